@@ -1,0 +1,52 @@
+# Everything runs in .venv, which is made on first use from the pins in requirements/.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint format bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+
+run: $(INSTALLED)  ## tune on the MNIST images that ship with the package
+	$(BIN)/python examples/worked_example.py --out results/example
+
+test: $(INSTALLED)  ## run the tests on two processes
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)  ## check style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## apply the style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(BENCH_INSTALLED)  ## measure against rivals
+	$(BIN)/python benchmarks/derivative_free.py --out benchmarks/results
+	$(BIN)/python benchmarks/dynamic_accuracy.py --out benchmarks/results
+	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
+
+clean:  ## remove the environment, caches and the worked example's output
+	rm -rf $(VENV) build dist results/example .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("suffice needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): requirements/test.txt pyproject.toml | $(BIN)/python
+	$(PIP) install -r requirements/test.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BENCH_INSTALLED): requirements/bench.txt $(INSTALLED)
+	$(PIP) install -r requirements/bench.txt
+	@touch $@

@@ -1,0 +1,41 @@
+"""Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
+
+from suffice import datasets, losses, problems, terms
+from suffice.bilevel import BilevelProblem
+from suffice.lower.certificate import Certificate, certify
+from suffice.lower.solver import Outcome, Solution, iterate, solve
+from suffice.options import Options
+from suffice.problem import Composite
+from suffice.result import OracleError, Record, Result, Status
+from suffice.space import Space
+from suffice.tune import Request, Tuner, exact, tune
+from suffice.upper.evaluation import Evaluation, Objective
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BilevelProblem",
+    "Certificate",
+    "Composite",
+    "Evaluation",
+    "Objective",
+    "Options",
+    "OracleError",
+    "Outcome",
+    "Record",
+    "Request",
+    "Result",
+    "Solution",
+    "Space",
+    "Status",
+    "Tuner",
+    "certify",
+    "datasets",
+    "exact",
+    "iterate",
+    "losses",
+    "problems",
+    "solve",
+    "terms",
+    "tune",
+]

@@ -1,0 +1,53 @@
+"""The one array type of the package, and the checks every public entrance shares."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def norm(x: Array) -> float:
+    """Euclidean norm of a vector, scaled only where squaring would overflow or underflow."""
+    squared = float(np.dot(x, x))
+    if 1e-280 < squared < 1e280:
+        return math.sqrt(squared)
+    largest = float(np.max(np.abs(x), initial=0.0))
+    return largest * float(np.linalg.norm(x / largest)) if 0.0 < largest < math.inf else largest
+
+
+def vector(value: Any, name: str) -> Array:
+    """`value` as a fresh one-dimensional float64 array of finite numbers, or an error that names it."""
+    try:
+        x = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a vector of real numbers, got {value!r}") from error
+    if x.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {x.shape}")
+    if not np.isfinite(x).all():
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return x
+
+
+def positive(value: float, name: str, *, zero: bool = False, infinite: bool = False) -> float:
+    """`value` as a float > 0 (>= 0 with `zero`), finite unless `infinite`, or an error that names it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be a real number, got {value!r}") from error
+    if not (number > 0 or (zero and number == 0)) or (number == math.inf and not infinite):
+        kind = "non-negative" if zero else "positive"
+        raise ValueError(f"{name} must be {kind}{'' if infinite else ' and finite'}, got {value!r}")
+    return number
+
+
+def frozen(x: Array) -> Array:
+    """The same array, from now on read-only: what a result holds cannot be changed behind its back."""
+    x.setflags(write=False)
+    return x

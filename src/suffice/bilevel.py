@@ -1,0 +1,188 @@
+r"""The bilevel problem:  minimise  F(theta) = sum_j loss_j(w_j(theta)) + J(theta)  over hyperparameters theta, where
+w_j(theta) minimises the j-th lower-level problem  f_j(., theta) + g_j(., theta).
+
+Nobody has w_j exactly. Each is solved until its loss's residual r_j is proven to err by at most what was asked for:
+the loss says which radius that takes at the point reached so far, the solver goes on to that radius, and so on until
+both agree. J is known exactly: it enters as residuals without error.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from suffice._array import Array, positive
+from suffice.losses import Loss, LossAt
+from suffice.lower.solver import Solution, Solver, solve
+from suffice.problem import Composite
+from suffice.problems import LowerLevel
+from suffice.space import Space
+from suffice.upper.evaluation import Evaluation
+
+Penalty = Callable[[Mapping[str, float]], Any]
+
+
+class BilevelProblem:
+    """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
+
+    `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
+    whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
+    accuracy it has reached, and is continued if it matters.
+    """
+
+    def __init__(
+        self,
+        lower: Sequence[LowerLevel],
+        losses: Sequence[Loss],
+        *,
+        space: Space,
+        penalty: Penalty | None = None,
+        solver: str | Solver = "fista",
+        max_steps: int = 100_000,
+    ) -> None:
+        self.lower, self.losses = tuple(lower), tuple(losses)
+        if not self.lower:
+            raise ValueError("lower must hold at least one lower-level problem")
+        if len(self.lower) != len(self.losses):
+            raise ValueError(f"losses must be one per problem, got {len(self.losses)} for {len(self.lower)} problems")
+        if not isinstance(space, Space):
+            raise TypeError(f"space must be a Space, got {space!r}")
+        for j, problem in enumerate(self.lower):
+            _check_accepts(problem, space.names, f"lower[{j}]")
+        for j, loss in enumerate(self.losses):
+            if not callable(getattr(loss, "at", None)):
+                raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
+        if penalty is not None and not callable(penalty):
+            raise TypeError(f"penalty must be callable, got {penalty!r}")
+        if not isinstance(max_steps, int) or max_steps < 1:
+            raise ValueError(f"max_steps must be a positive integer, got {max_steps!r}")
+        self.space, self.penalty, self.solver, self.max_steps = space, penalty, solver, max_steps
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals whose errors are at most `within`, from as few steps as can be."""
+        positive(within, "within", infinite=True)
+
+        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
+            solution = solve(problem, steps=0 if _continues(start, problem) else 1, solver=self.solver, warm=start)
+            budget = solution.steps + self.max_steps
+            while (left := budget - solution.steps) > 0:
+                at = loss.at(solution.x)
+                if at.error(solution.certificate.radius) <= within:
+                    break
+                target = min(at.radius(within), solution.certificate.radius)
+                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=left)
+                if further.steps == solution.steps:
+                    break
+                solution = further
+            return solution
+
+        return self._evaluate(theta, warm, settle)
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
+        positive(within, "within")
+
+        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
+            return solve(problem, within=within, solver=self.solver, warm=start, max_steps=self.max_steps)
+
+        return self._evaluate(theta, warm, settle)
+
+    def fixed(self, steps: int) -> FixedSteps:
+        """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
+        return FixedSteps(self, steps)
+
+    def at(self, theta: Array) -> list[Composite]:
+        """The lower-level problems at theta."""
+        params = self.space.params(theta)
+        return [problem.at(**params) for problem in self.lower]
+
+    def certified(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with the errors that its solutions' certificates prove, however it was made."""
+        return self._assemble(evaluation.point, evaluation.solutions, evaluation.work)
+
+    def _evaluate(
+        self,
+        theta: Array,
+        warm: Evaluation | None,
+        settle: Callable[[Composite, Loss, Solution | None], Solution],
+    ) -> Evaluation:
+        theta = np.asarray(theta, dtype=np.float64)
+        starts: Sequence[Any] = (None,) * len(self) if warm is None or not warm.solutions else warm.solutions
+        if len(starts) != len(self):
+            raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
+        same = warm is not None and np.array_equal(warm.point, theta)
+        solutions, work = [], 0
+        for problem, loss, start in zip(self.at(theta), self.losses, starts, strict=True):
+            if start is not None:
+                # A solution at this very theta is continued, also after it has been through a file without its problem.
+                start = replace(start, problem=problem if same else None)
+            solution = settle(problem, loss, start)
+            work += solution.steps - (start.steps if same and start is not None else 0)
+            solutions.append(solution)
+        return self._assemble(theta, solutions, work)
+
+    def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
+        values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
+        penalties = self._penalties(theta)
+        return Evaluation(
+            theta,
+            np.array([value.residual for value in values] + penalties),
+            np.array(
+                [0.0 if exact else _error(*pair) for pair in zip(values, solutions, strict=True)]
+                + [0.0] * len(penalties)
+            ),
+            work=work,
+            solutions=solutions,
+            distance=max(solution.certificate.radius for solution in solutions),
+        )
+
+    def _penalties(self, theta: Array) -> list[float]:
+        if self.penalty is None:
+            return []
+        values = np.atleast_1d(np.asarray(self.penalty(self.space.params(theta)), dtype=np.float64))
+        return [float(value) for value in values]
+
+
+class FixedSteps:
+    """F_K: the bilevel problem with every lower-level solve stopped after K steps from a cold start.
+
+    F_K is a function of theta like any other, and exact as such: evaluations carry no errors, and intervals are
+    those of F_K, not of F. What is proven about F itself, `BilevelProblem.certified(evaluation)` tells.
+    """
+
+    def __init__(self, problem: BilevelProblem, steps: int) -> None:
+        if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
+            raise ValueError(f"steps must be a positive integer, got {steps!r}")
+        self.problem, self.steps, self.space = problem, int(steps), problem.space
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """K steps, whatever `within` and `warm` say."""
+        problem = self.problem
+        solutions = [solve(lower, steps=self.steps, solver=problem.solver) for lower in problem.at(theta)]
+        return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
+
+    evaluate_weights = evaluate
+
+
+def _error(value: LossAt, solution: Solution) -> float:
+    return value.error(solution.certificate.radius)
+
+
+def _continues(start: Solution | None, problem: Composite) -> bool:
+    return start is not None and start.problem == problem and np.isfinite(start.certificate.radius)
+
+
+def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:
+    if not callable(getattr(problem, "at", None)):
+        raise TypeError(f"{label} must offer at(**params), {problem!r} does not")
+    try:
+        inspect.signature(problem.at).bind(**dict.fromkeys(names, 1.0))
+    except TypeError as error:
+        raise TypeError(f"{label}.at does not take the parameters {', '.join(names)} of space: {error}") from error

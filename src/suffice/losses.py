@@ -1,0 +1,217 @@
+r"""Upper-level losses loss(w) = r(w)^2 and how the lower level's error reaches them.
+
+The minimiser w_hat lies within `radius` of the w at hand. Each loss bounds |r(w) - r(w_hat)| by its own, tight,
+argument:
+
+- `SquaredDistance(target)`: r = ||w - target||, error = radius.
+- losses of margins m = X w on held-out data, loss = sum_i phi(m_i) with |phi''| <= c: the least of
+    first order    |loss(w) - loss(w_hat)| <= ||X^T phi'(m)|| radius + (c/2) ||X||^2 radius^2,
+    per sample     m_i moves by at most ||x_i|| radius, so phi(m_i) stays in the range it has there,
+    Lipschitz      |r(w) - r(w_hat)| <= slope ||X|| radius, where r is the norm of a slope-Lipschitz function of m.
+  The first is tight for a small radius, the second for a large one.
+    `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1542,  slope 1/4
+    `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
+    `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
+- `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice.problems import signs
+from suffice.terms.design import Design
+
+# max over m of |d^2/dm^2 (sigm(m) - 1)^2|, reached at sigm(m) = (15 - sqrt(33)) / 24 = 0.3856, rounded up
+BRIER_CURVATURE = 0.15421
+
+
+@dataclass(frozen=True)
+class LossAt:
+    """A loss at one w: its residual r, and the proven error of r as a function of the radius."""
+
+    residual: float
+    error: Callable[[float], float]
+
+    def radius(self, within: float) -> float:
+        """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
+        if within <= self.error(0.0):
+            return 0.0
+        low, high = 0.0, 1.0
+        while self.error(high) <= within:
+            low, high = high, 4.0 * high
+            if high > 1e300:
+                return math.inf
+        while low == 0.0 or high > 1.01 * low:
+            middle = 0.25 * high if low == 0.0 else math.sqrt(low * high)
+            if middle < 1e-300:
+                return 0.0
+            if self.error(middle) <= within:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+class Loss(Protocol):
+    """A non-negative loss r(w)^2 of the weights that knows how errors of the weights reach r."""
+
+    def at(self, w: Array) -> LossAt: ...
+
+
+class SquaredDistance:
+    """loss = ||w - target||^2."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = frozen(vector(target, "target"))
+
+    def at(self, w: Array) -> LossAt:
+        return LossAt(norm(w - self.target), lambda radius: radius)
+
+
+class Lipschitz:
+    """Any loss(w) >= 0 with |loss(v) - loss(w)| <= constant ||v - w||."""
+
+    def __init__(self, loss: Callable[[Array], float], constant: float) -> None:
+        if not callable(loss):
+            raise TypeError(f"loss must be callable, got {loss!r}")
+        self.loss = loss
+        self.constant = positive(constant, "constant", zero=True)
+
+    def at(self, w: Array) -> LossAt:
+        value = float(self.loss(w))
+        if not value >= 0.0:
+            raise ValueError(f"loss must be non-negative, got {value!r}")
+
+        def error(radius: float) -> float:
+            return _root_error(value, value - self.constant * radius, value + self.constant * radius)
+
+        return LossAt(math.sqrt(value), error)
+
+
+class _MarginLoss:
+    """loss = sum_i phi(x_i . w); final classes below choose phi."""
+
+    curvature: float  # c
+    slope: float = math.inf  # the Lipschitz constant of r as a function of the margins
+
+    def __init__(self, X: Any) -> None:
+        self.design = Design.of(X)
+        rows = self.design.shape[0]
+        self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
+        X = self.design.X
+        squares = X.multiply(X) if hasattr(X, "multiply") else X**2
+        self.row_norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+
+    def phi(self, m: Array) -> Array:
+        raise NotImplementedError
+
+    def derivative(self, m: Array) -> Array:
+        raise NotImplementedError
+
+    def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
+        """The range of phi over [m - h, m + h]; for a monotone phi its values at the ends."""
+        ends = self.phi(m - h), self.phi(m + h)
+        return np.minimum(*ends), np.maximum(*ends)
+
+    def at(self, w: Array) -> LossAt:
+        m = self.design.margins(w)
+        loss = float(self.phi(m).sum())
+        r = math.sqrt(loss)
+        gradient = norm(self.design.adjoint(self.derivative(m)))
+        rounding = 4.0 * EPS * math.sqrt(len(m)) * r
+
+        def error(radius: float) -> float:
+            if radius == math.inf:
+                return math.inf
+            change = gradient * radius + 0.5 * self.curvature * (self.norm * radius) ** 2
+            low, high = (float(end.sum()) for end in self.reach(m, self.row_norms * radius))
+            bound = _root_error(loss, max(loss - change, low), min(loss + change, high))
+            return min(bound, self.slope * self.norm * radius) + rounding
+
+        return LossAt(r, error)
+
+
+class Brier(_MarginLoss):
+    """loss = sum_i (sigm(x_i . w) - p_i)^2 on held-out data: the Brier score, times the number of samples.
+
+    `y` holds two distinct labels of any kind; p is 1 for the larger one (or for `positive`, if given) and 0 for the
+    other.
+    """
+
+    curvature = BRIER_CURVATURE
+    slope = 0.25
+
+    def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
+        super().__init__(X)
+        self.sign = _signs(y, positive, self.design.shape[0])
+
+    def phi(self, m: Array) -> Array:
+        result: Array = expit(-self.sign * m) ** 2
+        return result
+
+    def derivative(self, m: Array) -> Array:
+        q = expit(-self.sign * m)
+        result: Array = -2.0 * self.sign * q * q * (1.0 - q)
+        return result
+
+
+class LogLoss(_MarginLoss):
+    """loss = sum_i log(1 + exp(-y_i x_i . w)) on held-out data; labels as for `Brier`."""
+
+    curvature = 0.25
+
+    def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
+        super().__init__(X)
+        self.sign = _signs(y, positive, self.design.shape[0])
+
+    def phi(self, m: Array) -> Array:
+        return np.logaddexp(0.0, -self.sign * m)
+
+    def derivative(self, m: Array) -> Array:
+        result: Array = -self.sign * expit(-self.sign * m)
+        return result
+
+
+class SquaredError(_MarginLoss):
+    """loss = ||X w - y||^2 on held-out data."""
+
+    curvature = 2.0
+    slope = 1.0
+
+    def __init__(self, X: Any, y: Any) -> None:
+        super().__init__(X)
+        self.y = frozen(vector(y, "y"))
+        if self.y.shape != (self.design.shape[0],):
+            raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
+
+    def phi(self, m: Array) -> Array:
+        return (m - self.y) ** 2
+
+    def derivative(self, m: Array) -> Array:
+        return 2.0 * (m - self.y)
+
+    def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
+        size = np.abs(m - self.y)
+        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+
+
+def _signs(y: Any, positive: Any, rows: int) -> Array:
+    if np.shape(y) != (rows,):
+        raise ValueError(f"y must have shape ({rows},) to match X, got {np.shape(y)}")
+    if positive is not None:  # held-out data may hold one class only
+        return np.where(np.asarray(y) == positive, 1.0, -1.0)
+    return signs(y)[0]
+
+
+def _root_error(loss: float, low: float, high: float) -> float:
+    """How far sqrt(loss) can be from the root of anything in [low, high]."""
+    r = math.sqrt(loss)
+    return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)

@@ -1,0 +1,137 @@
+r"""Proven bounds on ||x - x_hat||, from gradients that a solver has anyway.
+
+Phi = f + g with f L-smooth and mu-strongly convex; x_hat its minimiser. Let z be any point with a known gradient, x any
+point with g(x) finite, v = mu z - grad f(z), w_bar = prox_{g/mu}(v/mu), and p = v - mu w_bar in dg(w_bar). Strong
+convexity at z bounds Phi from below by a quadratic whose minimiser is w_bar; smoothness at z bounds f(x) from above.
+Together,
+
+    mu/2 ||x - x_hat||^2 + mu/2 ||x_hat - w_bar||^2  <=  G,
+    G = B + mu/2 ||x - w_bar||^2 + (L - mu)/2 ||x - z||^2,        B = g(x) - g(w_bar) - <p, x - w_bar> >= 0.     (gap)
+
+Every part of G is non-negative: nothing cancels. For x = z and g = l1 ||.||_1 this is the duality gap of the elastic
+net, and sqrt(2 G / mu) its classical radius. The two squares on the left put x_hat into the ball around (x +
+w_bar)/2 of radius R = sqrt(G/mu - D^2/4), D = ||x - w_bar||, so that in fact
+
+    ||x - x_hat||  <=  D/2 + R  <=  sqrt(2 G / mu)  <=  ||u_min|| / mu  <=  ||d|| / mu.
+
+The rules, each usable alone:
+
+- `rate`          a priori: the solver's linear rate times a proven bound on ||x^0 - x_hat||;
+- `subgradient`   the paper's  ||d||/mu,  d = grad f(x) - grad f(z) + (z - x)/tau  in dPhi(x);
+- `minimum_norm`  ||u_min||/mu, u_min the shortest element of dPhi(x);
+- `gap`           (gap) with z = x;
+- `contraction`   x = prox_{tau g}(z - tau grad f(z)) is a contraction by c = max(1 - tau mu, tau L - 1) towards x_hat:
+                  c times the gap radius of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
+- `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`. Free of charge.
+
+Rounding: a gradient that errs by at most e is the exact gradient of a problem whose minimiser lies within e/mu, so
+every a-posteriori radius is increased by e/mu plus the rounding of the certificate's own arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from suffice._array import EPS, Array, norm
+from suffice.problem import Canonical, Composite
+
+Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
+RULES: tuple[str, ...] = get_args(Rule)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """`radius` is a proven bound on ||x - x_hat|| (the distance, never its square); `rule` says which proof gave it."""
+
+    radius: float
+    rule: str
+    rounding: float = 0.0  # the part of `radius` that is due to floating-point arithmetic: no iteration removes it
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a solver knows at x: the gradient at a point z, and how x came from it.
+
+    With a step length tau, x = prox_{tau g}(z - tau grad f(z)); without one, x is z itself.
+    `rate` bounds ||x - x_hat|| / ||x^0 - x_hat|| a priori (infinite where nothing is known).
+    """
+
+    z: Array
+    z_image: Array
+    z_gradient: Array
+    tau: float | None = None
+    rate: float = math.inf
+
+
+def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array) -> float:
+    """The bound D/2 + R of the module's text, in exact arithmetic."""
+    mu, L = problem.mu, problem.L
+    w_bar, B = problem.g.remainder(x, mu * z - z_gradient, mu)
+    D = norm(x - w_bar)
+    R_squared = B / mu + 0.25 * D * D
+    if x is not z:
+        R_squared += 0.5 * (L / mu - 1.0) * norm(x - z) ** 2
+    return 0.5 * D + math.sqrt(R_squared)
+
+
+def contraction_factor(problem: Canonical, tau: float) -> float:
+    """The Lipschitz constant of x -> prox_{tau g}(x - tau grad f(x))."""
+    return max(1.0 - tau * problem.mu, tau * problem.L - 1.0, 0.0)
+
+
+def certify_step(
+    problem: Canonical, x: Array, image: Array, evidence: Evidence, rule: Rule, initial_radius: float
+) -> Certificate:
+    """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance."""
+    z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
+    a_priori = evidence.rate * initial_radius
+    if rule == "rate":
+        return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, x, image))
+    if rule in ("gap", "minimum_norm", "subgradient"):
+        at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
+        rounding = _rounding(problem, x, image)
+        if rule == "gap":
+            return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding)
+        if rule == "minimum_norm":
+            return _with_rounding(norm(problem.g.least_subgradient(x, at_x)) / problem.mu, rule, rounding)
+        if tau is None:
+            raise ValueError("certificate='subgradient' needs a solver whose last move was a prox-gradient step")
+        d = at_x - z_gradient + (z - x) / tau
+        step_rounding = 2.0 * EPS * (norm(z) + norm(x)) / (tau * problem.mu)
+        return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
+
+    rounding = _rounding(problem, z, evidence.z_image)
+    at_z = gap_radius(problem, z, z, z_gradient)
+    if tau is None:
+        candidates = [(at_z, "gap")]
+    else:
+        c = contraction_factor(problem, tau)
+        moved = norm(x - z)
+        fixed_point = c / (1.0 - c) * moved if c < 1.0 else math.inf
+        candidates = [(min(c * at_z, fixed_point), "contraction")]
+        if rule == "tightest":
+            candidates += [(gap_radius(problem, x, z, z_gradient), "gap"), (a_priori, "rate")]
+    radius, name = min(candidates)
+    return _with_rounding(radius, name, (2.0 if name == "rate" else 1.0) * rounding)
+
+
+def certify(problem: Composite, x: Array) -> Certificate:
+    """The tightest certificate of any x, wherever it came from: one gradient."""
+    canonical = problem.canonical
+    x = np.asarray(x, dtype=np.float64)
+    image = canonical.f.image(x)
+    gradient = canonical.f.gradient_at(x, image)
+    return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
+
+
+def _rounding(problem: Canonical, x: Array, image: Array) -> float:
+    """How far the gradient's rounding may move the minimiser, plus the rounding of the certificate itself."""
+    return problem.f.gradient_rounding(x, image) / problem.mu + 8.0 * EPS * norm(x)
+
+
+def _with_rounding(radius: float, rule: str, rounding: float) -> Certificate:
+    return Certificate(radius * (1.0 + 64.0 * EPS) + rounding, rule, rounding)

@@ -1,0 +1,39 @@
+r"""(Proximal) gradient descent:  x^{k+1} = prox_{tau g}(x^k - tau grad f(x^k)),  tau = 2/(L + mu).
+
+||x^k - x_hat|| <= c^k ||x^0 - x_hat||,   c = (kappa - 1)/(kappa + 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suffice._array import Array
+from suffice.lower.certificate import Evidence, contraction_factor
+from suffice.problem import Canonical
+
+
+@dataclass(frozen=True)
+class DescentState:
+    x: Array
+    image: Array
+    k: int
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    name: str = "gradient_descent"
+
+    def start(self, problem: Canonical, x: Array) -> DescentState:
+        return DescentState(x, problem.f.image(x), k=0)
+
+    def step(self, problem: Canonical, state: DescentState) -> DescentState:
+        tau = 2.0 / (problem.L + problem.mu)
+        gradient = problem.f.gradient_at(state.x, state.image)
+        x = problem.g.prox(state.x - tau * gradient, tau)
+        evidence = Evidence(state.x, state.image, gradient, tau, self.rate(problem, state.k + 1))
+        return DescentState(x, problem.f.image(x), state.k + 1, evidence)
+
+    def rate(self, problem: Canonical, k: int) -> float:
+        """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""
+        return contraction_factor(problem, 2.0 / (problem.L + problem.mu)) ** k

@@ -1,0 +1,200 @@
+r"""The one inner loop: step, certify, stop as soon as the proof is there.
+
+A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. The
+loop works either until the certificate's radius is at most `within`, or for a fixed number of `steps`. A solution
+keeps its solver's state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit,
+what a single run would have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+
+from suffice._array import Array, frozen, norm, positive, vector
+from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, contraction_factor, gap_radius
+from suffice.lower.fista import Fista
+from suffice.lower.gradient_descent import GradientDescent
+from suffice.problem import Canonical, Composite
+
+
+class Outcome(Enum):
+    """How a solve ended; the value is its message."""
+
+    REACHED = "the requested accuracy is proven"
+    STEPS = "the requested number of steps was taken"
+    MAX_STEPS = "max_steps were spent before the requested accuracy was proven"
+    PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
+
+
+class State(Protocol):
+    """A solver's immutable state: the current point, its linear image, and how it can be certified."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def image(self) -> Array: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+
+
+class Solver(Protocol):
+    """A lower-level method. States are never modified; `step` returns a new one with its evidence."""
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self, problem: Canonical, x: Array) -> Any: ...
+
+    def step(self, problem: Canonical, state: Any) -> Any: ...
+
+
+SOLVERS: dict[str, Solver] = {"fista": Fista(), "gradient_descent": GradientDescent()}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """x with its certificate. `steps` counts gradients from the very start, continuations included."""
+
+    x: Array
+    certificate: Certificate
+    steps: int
+    outcome: Outcome
+    solver: str | Solver = "fista"
+    state: Any = field(default=None, repr=False)
+    initial_radius: float = field(default=math.inf, repr=False)  # proven bound on ||x^0 - x_hat||
+    problem: Composite | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the solve did what it was asked to do."""
+        return self.outcome in (Outcome.REACHED, Outcome.STEPS)
+
+
+def solve(
+    problem: Composite,
+    *,
+    within: float | None = None,
+    steps: int | None = None,
+    solver: str | Solver = "fista",
+    warm: Solution | Array | None = None,
+    certificate: Rule = "tightest",
+    max_steps: int | None = None,
+) -> Solution:
+    """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
+
+    `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
+    it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
+    limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that
+    was not met is told by `solution.outcome`; the certificate is valid in any case.
+    """
+    if (within is None) == (steps is None):
+        raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
+    if within is not None:
+        positive(within, "within", zero=True)
+    limit = _count(steps, "steps") if steps is not None else _count(max_steps, "max_steps", optional=True)
+    solution = None
+    for taken, solution in enumerate(iterate(problem, solver=solver, warm=warm, certificate=certificate)):
+        if within is not None:
+            if solution.certificate.radius <= within:
+                return _ended(solution, Outcome.REACHED)
+            if solution.certificate.radius <= 2.0 * solution.certificate.rounding:
+                return _ended(solution, Outcome.PRECISION)
+        if taken == limit:
+            return _ended(solution, Outcome.STEPS if within is None else Outcome.MAX_STEPS)
+    raise AssertionError("the iteration has no end of its own")
+
+
+def iterate(
+    problem: Composite,
+    *,
+    solver: str | Solver = "fista",
+    warm: Solution | Array | None = None,
+    certificate: Rule = "tightest",
+) -> Iterator[Solution]:
+    """Every iterate with its certificate, without end: first the start, then one solution per step.
+
+    A cold start's certificate comes from the first step's gradient, which is the gradient there.
+    """
+    if certificate not in RULES:
+        raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
+    method = _solver(solver)
+    canonical = problem.canonical
+    if isinstance(warm, Solution) and _continues(warm, problem, method):
+        steps, initial_radius = warm.steps, warm.initial_radius
+        state = method.start(canonical, warm.x) if warm.state is None else warm.state
+        yield warm
+    else:
+        state = method.start(canonical, _start(problem, warm))
+        steps, initial_radius = 0, math.inf
+        yield Solution(state.x, Certificate(math.inf, certificate), 0, Outcome.STEPS, solver, state, problem=problem)
+    while True:
+        state = method.step(canonical, state)
+        steps += 1
+        evidence: Evidence = state.evidence
+        if steps == 1:
+            initial_radius = _initial_radius(canonical, state.x, evidence)
+        proof = certify_step(canonical, state.x, state.image, evidence, certificate, initial_radius)
+        yield Solution(frozen(state.x), proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
+
+
+def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
+    """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
+    z, tau = evidence.z, evidence.tau
+    rounding = problem.f.gradient_rounding(z, evidence.z_image) / problem.mu
+    radius = gap_radius(problem, z, z, evidence.z_gradient)
+    if tau is not None and (c := contraction_factor(problem, tau)) < 1.0:
+        radius = min(radius, norm(x - z) / (1.0 - c))
+    return radius + rounding
+
+
+def _continues(warm: Solution, problem: Composite, method: Solver) -> bool:
+    return warm.problem is not None and _solver(warm.solver) == method and warm.problem == problem
+
+
+def _start(problem: Composite, warm: Solution | Array | None) -> Array:
+    if isinstance(warm, Solution):
+        x = warm.x
+    elif warm is not None:
+        x = vector(warm, "warm")
+    elif problem.size is not None:
+        x = np.zeros(problem.size)
+    else:
+        raise ValueError("the problem has no size: give a starting point as `warm`, or Composite(..., size=...)")
+    if problem.size is not None and x.shape != (problem.size,):
+        raise ValueError(f"warm must have shape ({problem.size},), got {x.shape}")
+    return frozen(x)
+
+
+def _solver(solver: str | Solver) -> Solver:
+    if not isinstance(solver, str):
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or a Solver, got {solver!r}")
+    return SOLVERS[solver]
+
+
+def _count(value: int | None, name: str, *, optional: bool = False) -> int | None:
+    if optional and value is None:
+        return None
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
+    return int(value)
+
+
+def _ended(solution: Solution, outcome: Outcome) -> Solution:
+    return Solution(
+        solution.x,
+        solution.certificate,
+        solution.steps,
+        outcome,
+        solution.solver,
+        solution.state,
+        solution.initial_radius,
+        solution.problem,
+    )

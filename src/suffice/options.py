@@ -1,0 +1,81 @@
+"""Options of the upper level: frozen, checked on construction. Each default says where it comes from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import numpy as np
+
+from suffice._array import positive
+
+Policy = Literal["residual", "weights"]
+ModelKind = Literal["quadratic", "linear"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to search, how accurately, and when to stop.
+
+    Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|).
+    """
+
+    max_evaluations: int = 100
+    max_work: float = math.inf
+    max_seconds: float = math.inf
+    target_cost: float = 0.0  # stop when F is proven to be no larger
+
+    initial_radius: float = 0.1  # Ehrhardt and Roberts 2021: a tenth of the box
+    final_radius: float = 1e-5  # Ehrhardt and Roberts 2020, appendix
+
+    policy: Policy = "residual"
+    accuracy_factor: float = 10.0  # c: model points are accurate to c delta^2; the paper's study uses 100
+    model: ModelKind = "quadratic"  # of the residuals; "linear" is the paper's and forgets points that leave the model
+    seed: int | None = None  # None: first points along the axes; a number: along a random orthogonal basis
+
+    eta1: float = 0.1  # a step is accepted from this ratio of actual to predicted decrease
+    eta2: float = 0.7  # and very successful from this one (both: published implementation)
+    # eta1': F at both ends of a step errs by at most this share of the prediction. The published 0.05 with eta1 = 0.1
+    # leaves eta1 - 2 eta1' = 0, that is, no proven decrease at all.
+    decision_error: float = 0.04
+    shrink: float = 0.5  # gamma_dec
+    grow: float = 2.0  # gamma_inc
+    grow_step: float = 4.0  # gamma_inc_bar
+
+    def __post_init__(self) -> None:
+        count = self.max_evaluations
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
+            raise ValueError(f"max_evaluations must be a positive integer, got {count!r}")
+        positive(self.max_work, "max_work", infinite=True)
+        positive(self.max_seconds, "max_seconds", infinite=True)
+        positive(self.target_cost, "target_cost", zero=True)
+        positive(self.initial_radius, "initial_radius")
+        positive(self.final_radius, "final_radius")
+        positive(self.accuracy_factor, "accuracy_factor")
+        if self.final_radius > self.initial_radius:
+            raise ValueError(
+                f"final_radius must not exceed initial_radius, got {self.final_radius!r} > {self.initial_radius!r}"
+            )
+        if self.policy not in get_args(Policy):
+            raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy!r}")
+        if self.model not in get_args(ModelKind):
+            raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
+        if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
+            raise ValueError(f"seed must be None or a non-negative integer, got {self.seed!r}")
+        if not 0 < self.eta1 <= self.eta2 < 1:
+            raise ValueError(f"0 < eta1 <= eta2 < 1 is required, got eta1={self.eta1!r}, eta2={self.eta2!r}")
+        if not 0 < 2 * self.decision_error < min(self.eta1, 1 - self.eta2):
+            raise ValueError(
+                "2 decision_error must lie below min(eta1, 1 - eta2), or a step could be accepted that increases F; "
+                f"got decision_error={self.decision_error!r}, eta1={self.eta1!r}, eta2={self.eta2!r}"
+            )
+        if not 0 < self.shrink < 1 < self.grow <= self.grow_step:
+            raise ValueError(
+                "0 < shrink < 1 < grow <= grow_step is required, "
+                f"got shrink={self.shrink!r}, grow={self.grow!r}, grow_step={self.grow_step!r}"
+            )
+
+    def plain(self) -> dict[str, object]:
+        """The options as a dictionary of plain values."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}

@@ -1,0 +1,108 @@
+r"""Ready-made lower-level problems: linear models with an elastic-net penalty, as functions of (l1, l2).
+
+    Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s), or 1/N
+
+`ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's. In
+scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False) and
+ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False). There is no intercept: append a column of ones
+to X and it is penalised like the others. For l1 >= `l1_max` the solution is exactly 0.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from suffice._array import Array, frozen, positive
+from suffice.problem import Composite
+from suffice.terms.design import Design
+from suffice.terms.prox import L1
+from suffice.terms.smooth import LOGISTIC, SQUARED, Huber, LinearModel, MarginLoss
+
+
+class LowerLevel(Protocol):
+    """A lower-level problem for every theta: parameters by name give f + g."""
+
+    def at(self, **params: float) -> Composite: ...
+
+
+class _ElasticNetModel:
+    """What the elastic-net problems share; final classes below choose psi."""
+
+    loss: MarginLoss
+
+    def __init__(self, X: Any, y: Any, loss: MarginLoss, sample_weight: Any) -> None:
+        self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+        self.loss = loss
+        rows = self.design.shape[0]
+        if np.shape(y) != (rows,):
+            raise ValueError(f"y must have shape ({rows},) to match X, got {np.shape(y)}")
+        self.y = frozen(self._targets(np.asarray(y)))
+
+    def _targets(self, y: Any) -> Array:
+        try:
+            targets = np.array(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"y must be numeric, got dtype {y.dtype}") from error
+        if not np.isfinite(targets).all():
+            raise ValueError("y must be finite, got NaN or infinite entries")
+        return targets
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.design.shape[1]
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which w = 0 is the solution, for every l2."""
+        gradient = LinearModel(self.design, self.y, self.loss).gradient(np.zeros(self.size))
+        return float(np.max(np.abs(gradient)))
+
+    def at(self, *, l1: float, l2: float) -> Composite:
+        """The problem at fixed penalties l1 >= 0 and l2 > 0."""
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2")
+        smooth = LinearModel(self.design, self.y, self.loss, l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
+
+
+class ElasticNetLogistic(_ElasticNetModel):
+    """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
+
+    `X` may also be the `design` of another problem, to share one matrix between problems.
+    """
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
+        super().__init__(X, y, LOGISTIC, sample_weight)
+
+    def _targets(self, y: Any) -> Array:
+        targets, self.classes = signs(y)
+        return targets
+
+
+class ElasticNet(_ElasticNetModel):
+    """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + penalties."""
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
+        super().__init__(X, y, SQUARED, sample_weight)
+
+
+class ElasticNetHuber(_ElasticNetModel):
+    """Elastic-net regression with Huber's loss: quadratic up to |x_i . w - y_i| = delta, linear beyond."""
+
+    def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None) -> None:
+        super().__init__(X, y, Huber(delta), sample_weight)
+
+
+def signs(y: Any) -> tuple[Array, Any]:
+    """Two-valued labels of any kind as -1 and 1, and the two labels in sorted order."""
+    y = np.asarray(y)
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y must hold two distinct labels, got NaN")
+    classes = np.unique(y)
+    if len(classes) != 2:
+        shown = ", ".join(repr(label) for label in classes[:5].tolist())
+        raise ValueError(f"y must hold exactly two distinct labels, got {len(classes)}: {shown}")
+    return np.where(y == classes[1], 1.0, -1.0), classes

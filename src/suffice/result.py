@@ -1,0 +1,112 @@
+"""What a run leaves behind: its status, one record per evaluation, and the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from suffice._array import Array
+from suffice.upper.evaluation import Evaluation
+
+
+class Status(Enum):
+    """Why a run stands where it does; members carry their messages."""
+
+    RUNNING = ("the run has not ended yet", False)
+    CONVERGED = ("the trust radius reached final_radius", True)
+    TARGET = ("F is proven to be at most target_cost", True)
+    MAX_EVALUATIONS = ("max_evaluations were spent", False)
+    MAX_WORK = ("max_work was spent", False)
+    MAX_SECONDS = ("max_seconds have passed", False)
+    ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    STOPPED = ("the callback asked to stop", False)
+    INTERRUPTED = ("interrupted from the keyboard", False)
+    FAILED = ("the objective failed", False)
+
+    @property
+    def message(self) -> str:
+        return self.value[0]
+
+    @property
+    def success(self) -> bool:
+        return self.value[1]
+
+
+class Purpose(Enum):
+    """Why an evaluation was made."""
+
+    FIRST = "first points"
+    STEP = "step"
+    GEOMETRY = "geometry"
+    REFINE_INCUMBENT = "refine incumbent"
+    REFINE_STEP = "refine step"
+    REFINE_POINT = "refine point"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evaluation: what was asked, what was achieved, what was decided."""
+
+    number: int
+    purpose: str
+    theta: tuple[float, ...]
+    within: float  # the accuracy asked for
+    errors: tuple[float, ...]  # the errors achieved, one per residual
+    distance: float | None  # the proven distance of the weights, where the objective tells
+    cost: float
+    interval: tuple[float, float]
+    work: float  # of this evaluation
+    total_work: float
+    delta: float  # trust radius and its lower bound when the evaluation was asked for
+    rho: float
+    predicted: float | None = None  # the decrease that the step under judgement promised
+    verdict: str | None = None  # accepted, rejected or open, where a step was judged
+    origin: tuple[float, ...] | None = None  # where that step started
+    target: tuple[float, ...] | None = None  # and where it led
+    incumbent: tuple[float, ...] = ()  # the incumbent afterwards
+    incumbent_cost: float = float("nan")
+
+    @property
+    def error(self) -> float:
+        """The largest achieved error of a residual."""
+        return max(self.errors, default=0.0)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The incumbent, with the interval in which F is proven to lie there."""
+
+    theta: Array
+    cost: float
+    interval: tuple[float, float]
+    status: Status
+    evaluations: int
+    work: float
+    history: tuple[Record, ...] = field(repr=False)
+    evaluation: Evaluation | None = field(default=None, repr=False)
+    params: dict[str, float] | None = None
+    detail: str = ""
+
+    @property
+    def success(self) -> bool:
+        return self.status.success
+
+    @property
+    def message(self) -> str:
+        return f"{self.status.message}{': ' + self.detail if self.detail else ''}"
+
+    @property
+    def solutions(self) -> tuple[Any, ...]:
+        """What the objective attached to the incumbent's evaluation (the lower-level solutions)."""
+        return () if self.evaluation is None else tuple(self.evaluation.solutions)
+
+
+class OracleError(RuntimeError):
+    """The objective raised or returned something unusable. `theta` says where, `result` keeps all that was
+    evaluated."""
+
+    def __init__(self, message: str, theta: Array, result: Result | None = None) -> None:
+        super().__init__(message)
+        self.theta = theta
+        self.result = result

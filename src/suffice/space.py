@@ -1,0 +1,76 @@
+"""Named parameters and the coordinates theta in which they are searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from suffice._array import Array
+
+
+class Space:
+    """Parameters by name with their ranges: `Space(l1=(1e-8, 1e8), shift=(-1, 1))`.
+
+    A range whose lower end is positive is searched on a logarithmic scale, theta = log10(parameter); any other on
+    its own scale. Upper ends may be infinite, and so may lower ends of parameters that are not logarithmic.
+    """
+
+    def __init__(self, **ranges: tuple[float, float]) -> None:
+        if not ranges:
+            raise ValueError("a Space needs at least one parameter, as name=(lower, upper)")
+        for name, ends in ranges.items():
+            try:
+                lower, upper = (float(end) for end in ends)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{name} must be a pair (lower, upper) of numbers, got {ends!r}") from error
+            if not lower < upper:
+                raise ValueError(f"{name} must satisfy lower < upper, got {ends!r}")
+            ranges[name] = (lower, upper)
+        self.ranges = dict(ranges)
+
+    def __repr__(self) -> str:
+        return f"Space({', '.join(f'{name}={ends!r}' for name, ends in self.ranges.items())})"
+
+    def __len__(self) -> int:
+        return len(self.ranges)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.ranges)
+
+    def logarithmic(self, name: str) -> bool:
+        """Whether this parameter is searched on a logarithmic scale."""
+        return self.ranges[name][0] > 0
+
+    @property
+    def bounds(self) -> tuple[Array, Array]:
+        """The box of theta."""
+        ends = [[self._theta(name, end) for end in ends] for name, ends in self.ranges.items()]
+        lower, upper = np.array(ends).T
+        return lower, upper
+
+    def theta(self, params: Mapping[str, Any]) -> Array:
+        """theta of parameters given by name, in the user's units; they need not lie inside their ranges."""
+        missing, unknown = set(self.names) - set(params), set(params) - set(self.names)
+        if missing or unknown:
+            raise ValueError(f"parameters must be {', '.join(self.names)}, got {', '.join(map(str, params)) or 'none'}")
+        for name, value in params.items():
+            if not math.isfinite(value) or (self.logarithmic(name) and value <= 0):
+                kind = "positive and finite" if self.logarithmic(name) else "finite"
+                raise ValueError(f"{name} must be {kind}, got {value!r}")
+        return np.array([self._theta(name, params[name]) for name in self.names])
+
+    def params(self, theta: Array) -> dict[str, float]:
+        """Parameters by name, in the user's units, never outside their ranges for a theta inside the box."""
+        if len(theta) != len(self):
+            raise ValueError(f"theta must have length {len(self)} ({', '.join(self.names)}), got {len(theta)}")
+        params = {}
+        for name, value in zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True):
+            params[name] = 10.0**value if self.logarithmic(name) else value
+        return params
+
+    def _theta(self, name: str, value: float) -> float:
+        return math.log10(value) if self.logarithmic(name) and value < math.inf else float(value)

@@ -1,0 +1,258 @@
+r"""Convex terms g with a cheap prox, and what a certificate needs to know about them.
+
+For a step t > 0, prox_{t g}(v) = argmin_x g(x) + ||x - v||^2 / (2t). Besides `value` and `prox`, each term offers
+
+- `remainder(x, v, mu)`: the point w_bar = prox_{g/mu}(v/mu), whose optimality puts p = v - mu w_bar into dg(w_bar),
+  and the Bregman remainder  B = g(x) - g(w_bar) - <p, x - w_bar> >= 0.  Both duality-gap certificates are built on
+  B; it is summed here from non-negative parts, so that nothing cancels when x is nearly optimal.
+- `least_subgradient(x, gradient)`: the element of gradient + dg(x) of smallest norm.
+
+A user's own term needs `value` and `prox` only (see `suffice.problem.Composite`): the remainder then follows from the
+definition, with an allowance for its cancellation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice._array import EPS, Array, positive
+
+
+@runtime_checkable
+class Prox(Protocol):
+    """A convex, lower semicontinuous g: all that a solver needs."""
+
+    def value(self, x: Array) -> float: ...
+
+    def prox(self, v: Array, step: float) -> Array: ...
+
+
+@runtime_checkable
+class CertifiableProx(Prox, Protocol):
+    """A g that also knows its subdifferential: all that the certificates need."""
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]: ...
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array: ...
+
+
+def soft(v: Array, threshold: float | Array) -> Array:
+    """Soft thresholding: sign(v) max(|v| - threshold, 0)."""
+    return v - np.clip(v, -threshold, threshold)
+
+
+@dataclass(frozen=True)
+class Zero:
+    """g = 0."""
+
+    def value(self, x: Array) -> float:
+        return 0.0
+
+    def prox(self, v: Array, step: float) -> Array:
+        return v
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        return v / mu, 0.0
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        return gradient
+
+
+@dataclass(frozen=True)
+class L1:
+    """g = l1 ||x||_1."""
+
+    l1: float
+
+    def __post_init__(self) -> None:
+        positive(self.l1, "l1", zero=True)
+
+    def value(self, x: Array) -> float:
+        return self.l1 * float(np.abs(x).sum())
+
+    def prox(self, v: Array, step: float) -> Array:
+        return soft(v, step * self.l1)
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        p = np.clip(v, -self.l1, self.l1)
+        return (v - p) / mu, float(np.sum(self.l1 * np.abs(x) - x * p))
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        return np.where(x == 0, soft(gradient, self.l1), gradient + self.l1 * np.sign(x))
+
+
+@dataclass(frozen=True)
+class ElasticNet:
+    """g = l1 ||x||_1 + (l2/2) ||x||^2; its strong convexity counts in full, as if it were part of f."""
+
+    l1: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        positive(self.l1, "l1", zero=True)
+        positive(self.l2, "l2", zero=True)
+
+    def value(self, x: Array) -> float:
+        return self.l1 * float(np.abs(x).sum()) + 0.5 * self.l2 * float(x @ x)
+
+    def prox(self, v: Array, step: float) -> Array:
+        return soft(v, step * self.l1) / (1.0 + step * self.l2)
+
+    def without_ridge(self) -> tuple[L1, float]:
+        """The same g as (l1 part, l2): `Composite` moves the quadratic into f."""
+        return L1(self.l1), self.l2
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """g = sum_G weight_G ||x_G||_2 over groups that do not overlap (group lasso); indices in no group are free."""
+
+    groups: Sequence[npt.ArrayLike]
+    weights: float | Sequence[float]
+
+    def __post_init__(self) -> None:
+        groups = tuple(np.asarray(group, dtype=np.intp).ravel() for group in self.groups)
+        weights = np.broadcast_to(np.asarray(self.weights, dtype=np.float64), (len(groups),))
+        members = np.concatenate(groups) if groups else np.empty(0, dtype=np.intp)
+        if len(np.unique(members)) != len(members):
+            raise ValueError("groups must not overlap or repeat an index")
+        if members.size and members.min() < 0:
+            raise ValueError(f"groups must hold non-negative indices, got {int(members.min())}")
+        if not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise ValueError(f"weights must be non-negative and finite, got {self.weights!r}")
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "_members", members)
+        object.__setattr__(self, "_owner", np.repeat(np.arange(len(groups)), [len(group) for group in groups]))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Group)
+            and np.array_equal(self._array("_members"), other._array("_members"))
+            and np.array_equal(self._array("_owner"), other._array("_owner"))
+            and np.array_equal(self._array("weights"), other._array("weights"))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _array(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = getattr(self, name)
+        return array
+
+    def _norms(self, x: Array) -> Array:
+        owner, members = self._array("_owner"), self._array("_members")
+        return np.sqrt(np.bincount(owner, weights=x[members] ** 2, minlength=len(self.groups)))
+
+    def _scale_groups(self, x: Array, factors: Array, elsewhere: float) -> Array:
+        scale = np.full(x.shape, elsewhere)
+        scale[self._array("_members")] = factors[self._array("_owner")]
+        return scale * x
+
+    def _ball_part(self, v: Array, radii: Array) -> Array:
+        """Each group of v projected to the ball of its radius; zero outside the groups."""
+        norms = self._norms(v)
+        factors = np.where(norms > radii, radii / np.where(norms > 0, norms, 1.0), 1.0)
+        return self._scale_groups(v, factors, 0.0)
+
+    def value(self, x: Array) -> float:
+        return float(self._array("weights") @ self._norms(x))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return v - self._ball_part(v, step * self._array("weights"))
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        p = self._ball_part(v, self._array("weights"))
+        owner, members = self._array("_owner"), self._array("_members")
+        inner = np.bincount(owner, weights=(x * p)[members], minlength=len(self.groups))
+        return (v - p) / mu, float(np.maximum(self._array("weights") * self._norms(x) - inner, 0.0).sum())
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        norms, weights = self._norms(x), self._array("weights")
+        at_zero = gradient - self._ball_part(gradient, np.where(norms == 0, weights, 0.0))
+        return at_zero + self._scale_groups(x, np.where(norms > 0, weights / np.where(norms > 0, norms, 1.0), 0.0), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """g = 0 inside lower <= x <= upper and infinite outside; numbers or vectors, either side may be infinite."""
+
+    lower: float | Array
+    upper: float | Array
+
+    def __post_init__(self) -> None:
+        lower, upper = np.asarray(self.lower, dtype=np.float64), np.asarray(self.upper, dtype=np.float64)
+        if not np.all(lower <= upper):
+            raise ValueError(f"lower must not exceed upper, got lower={self.lower!r}, upper={self.upper!r}")
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Box)
+            and np.array_equal(self.lower, other.lower)
+            and np.array_equal(self.upper, other.upper)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def value(self, x: Array) -> float:
+        return 0.0 if bool(np.all((self.lower <= x) & (x <= self.upper))) else math.inf
+
+    def prox(self, v: Array, step: float) -> Array:
+        return np.clip(v, self.lower, self.upper)
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        w_bar = np.clip(v / mu, self.lower, self.upper)
+        if self.value(x) == math.inf:
+            return w_bar, math.inf
+        p = v - mu * w_bar
+        return w_bar, float(np.maximum(p * (w_bar - x), 0.0).sum())
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        # At a bound only the part of the gradient that points back inside counts.
+        inward_only = np.where(x <= self.lower, np.minimum(gradient, 0.0), gradient)
+        inward_only = np.where(x >= self.upper, np.maximum(inward_only, 0.0), inward_only)
+        return np.where(np.asarray(self.lower) == np.asarray(self.upper), 0.0, inward_only)
+
+
+def NonNegative() -> Box:  # noqa: N802 (a term like the others)
+    """g = 0 for x >= 0 and infinite elsewhere."""
+    return Box(0.0, math.inf)
+
+
+@dataclass(frozen=True)
+class Generic:
+    """A user's `value` and `prox`, completed by definition: the remainder carries its own rounding."""
+
+    term: Prox
+
+    def value(self, x: Array) -> float:
+        return float(self.term.value(x))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return np.asarray(self.term.prox(v, step), dtype=np.float64)
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        w_bar = self.prox(v / mu, 1.0 / mu)
+        g_x, g_bar = self.value(x), self.value(w_bar)
+        if not math.isfinite(g_x):
+            return w_bar, math.inf
+        products = (v - mu * w_bar) * (x - w_bar)
+        rounding = 4 * EPS * (abs(g_x) + abs(g_bar) + float(np.abs(products).sum()))
+        return w_bar, max(g_x - g_bar - float(products.sum()), 0.0) + rounding
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        raise TypeError(
+            f"certificate='minimum_norm' needs prox.least_subgradient, which {type(self.term).__name__} does not offer"
+        )
+
+
+def certifiable(term: Prox) -> CertifiableProx:
+    """`term` itself if it knows its subdifferential, else its completion by definition."""
+    return term if isinstance(term, CertifiableProx) else Generic(term)

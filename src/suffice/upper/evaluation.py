@@ -1,0 +1,104 @@
+r"""What the upper level knows about a theta: residuals, and how wrong each of them can be.
+
+F(theta) = sum_t r_t^2. An evaluation holds r~ and proven errors e with |r~_t - r_t| <= e_t, so that
+
+    sum_t max(0, |r~_t| - e_t)^2  <=  F  <=  sum_t (|r~_t| + e_t)^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice._array import EPS, Array, frozen
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Residuals at theta with proven errors, one per residual.
+
+    `work` is what this evaluation cost, in any unit. `solutions` is whatever the oracle wants back as `warm` later.
+    `distance` is the proven distance of the weights, for `policy="weights"`.
+    """
+
+    theta: npt.ArrayLike
+    residuals: npt.ArrayLike
+    errors: npt.ArrayLike
+    work: float = 0
+    solutions: Sequence[Any] = ()
+    distance: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("theta", "residuals", "errors"):
+            value = np.array(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, frozen(np.atleast_1d(value)))
+        if self.r.ndim != 1:
+            raise ValueError(f"residuals must be one-dimensional, got shape {self.r.shape}")
+        if self.e.shape != self.r.shape:
+            raise ValueError(f"errors must have shape {self.r.shape} like residuals, got {self.e.shape}")
+        object.__setattr__(self, "solutions", tuple(self.solutions))
+
+    @property
+    def r(self) -> Array:
+        """The residuals."""
+        return self.residuals  # type: ignore[return-value]
+
+    @property
+    def e(self) -> Array:
+        """The proven errors."""
+        return self.errors  # type: ignore[return-value]
+
+    @property
+    def point(self) -> Array:
+        """theta as an array."""
+        return self.theta  # type: ignore[return-value]
+
+    @cached_property
+    def cost(self) -> float:
+        """F~ = sum of squares of the residuals."""
+        return float(self.r @ self.r)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Where F is proven to lie (a point if all errors are zero)."""
+        if not self.e.any():
+            return self.cost, self.cost
+        slack = len(self.r) * EPS
+        size = np.abs(self.r)
+        low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
+        high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
+        return min(low, self.cost), max(high, self.cost)
+
+    @property
+    def error(self) -> float:
+        """The proven bound on |F~ - F|."""
+        low, high = self.interval
+        return max(self.cost - low, high - self.cost)
+
+    def complaint(self) -> str | None:
+        """What makes this evaluation unusable, or None."""
+        if not np.isfinite(self.r).all():
+            return "residuals are not all finite"
+        if np.isnan(self.e).any() or (self.e < 0).any():
+            return f"errors must be non-negative numbers, got {self.e.tolist()}"
+        if not (math.isfinite(float(self.work)) and self.work >= 0):
+            return f"work must be finite and non-negative, got {self.work!r}"
+        return None
+
+
+class Objective(Protocol):
+    """An oracle of adjustable accuracy: the error of every residual is to be at most `within`."""
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation: ...
+
+
+class WeightsObjective(Objective, Protocol):
+    """An oracle that also takes requests on the distance of the weights (the paper's rule)."""
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation: ...

@@ -1,0 +1,54 @@
+r"""Where to put points: the first ones, which one to give up for a new one, and where to move one that is too far.
+
+A point u_t matters to the model through its Lagrange polynomial l_t: the replaced point is the one with the largest
+max(1, (distance/delta)^4) |l_t(new)|, and a far point moves to where |l_t| is largest in the trust region.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice._array import Array, norm
+from suffice.upper.interpolation import lagrange_values
+from suffice.upper.step import longest_linear
+
+
+def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
+    """u and m steps of length delta: along the axes, turned inward at a bound, or along a random orthogonal basis."""
+    m = len(u)
+    noise = np.eye(m) if seed is None else np.random.default_rng(seed).standard_normal((m, m))
+    basis = np.linalg.qr(noise)[0].T if seed is not None else noise
+    points = [u]
+    for direction in basis:
+        ahead, behind = (np.clip(u + sign * delta * direction, lower, upper) for sign in (1.0, -1.0))
+        points.append(ahead if norm(ahead - u) >= norm(behind - u) else behind)
+    D = np.array(points[1:]) - u
+    if seed is not None and np.linalg.cond(D) > 1e3:  # bounds have flattened the random basis
+        return first_points(u, delta, lower, upper, None)
+    return points
+
+
+def point_to_replace(points: Array, gradients: Array, k: int, u: Array, delta: float, accepted: bool) -> int:
+    """The point that u replaces; the incumbent only if u was accepted in its place."""
+    centre = u if accepted else points[k]
+    distances = np.linalg.norm(points - centre, axis=1) / delta
+    scores = np.maximum(1.0, distances**4) * np.abs(lagrange_values(gradients, points, k, u))
+    if not accepted:
+        scores[k] = -1.0
+    return int(np.argmax(scores))
+
+
+def farthest(points: Array, k: int) -> tuple[int, float]:
+    """The point farthest from the incumbent, and its distance."""
+    distances = np.linalg.norm(points - points[k], axis=1)
+    t = int(np.argmax(distances))
+    return t, float(distances[t])
+
+
+def improving_point(points: Array, gradients: Array, k: int, t: int, delta: float, lower: Array, upper: Array) -> Array:
+    """The point of the trust region at which |l_t| is largest."""
+    u, slope = points[k], gradients[t]
+    steps = [longest_linear(sign * slope, delta, lower - u, upper - u) for sign in (1.0, -1.0)]
+    best = max(steps, key=lambda s: abs(float(slope @ s)))
+    moved: Array = np.clip(u + best, lower, upper)
+    return moved

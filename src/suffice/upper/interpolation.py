@@ -1,0 +1,29 @@
+r"""Points u_0..u_m around the incumbent u_k and their linear Lagrange polynomials.
+
+With D the matrix whose rows are u_t - u_k (t != k), column t of D^{-1} is the gradient of l_t, which is 1 at u_t and
+0 at the others; l_k = 1 - sum of the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from suffice._array import Array
+
+
+def lagrange_gradients(points: Array, k: int) -> Array:
+    """Row t is the gradient of l_t."""
+    others = np.arange(len(points)) != k
+    D = points[others] - points[k]
+    gradients = np.empty_like(points)
+    # The pseudo-inverse cuts off directions in which the points do not differ but for rounding.
+    gradients[others] = np.linalg.pinv(D / (size := np.linalg.norm(D, axis=1, keepdims=True)), rcond=1e-14).T / size
+    gradients[k] = -gradients[others].sum(axis=0)
+    return gradients
+
+
+def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:
+    """l_t(u) for every t; for several u (rows) a matrix with one row per u."""
+    values: Array = (u - points[k]) @ gradients.T
+    values[..., k] += 1.0
+    return values

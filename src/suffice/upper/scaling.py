@@ -1,0 +1,71 @@
+"""Search coordinates u: a finite box becomes [0, 1]; with an infinite bound, theta0 is 0 and the unit max(1,
+|theta0|)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice._array import Array
+
+
+@dataclass(frozen=True)
+class Scaling:
+    lower: Array
+    upper: Array
+    origin: Array
+    unit: Array
+
+    @classmethod
+    def of(cls, theta0: Array, bounds: Any) -> Scaling:
+        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all."""
+        lower, upper = _bounds(bounds, len(theta0))
+        boxed = np.isfinite(lower) & np.isfinite(upper)
+        open_size = float(np.max(np.abs(theta0[~boxed]), initial=1.0))
+        width = np.where(boxed, upper, 0.0) - np.where(boxed, lower, 0.0)
+        return cls(lower, upper, np.where(boxed, lower, theta0), np.where(boxed, width, open_size))
+
+    @property
+    def low(self) -> Array:
+        return (self.lower - self.origin) / self.unit
+
+    @property
+    def high(self) -> Array:
+        return (self.upper - self.origin) / self.unit
+
+    def to_u(self, theta: Array) -> Array:
+        return np.clip((theta - self.origin) / self.unit, self.low, self.high)
+
+    def to_theta(self, u: Array) -> Array:
+        """Inside the box exactly, and on a bound exactly where u is."""
+        theta = np.clip(self.origin + self.unit * u, self.lower, self.upper)
+        return np.where(u >= self.high, self.upper, np.where(u <= self.low, self.lower, theta))
+
+
+def _bounds(bounds: Any, m: int) -> tuple[Array, Array]:
+    if bounds is None:
+        return np.full(m, -np.inf), np.full(m, np.inf)
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"bounds must be a pair (lower, upper), got {bounds!r}") from error
+    sides = []
+    for name, side, default in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
+        try:
+            array = np.array(default if side is None else side, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"bounds: {name} must be numeric, got {side!r}") from error
+        if array.ndim > 1 or (array.ndim == 1 and array.shape != (m,)):
+            raise ValueError(f"bounds: {name} must be a number or have shape ({m},), got shape {array.shape}")
+        if np.isnan(array).any():
+            raise ValueError(f"bounds: {name} must not be NaN, got {side!r}")
+        sides.append(np.array(np.broadcast_to(array, (m,))))
+    bad = np.flatnonzero(~(sides[0] < sides[1]))
+    if bad.size:
+        i = int(bad[0])
+        raise ValueError(
+            f"bounds must satisfy lower < upper, got lower[{i}]={sides[0][i]!r}, upper[{i}]={sides[1][i]!r}"
+        )
+    return sides[0], sides[1]

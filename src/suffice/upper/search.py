@@ -1,0 +1,376 @@
+r"""The trust-region search as a state machine.
+
+`decide` thinks until it needs an evaluation and says which; `absorb` takes the evaluation in. Both are functions
+from an immutable state to the next one, and nothing else changes it: an ask/tell interface, a checkpoint and a loop
+are the same thing.
+
+One iteration: fit the model through the m+1 points; take its minimiser s in ball and box; if s is short, improve the
+geometry or reduce rho, without evaluating anything; else evaluate u_k + s as accurately as the verdict needs, refine
+whichever end leaves the verdict open, move or stay, let the new point replace the one the model misses least, and
+update the radius.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from suffice._array import Array, norm
+from suffice.options import Options
+from suffice.result import Purpose, Record, Status
+from suffice.upper.accuracy import HEADROOM, accuracy, stale
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.geometry import farthest, first_points, improving_point, point_to_replace
+from suffice.upper.interpolation import lagrange_gradients
+from suffice.upper.judge import Verdict, judge, next_radius, next_rho
+from suffice.upper.model import Model, fit, minimise
+from suffice.upper.scaling import Scaling
+
+SHORT_STEP = (
+    0.5  # safety threshold of the published implementation: shorter steps (in units of rho) are not worth evaluating
+)
+FUTILE = 0.9  # a refinement that leaves more than this share of the error shows an oracle at its limit
+PATIENCE = 1.0  # the incumbent is refined before a step is tried if its error exceeds this share of the prediction
+REACH = 10.0  # old points further away (in trust radii) say nothing about the model
+OUTLIER = 100.0  # nor do points where F is this many times larger
+FORGET = 0.5  # how much an older step counts when the two models are compared
+WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
+
+
+def pool_size(m: int) -> int:
+    """How many points are remembered after they have left the model: enough for all curvature if m is small."""
+    return min((m + 1) * (m + 2), 4 * m + 60)
+
+
+@dataclass(frozen=True)
+class Point:
+    u: Array
+    evaluation: Evaluation
+    exhausted: bool = False  # the oracle cannot evaluate it more accurately
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes."""
+
+    purpose: Purpose
+    u: Array
+    within: float
+    warm: Evaluation | None
+    replaces: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
+
+    predicted: float
+    length: float
+    foreseen: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step under judgement."""
+
+    point: Point
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a search knows. `pool` holds the points that have left the model, the latest last."""
+
+    delta: float
+    rho: float
+    first: tuple[Array, ...]
+    points: tuple[Point, ...] = ()
+    incumbent: int = 0
+    pending: Pending | None = None
+    plan: Plan | None = None  # the step that `pending` evaluates
+    trial: Trial | None = None
+    misses: tuple[float, float] = (0.0, 0.0)  # how badly the linear and the quadratic model foresaw recent steps
+    after_failure: bool = False
+    pool: tuple[Point, ...] = ()
+    records: tuple[Record, ...] = ()
+    work: float = 0.0
+    seconds: float = 0.0
+    status: Status = Status.RUNNING
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What never changes during a search."""
+
+    scaling: Scaling
+    options: Options
+
+
+def start(u0: Array, setting: Setting) -> State:
+    """The state before the first evaluation."""
+    scaling, options = setting.scaling, setting.options
+    first = first_points(u0, options.initial_radius, scaling.low, scaling.high, options.seed)
+    return State(options.initial_radius, options.initial_radius, tuple(first))
+
+
+def decide(state: State, setting: Setting) -> State:
+    """Think until an evaluation is pending or the search has ended."""
+    while state.status is Status.RUNNING and state.pending is None:
+        if state.first:
+            state = _ask_first(state, setting)
+        elif state.trial is not None:
+            state = _settle(state, state.trial, setting)
+        elif state.after_failure:
+            state = _mend(replace(state, after_failure=False), setting)
+        else:
+            state = _step(state, setting)
+    return state
+
+
+def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: float = 0.0) -> State:
+    """Take in the evaluation that was pending, judge what can be judged, record it."""
+    pending = state.pending
+    assert pending is not None
+    point = Point(pending.u, evaluation)
+    work = state.work + float(evaluation.work)
+    known = replace(state, pending=None, work=work, seconds=state.seconds + seconds)
+    after, judged = _take_in(known, pending, point, setting)
+    record = _record(state, after, pending, evaluation, judged, setting)
+    after = replace(after, records=(*state.records, record))
+    return replace(after, status=_budget(after, setting.options))
+
+
+def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
+    match pending.purpose:
+        case Purpose.FIRST:
+            points = (*state.points, point)
+            best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
+            return replace(state, first=state.first[1:], points=points, incumbent=best), None
+        case Purpose.GEOMETRY:
+            assert pending.replaces is not None
+            better = point.evaluation.interval[1] < state.points[state.incumbent].evaluation.interval[0]
+            state = _place(state, point, pending.replaces)
+            return replace(state, incumbent=pending.replaces) if better else state, None
+        case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
+            t = pending.replaces
+            assert t is not None
+            state = replace(state, points=_swapped(state.points, t, _refined(state.points[t], point)))
+        case Purpose.REFINE_STEP:
+            assert state.trial is not None
+            state = replace(state, trial=replace(state.trial, point=_refined(state.trial.point, point)))
+        case Purpose.STEP:
+            assert state.plan is not None
+            state = replace(state, trial=Trial(point, state.plan), plan=None)
+    return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
+
+
+# --- deciding
+# -----------------------------------------------------------------------------------------------------------
+
+
+def _ask_first(state: State, setting: Setting) -> State:
+    known = state.points[0].evaluation if state.points else None
+    within = accuracy(setting.options).for_model(state.delta, known)
+    return _ask(state, Purpose.FIRST, state.first[0], within)
+
+
+def _step(state: State, setting: Setting) -> State:
+    scaling, options = setting.scaling, setting.options
+    current = state.points[state.incumbent]
+    linear, quadratic = _models(state, setting)
+    model = linear if state.misses[0] < state.misses[1] else quadratic
+    s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
+    u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
+    if length < SHORT_STEP * state.rho or predicted <= 0.0:
+        return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
+    policy = accuracy(options)
+    T = options.decision_error * predicted
+    if current.evaluation.error > PATIENCE * predicted and not current.exhausted:
+        return _refine(state, Purpose.REFINE_INCUMBENT, current, T, setting, state.incumbent)
+    within = min(policy.for_decision(T, current.evaluation), policy.for_model(state.delta, current.evaluation))
+    state = replace(state, plan=Plan(predicted, length, (linear.value(s), quadratic.value(s))))
+    return _ask(state, Purpose.STEP, u, within)
+
+
+def _mend(state: State, setting: Setting, short: bool = False) -> State:
+    """After a failed or short step: bring a far point near, refresh a stale one, or else reduce rho."""
+    scaling, options = setting.scaling, setting.options
+    points = np.array([point.u for point in state.points])
+    t, distance = farthest(points, state.incumbent)
+    if distance > max(2.0 * state.delta, 10.0 * state.rho):
+        radius = max(min(0.1 * distance, state.delta), state.rho)
+        gradients = lagrange_gradients(points, state.incumbent)
+        u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
+        within = accuracy(options).for_model(radius, state.points[state.incumbent].evaluation)
+        return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
+    current = state.points[state.incumbent].evaluation
+    limit = accuracy(options).for_model(state.delta, current)
+    for t, point in enumerate(state.points):
+        if stale(point.evaluation, limit, options) and not point.exhausted:
+            return _ask(state, Purpose.REFINE_POINT, point.u, HEADROOM * limit, replaces=t)
+    if not short and state.delta > state.rho:
+        return state
+    if state.rho <= options.final_radius:
+        return replace(state, status=Status.CONVERGED)
+    rho = next_rho(state.rho, options.final_radius)
+    return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
+
+
+def _settle(state: State, trial: Trial, setting: Setting) -> State:
+    """The verdict is open: refine the end that leaves it so."""
+    T = setting.options.decision_error * trial.plan.predicted
+    current = state.points[state.incumbent]
+    ends = [
+        (current.evaluation.error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
+        (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
+    ]
+    for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
+        if error > T and not point.exhausted:
+            return _refine(state, purpose, point, T, setting, t)
+    return replace(state, status=Status.ACCURACY)
+
+
+def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
+    within = accuracy(setting.options).for_decision(HEADROOM * T, point.evaluation)
+    return _ask(state, purpose, point.u, within, replaces=t)
+
+
+def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int | None = None) -> State:
+    candidates = [*state.points, *state.pool]
+    if state.trial is not None:
+        candidates.append(state.trial.point)
+    nearest = min(candidates, key=lambda point: norm(point.u - u), default=None)
+    return replace(
+        state, pending=Pending(purpose, u, within, None if nearest is None else nearest.evaluation, replaces)
+    )
+
+
+def _models(state: State, setting: Setting) -> tuple[Model, Model]:
+    """Through the m+1 points alone, and with the old ones that are near and accurate enough."""
+    k = state.incumbent
+    points = np.array([point.u for point in state.points])
+    residuals = np.array([point.evaluation.r for point in state.points])
+    linear = fit(points, residuals, k)
+    old = _useful(state, setting) if setting.options.model == "quadratic" else []
+    if not old:
+        return linear, linear
+    old_residuals = np.array([point.evaluation.r for point in old])
+    return linear, fit(points, residuals, k, np.array([point.u for point in old]), old_residuals)
+
+
+def _useful(state: State, setting: Setting) -> list[Point]:
+    current = state.points[state.incumbent]
+    useful = []
+    for point in state.pool:
+        if point.evaluation.cost > OUTLIER * current.evaluation.cost:
+            continue
+        distance = norm(point.u - current.u)
+        limit = accuracy(setting.options).for_model(max(distance, state.delta), current.evaluation)
+        if distance <= REACH * state.delta and not stale(point.evaluation, limit, setting.options):
+            useful.append(point)
+    return useful
+
+
+# --- absorbing
+# ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Judged:
+    verdict: Verdict
+    predicted: float
+    origin: Array
+    target: Array
+
+
+def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Judged]:
+    """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
+    current = state.points[state.incumbent]
+    plan = trial.plan
+    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, setting.options)
+    judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
+    if verdict is Verdict.OPEN:
+        return state, judged
+    accepted = verdict is Verdict.ACCEPTED
+    delta = next_radius(ratio if accepted else min(ratio, 0.0), plan.length, state.delta, state.rho, setting.options)
+    points = np.array([point.u for point in state.points])
+    gradients = lagrange_gradients(points, state.incumbent)
+    t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
+    state = _place(replace(state, trial=None, misses=_misses(state, trial)), trial.point, t)
+    return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
+
+
+def _misses(state: State, trial: Trial) -> tuple[float, float]:
+    linear, quadratic = (
+        FORGET * miss + math.log(max(abs(foreseen - trial.point.evaluation.cost), 1e-300))
+        for miss, foreseen in zip(state.misses, trial.plan.foreseen, strict=True)
+    )
+    return linear, quadratic
+
+
+def _place(state: State, point: Point, t: int) -> State:
+    pool = [*state.pool, state.points[t]][-pool_size(len(point.u)) :]
+    for i in range(max(len(pool) - WARM_POOL, 0)):
+        if pool[i].evaluation.solutions:
+            pool[i] = replace(pool[i], evaluation=replace(pool[i].evaluation, solutions=()))
+    return replace(state, points=_swapped(state.points, t, point), pool=tuple(pool))
+
+
+def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
+    return (*points[:t], point, *points[t + 1 :])
+
+
+def _refined(old: Point, new: Point) -> Point:
+    futile = new.evaluation.error > FUTILE * old.evaluation.error
+    better = new.evaluation if new.evaluation.error <= old.evaluation.error else old.evaluation
+    return Point(old.u, better, exhausted=futile)
+
+
+def _record(
+    before: State, after: State, pending: Pending, evaluation: Evaluation, judged: _Judged | None, setting: Setting
+) -> Record:
+    def theta(u: Array) -> tuple[float, ...]:
+        return tuple(setting.scaling.to_theta(u).tolist())
+
+    best = after.points[after.incumbent]
+    verdict: dict[str, Any] = {}
+    if judged is not None:
+        verdict = {
+            "predicted": judged.predicted,
+            "verdict": judged.verdict.value,
+            "origin": theta(judged.origin),
+            "target": theta(judged.target),
+        }
+    return Record(
+        number=len(before.records) + 1,
+        purpose=pending.purpose.value,
+        theta=theta(pending.u),
+        within=pending.within,
+        errors=tuple(evaluation.e.tolist()),
+        distance=evaluation.distance,
+        cost=evaluation.cost,
+        interval=evaluation.interval,
+        work=float(evaluation.work),
+        total_work=after.work,
+        delta=before.delta,
+        rho=before.rho,
+        incumbent=theta(best.u),
+        incumbent_cost=best.evaluation.cost,
+        **verdict,
+    )
+
+
+def _budget(state: State, options: Options) -> Status:
+    best = state.points[state.incumbent].evaluation
+    if best.interval[1] <= options.target_cost:
+        return Status.TARGET
+    if len(state.records) >= options.max_evaluations:
+        return Status.MAX_EVALUATIONS
+    if state.work >= options.max_work:
+        return Status.MAX_WORK
+    if state.seconds >= options.max_seconds:
+        return Status.MAX_SECONDS
+    return state.status
