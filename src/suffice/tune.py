@@ -13,10 +13,13 @@ import numpy as np
 
 from suffice._array import Array, vector
 from suffice.options import Options
+from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Setting, State, absorb, decide, start
+
+STATE_FORMAT = "suffice tuner 1"
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,26 @@ class Tuner:
             best.evaluation,
             detail=detail,
         )
+
+    def state(self) -> dict[str, Any]:
+        """Everything the search knows as plain data, fit for JSON."""
+        return {
+            "format": STATE_FORMAT,
+            "options": encode(self.options),
+            "scaling": encode(self._setting.scaling),
+            "state": encode(self._state),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Tuner:
+        """The search that `state()` wrote down; it continues to the same bits."""
+        if state.get("format") != STATE_FORMAT:
+            raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
+        tuner = cls.__new__(cls)
+        tuner._setting = Setting(decode(state["scaling"]), decode(state["options"]))
+        tuner._state = decode(state["state"])
+        tuner._asked_at = None
+        return tuner
 
     def _complaint(self, evaluation: Any, request: Request) -> str | None:
         if not isinstance(evaluation, Evaluation):

@@ -24,12 +24,14 @@ from suffice.problem import Canonical
 
 @dataclass(frozen=True)
 class FistaState:
+    """Images are None in a state that comes from a file: the next step has to compute them."""
+
     x: Array
-    image: Array
     previous: Array
-    previous_image: Array
     t: float
     k: int
+    image: Array | None = None
+    previous_image: Array | None = None
     evidence: Evidence | None = None
 
 
@@ -39,21 +41,23 @@ class Fista:
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
         image = problem.f.image(x)
-        return FistaState(x, image, x, image, t=0.0, k=0)
+        return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image)
 
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
         tau = 1.0 / problem.L
         q = tau * problem.mu
         t, beta = momentum(state.t, q)
+        image = problem.f.image(state.x) if state.image is None else state.image
         if state.k == 0 or beta == 0.0:
-            z, z_image = state.x, state.image
+            z, z_image = state.x, image
         else:
+            previous = problem.f.image(state.previous) if state.previous_image is None else state.previous_image
             z = state.x + beta * (state.x - state.previous)
-            z_image = state.image + beta * (state.image - state.previous_image)
+            z_image = image + beta * (image - previous)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(z - tau * z_gradient, tau)
         evidence = Evidence(z, z_image, z_gradient, tau, self.rate(problem, state.k + 1))
-        return FistaState(x, problem.f.image(x), state.x, state.image, t, state.k + 1, evidence)
+        return FistaState(x, state.x, t, state.k + 1, problem.f.image(x), image, evidence)
 
     def rate(self, problem: Canonical, k: int) -> float:
         """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""

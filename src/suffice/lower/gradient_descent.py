@@ -14,9 +14,11 @@ from suffice.problem import Canonical
 
 @dataclass(frozen=True)
 class DescentState:
+    """The image is None in a state that comes from a file: the next step has to compute it."""
+
     x: Array
-    image: Array
     k: int
+    image: Array | None = None
     evidence: Evidence | None = None
 
 
@@ -25,14 +27,15 @@ class GradientDescent:
     name: str = "gradient_descent"
 
     def start(self, problem: Canonical, x: Array) -> DescentState:
-        return DescentState(x, problem.f.image(x), k=0)
+        return DescentState(x, k=0, image=problem.f.image(x))
 
     def step(self, problem: Canonical, state: DescentState) -> DescentState:
         tau = 2.0 / (problem.L + problem.mu)
-        gradient = problem.f.gradient_at(state.x, state.image)
+        image = problem.f.image(state.x) if state.image is None else state.image
+        gradient = problem.f.gradient_at(state.x, image)
         x = problem.g.prox(state.x - tau * gradient, tau)
-        evidence = Evidence(state.x, state.image, gradient, tau, self.rate(problem, state.k + 1))
-        return DescentState(x, problem.f.image(x), state.k + 1, evidence)
+        evidence = Evidence(state.x, image, gradient, tau, self.rate(problem, state.k + 1))
+        return DescentState(x, state.k + 1, problem.f.image(x), evidence)
 
     def rate(self, problem: Canonical, k: int) -> float:
         """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""

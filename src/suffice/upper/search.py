@@ -33,6 +33,8 @@ SHORT_STEP = (
     0.5  # safety threshold of the published implementation: shorter steps (in units of rho) are not worth evaluating
 )
 FUTILE = 0.9  # a refinement that leaves more than this share of the error shows an oracle at its limit
+FIRST_LOOK = 0.25
+MODEL_PATIENCE = 4.0
 PATIENCE = 1.0  # the incumbent is refined before a step is tried if its error exceeds this share of the prediction
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
@@ -186,11 +188,16 @@ def _step(state: State, setting: Setting) -> State:
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     if length < SHORT_STEP * state.rho or predicted <= 0.0:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
-    policy = accuracy(options)
-    T = options.decision_error * predicted
-    if current.evaluation.error > PATIENCE * predicted and not current.exhausted:
-        return _refine(state, Purpose.REFINE_INCUMBENT, current, T, setting, state.incumbent)
-    within = min(policy.for_decision(T, current.evaluation), policy.for_model(state.delta, current.evaluation))
+    for t in (state.incumbent, *range(len(state.points))):
+        point = state.points[t]
+        if (
+            point.evaluation.error > (PATIENCE if t == state.incumbent else MODEL_PATIENCE) * predicted
+            and not point.exhausted
+        ):
+            purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
+            return _refine(state, purpose, point, FIRST_LOOK * predicted, setting, t)
+    within = accuracy(options).for_decision(FIRST_LOOK * predicted, current.evaluation)
+    within = min(within, accuracy(options).for_model(state.delta, current.evaluation))
     state = replace(state, plan=Plan(predicted, length, (linear.value(s), quadratic.value(s))))
     return _ask(state, Purpose.STEP, u, within)
 
