@@ -6,7 +6,7 @@ convexity at z bounds Phi from below by a quadratic whose minimiser is w_bar; sm
 Together,
 
     mu/2 ||x - x_hat||^2 + mu/2 ||x_hat - w_bar||^2  <=  G,
-    G = B + mu/2 ||x - w_bar||^2 + (L - mu)/2 ||x - z||^2,        B = g(x) - g(w_bar) - <p, x - w_bar> >= 0.     (gap)
+    G = B + mu/2 ||x - w_bar||^2 + (M - mu)/2 ||x - z||^2,        B = g(x) - g(w_bar) - <p, x - w_bar> >= 0.     (gap)
 
 Every part of G is non-negative: nothing cancels. For x = z and g = l1 ||.||_1 this is the duality gap of the elastic
 net, and sqrt(2 G / mu) its classical radius. The two squares on the left put x_hat into the ball around (x +
@@ -20,8 +20,11 @@ The rules, each usable alone:
 - `subgradient`   the paper's  ||d||/mu,  d = grad f(x) - grad f(z) + (z - x)/tau  in dPhi(x);
 - `minimum_norm`  ||u_min||/mu, u_min the shortest element of dPhi(x);
 - `gap`           (gap) with z = x;
-- `contraction`   x = prox_{tau g}(z - tau grad f(z)) is a contraction by c = max(1 - tau mu, tau L - 1) towards x_hat:
-                  c times the gap radius of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
+- `contraction`   x = prox_{tau g}(z - tau grad f(z)) is nearer to x_hat than z by a factor c: c times the gap radius
+  of z,
+                  or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed. c = max(1 - tau mu, tau L
+                  - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau) is known, c^2 = (1 - q)/(1
+                    + q), q = tau mu.
 - `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`. Free of charge.
 
 Rounding: a gradient that errs by at most e is the exact gradient of a problem whose minimiser lies within e/mu, so
@@ -56,31 +59,29 @@ class Certificate:
 class Evidence:
     """What a solver knows at x: the gradient at a point z, and how x came from it.
 
-    With a step length tau, x = prox_{tau g}(z - tau grad f(z)); without one, x is z itself.
-    `rate` bounds ||x - x_hat|| / ||x^0 - x_hat|| a priori (infinite where nothing is known).
+    With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
+    without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
+    a priori (infinite where nothing is known).
     """
 
     z: Array
     z_image: Array
     z_gradient: Array
     tau: float | None = None
+    contraction: float = 1.0
+    majoriser: float = math.inf
     rate: float = math.inf
 
 
-def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array) -> float:
+def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
     """The bound D/2 + R of the module's text, in exact arithmetic."""
-    mu, L = problem.mu, problem.L
+    mu = problem.mu
     w_bar, B = problem.g.remainder(x, mu * z - z_gradient, mu)
     D = norm(x - w_bar)
     R_squared = B / mu + 0.25 * D * D
     if x is not z:
-        R_squared += 0.5 * (L / mu - 1.0) * norm(x - z) ** 2
+        R_squared += 0.5 * (M / mu - 1.0) * norm(x - z) ** 2
     return 0.5 * D + math.sqrt(R_squared)
-
-
-def contraction_factor(problem: Canonical, tau: float) -> float:
-    """The Lipschitz constant of x -> prox_{tau g}(x - tau grad f(x))."""
-    return max(1.0 - tau * problem.mu, tau * problem.L - 1.0, 0.0)
 
 
 def certify_step(
@@ -109,12 +110,13 @@ def certify_step(
     if tau is None:
         candidates = [(at_z, "gap")]
     else:
-        c = contraction_factor(problem, tau)
+        c = evidence.contraction
         moved = norm(x - z)
         fixed_point = c / (1.0 - c) * moved if c < 1.0 else math.inf
         candidates = [(min(c * at_z, fixed_point), "contraction")]
         if rule == "tightest":
-            candidates += [(gap_radius(problem, x, z, z_gradient), "gap"), (a_priori, "rate")]
+            gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
+            candidates += [(gap, "gap"), (a_priori, "rate")]
     radius, name = min(candidates)
     return _with_rounding(radius, name, (2.0 if name == "rate" else 1.0) * rounding)
 

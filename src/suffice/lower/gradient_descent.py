@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from suffice._array import Array
-from suffice.lower.certificate import Evidence, contraction_factor
+from suffice.lower.certificate import Evidence
 from suffice.problem import Canonical
 
 
@@ -34,9 +34,10 @@ class GradientDescent:
         image = problem.f.image(state.x) if state.image is None else state.image
         gradient = problem.f.gradient_at(state.x, image)
         x = problem.g.prox(state.x - tau * gradient, tau)
-        evidence = Evidence(state.x, image, gradient, tau, self.rate(problem, state.k + 1))
+        c = self.rate(problem, 1)
+        evidence = Evidence(state.x, image, gradient, tau, c, problem.L, c ** (state.k + 1))
         return DescentState(x, state.k + 1, problem.f.image(x), evidence)
 
     def rate(self, problem: Canonical, k: int) -> float:
         """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""
-        return contraction_factor(problem, 2.0 / (problem.L + problem.mu)) ** k
+        return float(((problem.L - problem.mu) / (problem.L + problem.mu)) ** k)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice._array import Array, frozen, norm, positive, vector
-from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, contraction_factor, gap_radius
-from suffice.lower.fista import Fista
+from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, gap_radius
+from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.problem import Canonical, Composite
 
@@ -54,7 +54,7 @@ class Solver(Protocol):
     def step(self, problem: Canonical, state: Any) -> Any: ...
 
 
-SOLVERS: dict[str, Solver] = {"fista": Fista(), "gradient_descent": GradientDescent()}
+SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (Fista(), AdaptiveFista(), GradientDescent())}
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     z, tau = evidence.z, evidence.tau
     rounding = problem.f.gradient_rounding(z, evidence.z_image) / problem.mu
     radius = gap_radius(problem, z, z, evidence.z_gradient)
-    if tau is not None and (c := contraction_factor(problem, tau)) < 1.0:
-        radius = min(radius, norm(x - z) / (1.0 - c))
+    if tau is not None and evidence.contraction < 1.0:
+        radius = min(radius, norm(x - z) / (1.0 - evidence.contraction))
     return radius + rounding
 
 

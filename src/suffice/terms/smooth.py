@@ -51,6 +51,10 @@ class ImagedSmooth(Smooth, Protocol):
         """A bound on the norm of the rounding error of `gradient_at`."""
         ...
 
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        """M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2 for these two points; infinite if only L is
+        known.""" ...
+
 
 class MarginLoss(Protocol):
     """psi(m, y) for a margin m and a target y, with 0 <= psi'' <= curvature."""
@@ -61,6 +65,10 @@ class MarginLoss(Protocol):
     def value(self, m: Array, y: Array) -> Array: ...
 
     def derivative(self, m: Array, y: Array) -> Array: ...
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        """The largest psi'' between margins m and n."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,9 @@ class Squared:
     def derivative(self, m: Array, y: Array) -> Array:
         return m - y
 
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        return np.ones_like(m)
+
 
 @dataclass(frozen=True)
 class Logistic:
@@ -87,6 +98,13 @@ class Logistic:
 
     def derivative(self, m: Array, y: Array) -> Array:
         result: Array = -y * expit(-y * m)
+        return result
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        # psi'' = p (1 - p) falls with |margin|: it is largest at the end nearer to 0, or at 0 if that lies between.
+        nearest = np.where(m * n > 0.0, np.minimum(np.abs(m), np.abs(n)), 0.0)
+        p = expit(nearest)
+        result: Array = p * (1.0 - p)
         return result
 
 
@@ -106,6 +124,10 @@ class Huber:
 
     def derivative(self, m: Array, y: Array) -> Array:
         return np.clip(m - y, -self.delta, self.delta)
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        low, high = np.minimum(m, n) - y, np.maximum(m, n) - y
+        return np.where((low <= self.delta) & (high >= -self.delta), 1.0, 0.0)
 
 
 SQUARED, LOGISTIC, HUBER = Squared(), Logistic(), Huber()
@@ -167,6 +189,14 @@ class LinearModel:
         through_sum = (_units(design.column_length) + 4.0) * frobenius * derivative
         return EPS * (through_margins + through_sum + 2.0 * self.l2 * size)
 
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        moved = norm(x - z)
+        if moved == 0.0:
+            return self.l2
+        change = x_image - z_image
+        curvature = self.loss.curvature_between(z_image, x_image, self.y)
+        return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2
+
     @cached_property
     def _derivative_at_zero(self) -> float:
         return norm(self.loss.derivative(np.zeros_like(self.y), self.y) * np.sqrt(self.design.weights))
@@ -202,6 +232,9 @@ class Plain:
         # The term is a black box: assume a backward stable gradient, exact for data perturbed in their last bits.
         return _units(x.size) * EPS * self.L * norm(x)
 
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        return math.inf
+
 
 @dataclass(frozen=True)
 class Ridged:
@@ -227,6 +260,9 @@ class Ridged:
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         return self.term.gradient_rounding(x, image) + 2.0 * EPS * self.ridge * norm(x)
+
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        return self.term.majoriser(z, z_image, x, x_image) + self.ridge
 
 
 def imaged(term: Smooth, L: float) -> ImagedSmooth:

@@ -28,6 +28,7 @@ from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, minimise
 from suffice.upper.scaling import Scaling
+from suffice.upper.warm import warm_start
 
 SHORT_STEP = (
     0.5  # safety threshold of the published implementation: shorter steps (in units of rho) are not worth evaluating
@@ -246,13 +247,12 @@ def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Set
 
 
 def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int | None = None) -> State:
-    candidates = [*state.points, *state.pool]
+    known = [(point.u, point.evaluation) for point in state.points]
+    older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
     if state.trial is not None:
-        candidates.append(state.trial.point)
-    nearest = min(candidates, key=lambda point: norm(point.u - u), default=None)
-    return replace(
-        state, pending=Pending(purpose, u, within, None if nearest is None else nearest.evaluation, replaces)
-    )
+        older.append((state.trial.point.u, state.trial.point.evaluation))
+    warm = warm_start(u, known, state.incumbent, older)
+    return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
 
 def _models(state: State, setting: Setting) -> tuple[Model, Model]:

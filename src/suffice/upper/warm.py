@@ -1,0 +1,50 @@
+r"""Where a new evaluation starts: from what is known about the weights nearby.
+
+The minimiser w(theta) is Lipschitz in theta, so the nearest evaluated theta is a start at a distance O(delta). Where
+w is smooth the linear interpolant through the model's points, sum_t l_t(u) w_t, is one at a distance O(delta^2): it
+costs nothing and saves the solver the iterations in between. An oracle that attaches anything but this package's
+solutions gets the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from suffice._array import Array, frozen, norm
+from suffice.lower.solver import Solution
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.interpolation import lagrange_gradients, lagrange_values
+
+FAR = 4.0  # sum of |l_t(u)| from which on the interpolant amplifies errors more than it saves
+
+
+def warm_start(
+    u: Array, points: Sequence[tuple[Array, Evaluation]], k: int, pool: Sequence[tuple[Array, Evaluation]]
+) -> Evaluation | None:
+    """The start for u, from the model's points around the k-th and a pool of older ones."""
+    candidates = [*points, *pool]
+    if not candidates:
+        return None
+    at, nearest = min(candidates, key=lambda candidate: norm(candidate[0] - u))
+    if np.array_equal(at, u) or len(points) != len(u) + 1:
+        return nearest
+    blended = _blend(u, points, k)
+    return nearest if blended is None else replace(nearest, solutions=blended)
+
+
+def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list[Solution] | None:
+    solutions = [evaluation.solutions for _, evaluation in points]
+    if not all(row and all(isinstance(item, Solution) for item in row) for row in solutions):
+        return None
+    places = np.array([point for point, _ in points])
+    weights = lagrange_values(lagrange_gradients(places, k), places, k, u)
+    if np.abs(weights).sum() > FAR:
+        return None
+    blended = []
+    for column in zip(*solutions, strict=True):
+        x = weights @ np.array([solution.x for solution in column])
+        blended.append(replace(column[k], x=frozen(x), state=None, problem=None))
+    return blended
