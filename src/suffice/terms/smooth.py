@@ -52,8 +52,8 @@ class ImagedSmooth(Smooth, Protocol):
         ...
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        """M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2 for these two points; infinite if only L is
-        known.""" ...
+        """M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2 for these two points, or infinity."""
+        ...
 
 
 class MarginLoss(Protocol):
