@@ -9,6 +9,7 @@ both agree. J is known exactly: it enters as residuals without error.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,7 +42,7 @@ class BilevelProblem:
         *,
         space: Space,
         penalty: Penalty | None = None,
-        solver: str | Solver = "fista",
+        solver: str | Solver = "fista_adaptive",
         max_steps: int = 100_000,
     ) -> None:
         self.lower, self.losses = tuple(lower), tuple(losses)
@@ -67,7 +68,7 @@ class BilevelProblem:
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, from as few steps as can be."""
-        positive(within, "within", infinite=True)
+        positive(within, "within", zero=True, infinite=True)
 
         def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
             solution = solve(problem, steps=0 if _continues(start, problem) else 1, solver=self.solver, warm=start)
@@ -87,10 +88,11 @@ class BilevelProblem:
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
-        positive(within, "within")
+        positive(within, "within", zero=True, infinite=True)
 
         def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            return solve(problem, within=within, solver=self.solver, warm=start, max_steps=self.max_steps)
+            within_reach = min(within, sys.float_info.max)
+            return solve(problem, within=within_reach, solver=self.solver, warm=start, max_steps=self.max_steps)
 
         return self._evaluate(theta, warm, settle)
 

@@ -64,7 +64,8 @@ class WeightsAccuracy:
     def for_decision(self, T: float, known: Evaluation) -> float:
         if known.distance is None or known.error == 0.0:
             return math.inf
-        return known.distance * T / known.error
+        # Where nothing is proven about F yet, a tenth of the distance is a start.
+        return known.distance * (T / known.error if known.error < math.inf else 0.1)
 
 
 def accuracy(options: Options) -> Accuracy:

@@ -1,0 +1,133 @@
+"""What the benchmarks share: the MNIST problem of the paper, provenance of a result, files and tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import scipy.sparse as sp
+
+import suffice
+from suffice import datasets, losses, problems
+
+HERE = Path(__file__).resolve().parent
+
+# One colour and one line style per solver, the same in every figure; suffice stands out (colour-blind safe, Okabe-Ito).
+OURS, OURS_LINEAR = "suffice", "suffice, linear model"
+STYLES: dict[str, dict[str, Any]] = {
+    OURS: {"color": "#D55E00", "linestyle": "-", "linewidth": 2.4, "zorder": 5},
+    OURS_LINEAR: {"color": "#E69F00", "linestyle": "--", "linewidth": 2.0, "zorder": 4},
+    "DFO-LS": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.6},
+    "COBYQA": {"color": "#009E73", "linestyle": "-", "linewidth": 1.6},
+    "COBYQA, radius 1.6": {"color": "#009E73", "linestyle": "--", "linewidth": 1.6},
+    "Nelder-Mead": {"color": "#CC79A7", "linestyle": "-", "linewidth": 1.6},
+    "Optuna TPE": {"color": "#777777", "linestyle": "-", "linewidth": 1.2},
+}
+
+
+def mnist_problem(solver: str = "fista") -> suffice.BilevelProblem:
+    """Elastic-net logistic regression on MNIST, as in the paper's study.
+
+    Raw pixels, one lower-level problem per digit 0..5 on 5000 shared images, Brier loss on 1000 others, and
+    J = 1e-8 (L/mu)^2 + 1/l1. Eight residuals in all: one norm per digit and the two terms of J.
+    """
+    data = datasets.load_mnist()
+    design = problems.ElasticNetLogistic(sp.csr_array(data.X_train), data.y_train == 0).design  # digits share one X
+    held_out = sp.csr_array(data.X_test)
+    curvature = 0.25 * design.squared_norm  # L - mu: the logistic loss has curvature at most 1/4
+
+    def penalty(params: Mapping[str, float]) -> list[float]:
+        l1, l2 = params["l1"], params["l2"]
+        return [1e-4 * (curvature + l2) / l2, 1.0 / math.sqrt(l1)]
+
+    return suffice.BilevelProblem(
+        lower=[problems.ElasticNetLogistic(design, data.y_train == digit) for digit in range(6)],
+        losses=[losses.Brier(held_out, data.y_test == digit) for digit in range(6)],
+        penalty=penalty,
+        space=suffice.Space(l1=(1e-8, 1e8), l2=(1e-8, 1e8)),
+        solver=solver,
+    )
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """The command line that all benchmarks have."""
+    result = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    result.add_argument("--out", type=Path, default=HERE / "results", help="folder for the results (%(default)s)")
+    return result
+
+
+def provenance(*packages: str) -> dict[str, str]:
+    """What produced a result: commit, versions, processor, time."""
+    describe = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        commit = "unknown"
+    versions = {name: version(name) for name in ("suffice", "numpy", "scipy", *packages)}
+    return {
+        "commit": commit,
+        "python": platform.python_version(),
+        **versions,
+        "processor": _processor(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one go, so that an interrupted run leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Strict JSON: infinities and NaN become null."""
+    write_text(path, json.dumps(_plain(data), indent=1, allow_nan=False) + "\n")
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
+    return data
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table that also reads well on a terminal: first column to the left, the others to the right."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        return f"| {' | '.join([first.strip().ljust(widths[0]), *others])} |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "\n".join(map(line, [cells[0], rule, *cells[1:]]))
+
+
+def target(what: str, measured: float, limit: float, *, at_least: bool = False, digits: int = 2) -> list[str]:
+    """A row "what | measured | target | PASS or FAIL"."""
+    passed = measured >= limit if at_least else measured <= limit
+    sign = ">=" if at_least else "<="
+    return [what, f"{measured:.{digits}f}", f"{sign} {limit:.{digits}f}", "PASS" if passed else "FAIL"]
