@@ -159,7 +159,7 @@ def minimise(f, g, mu, L, size):
         stalled = 0 if norm(u) / mu < error / 2 else stalled + 1
         if norm(u) / mu < error:
             best, error = x, norm(u) / mu
-        if error == 0 or (stalled >= 3 and error <= 1e-13 * max(1, norm(x))):
+        if error == 0 or (stalled >= 3 and error <= 1e-12 * max(1, norm(x))):
             break
         x = _newton_step(f, g, x, u)
     return best, error
@@ -175,10 +175,10 @@ def _newton_step(f, g, x, u):
     value, noise = f.value(x) + g.value(x), 100 * EPS * (abs(f.value(x)) + abs(g.value(x)))
     for halvings in range(40):
         y = g.retract(x, x + direction / LONG(2) ** halvings)
-        if f.value(y) + g.value(y) < value - noise:
+        change = f.value(y) + g.value(y) - value
+        # Where values can no longer tell, gradients still can.
+        if change < -noise or (change <= noise and norm(g.shortest(y, f.gradient(y))) < norm(u)):
             return y
-        if halvings == 0 and norm(g.shortest(y, f.gradient(y))) < norm(u):
-            return y  # values can no longer tell, gradients still can
     return x
 
 

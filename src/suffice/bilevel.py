@@ -133,16 +133,15 @@ class BilevelProblem:
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
         penalties = self._penalties(theta)
+        errors = [0.0 if exact else _error(*pair) for pair in zip(values, solutions, strict=True)]
         return Evaluation(
             theta,
-            np.array([value.residual for value in values] + penalties),
-            np.array(
-                [0.0 if exact else _error(*pair) for pair in zip(values, solutions, strict=True)]
-                + [0.0] * len(penalties)
-            ),
+            np.concatenate([*(value.residuals for value in values), penalties]),
+            np.array(errors + [0.0] * len(penalties)),
             work=work,
             solutions=solutions,
             distance=max(solution.certificate.radius for solution in solutions),
+            blocks=[len(value.residuals) for value in values] + [1] * len(penalties),
         )
 
     def _penalties(self, theta: Array) -> list[float]:

@@ -1,4 +1,4 @@
-r"""Upper-level losses loss(w) = r(w)^2 and how the lower level's error reaches them.
+r"""Upper-level losses loss(w) = r(w)^2 = sum of squared residuals, and how the lower level's error reaches them.
 
 The minimiser w_hat lies within `radius` of the w at hand. Each loss bounds |r(w) - r(w_hat)| by its own, tight,
 argument:
@@ -35,10 +35,15 @@ BRIER_CURVATURE = 0.15421
 
 @dataclass(frozen=True)
 class LossAt:
-    """A loss at one w: its residual r, and the proven error of r as a function of the radius."""
+    """A loss at one w: its residuals, and the proven error of their norm r as a function of the radius."""
 
-    residual: float
+    residuals: Array
     error: Callable[[float], float]
+
+    @property
+    def residual(self) -> float:
+        """r, the root of the loss."""
+        return norm(self.residuals)
 
     def radius(self, within: float) -> float:
         """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
@@ -61,7 +66,11 @@ class LossAt:
 
 
 class Loss(Protocol):
-    """A non-negative loss r(w)^2 of the weights that knows how errors of the weights reach r."""
+    """A non-negative loss r(w)^2 of the weights that knows how errors of the weights reach r.
+
+    Where r is the norm of several residuals, such as one per sample, `at` tells them all: the upper level's models
+    use them.
+    """
 
     def at(self, w: Array) -> LossAt: ...
 
@@ -73,7 +82,7 @@ class SquaredDistance:
         self.target = frozen(vector(target, "target"))
 
     def at(self, w: Array) -> LossAt:
-        return LossAt(norm(w - self.target), lambda radius: radius)
+        return LossAt(w - self.target, lambda radius: radius)
 
 
 class Lipschitz:
@@ -93,7 +102,7 @@ class Lipschitz:
         def error(radius: float) -> float:
             return _root_error(value, value - self.constant * radius, value + self.constant * radius)
 
-        return LossAt(math.sqrt(value), error)
+        return LossAt(np.array([math.sqrt(value)]), error)
 
 
 class _MarginLoss:
@@ -110,8 +119,12 @@ class _MarginLoss:
         squares = X.multiply(X) if hasattr(X, "multiply") else X**2
         self.row_norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
 
-    def phi(self, m: Array) -> Array:
+    def residuals(self, m: Array) -> Array:
+        """Their squares are phi."""
         raise NotImplementedError
+
+    def phi(self, m: Array) -> Array:
+        return self.residuals(m) ** 2
 
     def derivative(self, m: Array) -> Array:
         raise NotImplementedError
@@ -123,7 +136,8 @@ class _MarginLoss:
 
     def at(self, w: Array) -> LossAt:
         m = self.design.margins(w)
-        loss = float(self.phi(m).sum())
+        residuals = self.residuals(m)
+        loss = float(residuals @ residuals)
         r = math.sqrt(loss)
         gradient = norm(self.design.adjoint(self.derivative(m)))
         rounding = 4.0 * EPS * math.sqrt(len(m)) * r
@@ -136,7 +150,7 @@ class _MarginLoss:
             bound = _root_error(loss, max(loss - change, low), min(loss + change, high))
             return min(bound, self.slope * self.norm * radius) + rounding
 
-        return LossAt(r, error)
+        return LossAt(residuals, error)
 
 
 class Brier(_MarginLoss):
@@ -153,8 +167,8 @@ class Brier(_MarginLoss):
         super().__init__(X)
         self.sign = _signs(y, positive, self.design.shape[0])
 
-    def phi(self, m: Array) -> Array:
-        result: Array = expit(-self.sign * m) ** 2
+    def residuals(self, m: Array) -> Array:
+        result: Array = -self.sign * expit(-self.sign * m)  # sigm(m) - p
         return result
 
     def derivative(self, m: Array) -> Array:
@@ -172,8 +186,8 @@ class LogLoss(_MarginLoss):
         super().__init__(X)
         self.sign = _signs(y, positive, self.design.shape[0])
 
-    def phi(self, m: Array) -> Array:
-        return np.logaddexp(0.0, -self.sign * m)
+    def residuals(self, m: Array) -> Array:
+        return np.sqrt(np.logaddexp(0.0, -self.sign * m))
 
     def derivative(self, m: Array) -> Array:
         result: Array = -self.sign * expit(-self.sign * m)
@@ -192,8 +206,8 @@ class SquaredError(_MarginLoss):
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
-    def phi(self, m: Array) -> Array:
-        return (m - self.y) ** 2
+    def residuals(self, m: Array) -> Array:
+        return m - self.y
 
     def derivative(self, m: Array) -> Array:
         return 2.0 * (m - self.y)

@@ -11,7 +11,7 @@ import numpy as np
 from suffice._array import positive
 
 Policy = Literal["residual", "weights"]
-ModelKind = Literal["quadratic", "linear"]
+ModelKind = Literal["competing", "linear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Options:
 
     policy: Policy = "residual"
     accuracy_factor: float = 10.0  # c: model points are accurate to c delta^2; the paper's study uses 100
-    model: ModelKind = "quadratic"  # of the residuals; "linear" is the paper's and forgets points that leave the model
+    model: ModelKind = "competing"  # see suffice.upper.model; "linear" is the paper's, without memory
     seed: int | None = None  # None: first points along the axes; a number: along a random orthogonal basis
 
     eta1: float = 0.1  # a step is accepted from this ratio of actual to predicted decrease

@@ -142,7 +142,7 @@ class Tuner:
             return f"the evaluation is of another theta, {evaluation.point.tolist()}"
         if self._state.points:
             known = self._state.points[0].evaluation
-            if len(known.r) != len(evaluation.r):
+            if len(known.r) != len(evaluation.r) or known.blocks != evaluation.blocks:
                 return f"there were {len(known.r)} residuals before, now there are {len(evaluation.r)}"
         if len(evaluation.r) == 0:
             return "there are no residuals"

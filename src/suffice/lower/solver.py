@@ -128,18 +128,20 @@ def iterate(
     if isinstance(warm, Solution) and _continues(warm, problem, method):
         steps, initial_radius = warm.steps, warm.initial_radius
         state = method.start(canonical, warm.x) if warm.state is None else warm.state
+        proof = warm.certificate
         yield warm
     else:
         state = method.start(canonical, _start(problem, warm))
         steps, initial_radius = 0, math.inf
-        yield Solution(state.x, Certificate(math.inf, certificate), 0, Outcome.STEPS, solver, state, problem=problem)
+        proof = Certificate(math.inf, certificate)
+        yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
     while True:
-        state = method.step(canonical, state)
+        before, state = state, method.step(canonical, state)
         steps += 1
-        evidence: Evidence = state.evidence
         if steps == 1:
-            initial_radius = _initial_radius(canonical, state.x, evidence)
-        proof = certify_step(canonical, state.x, state.image, evidence, certificate, initial_radius)
+            initial_radius = _initial_radius(canonical, state.x, state.evidence)
+        if state.x is not before.x:  # else the step was not made, and the proof stands
+            proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, initial_radius)
         yield Solution(frozen(state.x), proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
 
 

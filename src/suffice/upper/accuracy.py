@@ -4,8 +4,10 @@ Two demands are made on evaluations.
 
 - A model of the residuals on a trust region of radius delta is worth no more than O(delta^2) of error: points are
   accurate to  c delta^2  (times the size of a residual, so that units do not matter).
-- A step with predicted decrease `pred` may be judged once |F~ - F| <= eta1' pred at both of its ends, or once
-  the proven intervals of F decide anyway (`suffice.upper.judge`).
+- A step with predicted decrease `pred` may be judged once |F~ - F| <= eta1' pred at both of its ends, or once the
+  proven intervals of F decide anyway (`suffice.upper.judge`). Most steps are decided by far: a step first gets a look
+  accurate to a share FIRST_LOOK of pred, and only a verdict that stays open makes its ends more accurate. A model whose
+  own points are blurred by more than the decrease it promises is not worth a step: they are refined before.
 
 For a demand T on F, errors e of all residuals satisfy it if  sum_t (2 |r_t| e + e^2) <= T. Under the policy `residual`
 that e is requested. Under `weights`, the paper's, requests are on the distance of the weights, where the two demands
@@ -22,9 +24,18 @@ import numpy as np
 from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 
-# A request aims at a third of what the decision needs: the next one, at a smaller radius, needs more, and the steps
-# from T to T/3 of a linearly convergent solver cost less than coming back.
-HEADROOM = 1.0 / 3.0
+FIRST_LOOK = 0.25
+PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which the incumbent
+MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried
+
+# A refinement aims below what is needed now: the next decision, at a smaller radius, needs more, and the steps of a
+# linearly convergent solver in between cost less than coming back.
+HEADROOM = 0.6
+
+# It also asks for no less than this share of what is there, and if even that is missed and the error stays above
+# the other share, the oracle has shown its limit.
+REFINEMENT = 0.7
+FUTILE = 0.9
 
 
 class Accuracy(Protocol):
@@ -42,12 +53,12 @@ class ResidualAccuracy:
         self.c = options.accuracy_factor
 
     def for_model(self, delta: float, known: Evaluation | None) -> float:
-        size = 1.0 if known is None else math.sqrt(known.cost / len(known.r))
+        size = 1.0 if known is None else math.sqrt(known.cost / len(known.e))
         return self.c * delta**2 * (size if size > 0 else 1.0)
 
     def for_decision(self, T: float, known: Evaluation) -> float:
         inexact = known.e > 0
-        sizes = np.abs(known.r[inexact] if inexact.any() else known.r)
+        sizes = np.abs(known.coarse[inexact] if inexact.any() else known.coarse)
         A, n = float(np.sum(sizes)), len(sizes)
         return T / (A + math.sqrt(A * A + n * T)) if T > 0 else 0.0
 
@@ -73,8 +84,30 @@ def accuracy(options: Options) -> Accuracy:
     return WeightsAccuracy(options) if options.policy == "weights" else ResidualAccuracy(options)
 
 
-def stale(evaluation: Evaluation, limit: float, options: Options) -> bool:
-    """Whether an evaluation's error exceeds what a model on this radius needs."""
+def achieved(evaluation: Evaluation, options: Options) -> float:
+    """The accuracy of an evaluation in the units in which it is requested."""
     if options.policy == "weights":
-        return evaluation.distance is not None and evaluation.distance > limit
-    return bool((evaluation.e > limit).any())
+        return math.inf if evaluation.distance is None else evaluation.distance
+    return float(evaluation.e.max(initial=0.0))
+
+
+def refinement(evaluation: Evaluation, T: float, options: Options) -> float:
+    """What to request for an evaluation whose F is to be accurate to T."""
+    wanted = accuracy(options).for_decision(HEADROOM * T, evaluation)
+    return min(wanted, REFINEMENT * achieved(evaluation, options))
+
+
+def first_look(predicted: float, delta: float, incumbent: Evaluation, options: Options) -> float:
+    """What to request for the end of a step."""
+    policy = accuracy(options)
+    return min(policy.for_decision(FIRST_LOOK * predicted, incumbent), policy.for_model(delta, incumbent))
+
+
+def too_rough(evaluation: Evaluation, predicted: float, incumbent: bool) -> bool:
+    """Whether a point of the model is blurred by more than the decrease it promises."""
+    return evaluation.error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted
+
+
+def exhausted(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:
+    """Whether a refinement shows that the oracle can do no better."""
+    return achieved(after, options) > within and after.error > FUTILE * before.error

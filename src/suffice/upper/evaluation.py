@@ -3,6 +3,11 @@ r"""What the upper level knows about a theta: residuals, and how wrong each of t
 F(theta) = sum_t r_t^2. An evaluation holds r~ and proven errors e with |r~_t - r_t| <= e_t, so that
 
     sum_t max(0, |r~_t| - e_t)^2  <=  F  <=  sum_t (|r~_t| + e_t)^2.
+
+Residuals may come in blocks, such as all samples that judge one model. Errors then belong to blocks, and bound how
+far the block's norm ||r~_j|| can be from ||r_j||: the interval of F reads the same with norms in place of residuals.
+It is much tighter than one made from every sample's own error, since not all samples can be off in the worst way at
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from suffice._array import EPS, Array, frozen
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Residuals at theta with proven errors, one per residual.
+    """Residuals at theta with proven errors: one error per residual, or per block if `blocks` gives the blocks' sizes.
 
     `work` is what this evaluation cost, in any unit. `solutions` is whatever the oracle wants back as `warm` later.
     `distance` is the proven distance of the weights, for `policy="weights"`.
@@ -33,6 +38,7 @@ class Evaluation:
     work: float = 0
     solutions: Sequence[Any] = ()
     distance: float | None = None
+    blocks: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("theta", "residuals", "errors"):
@@ -40,8 +46,14 @@ class Evaluation:
             object.__setattr__(self, name, frozen(np.atleast_1d(value)))
         if self.r.ndim != 1:
             raise ValueError(f"residuals must be one-dimensional, got shape {self.r.shape}")
-        if self.e.shape != self.r.shape:
-            raise ValueError(f"errors must have shape {self.r.shape} like residuals, got {self.e.shape}")
+        if self.blocks is not None:
+            blocks = tuple(int(size) for size in self.blocks)
+            if sum(blocks) != len(self.r) or min(blocks, default=0) < 1:
+                raise ValueError(f"blocks must be positive sizes that sum to {len(self.r)} residuals, got {blocks}")
+            object.__setattr__(self, "blocks", blocks)
+        count = len(self.r) if self.blocks is None else len(self.blocks)
+        if self.e.shape != (count,):
+            raise ValueError(f"errors must have shape ({count},), one per residual or block, got {self.e.shape}")
         object.__setattr__(self, "solutions", tuple(self.solutions))
 
     @property
@@ -60,6 +72,14 @@ class Evaluation:
         return self.theta  # type: ignore[return-value]
 
     @cached_property
+    def coarse(self) -> Array:
+        """One residual per block: its norm, or the residual itself where it is alone."""
+        if self.blocks is None:
+            return self.r
+        starts = np.concatenate(([0], np.cumsum(self.blocks)[:-1]))
+        return np.where(np.array(self.blocks) == 1, self.r[starts], np.sqrt(np.add.reduceat(self.r**2, starts)))
+
+    @cached_property
     def cost(self) -> float:
         """F~ = sum of squares of the residuals."""
         return float(self.r @ self.r)
@@ -70,7 +90,7 @@ class Evaluation:
         if not self.e.any():
             return self.cost, self.cost
         slack = len(self.r) * EPS
-        size = np.abs(self.r)
+        size = np.abs(self.coarse)
         low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
         high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
         return min(low, self.cost), max(high, self.cost)
@@ -93,7 +113,7 @@ class Evaluation:
 
 
 class Objective(Protocol):
-    """An oracle of adjustable accuracy: the error of every residual is to be at most `within`."""
+    """An oracle of adjustable accuracy: the error of every residual (or block) is to be at most `within`."""
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation: ...
 

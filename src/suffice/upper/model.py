@@ -5,15 +5,19 @@ model, r(s) ~ sum_t l_t(s) r_t. Old points y_i nearby know more. The functions
 
     b_i(s) = s.H_i s / 2 - sum_t l_t(s) x_t.H_i x_t / 2,        H_i = y_i y_i^T - sum_t l_t(y_i) x_t x_t^T,
 
-vanish at all x_t, and K_ij = b_i(y_j) = <H_i, H_j>/2. Adding sum_i a_i b_i(s), K a = what the linear interpolant
-misses at the y_i, gives the interpolant of all points whose second derivatives are smallest in the Frobenius norm:
-linear where nothing more is known, fully quadratic once (m+1)(m+2)/2 points are. It is a fixed combination of the
-residuals,
+vanish at all x_t, and K_ij = b_i(y_j) = <H_i, H_j>/2. Adding sum_i a_i b_i(s), K a = what the linear interpolant misses
+at the y_i, gives the interpolant of all points whose second derivatives are smallest in the Frobenius norm: linear
+where nothing more is known, fully quadratic once (m+1)(m+2)/2 points are. It is a fixed combination of the residuals,
 
     r(s) ~ sum_t phi_t(s) r_t,    phi_t(s) = c_t + g_t.s + sum_u Lam_ut (z_u.s)^2 / 2    over all used points z_u,
 
 so that F(s) ~ phi(s)^T G phi(s) with the Gram matrix G of the residual vectors, whatever their length. An old point is
 used if it adds to the quadratics determined so far: its pivot in the Cholesky factorisation of K exceeds a threshold.
+
+The linear model is safer where old points mislead, the quadratic one is better where they do not: the one that foresaw
+the latest steps better is used for the next. Residuals that come in blocks are modelled by the blocks' norms if there
+are enough of them to determine a Gauss-Newton model twice over, and one by one otherwise: many residuals carry the
+curvature that a single norm hides, few are smoother.
 """
 
 from __future__ import annotations
@@ -31,14 +35,14 @@ INNER_STEPS = 10
 
 
 @dataclass(frozen=True)
-class Model:
-    """phi(s)^T G phi(s), in steps s of the search coordinates; `unit` scales s to the points z."""
+class Basis:
+    """The functions phi_t of a step s in the search coordinates; `unit` scales s to the points z."""
 
     z: Array
     c: Array
     g: Array  # one column per point
     Lam: Array  # one column per point; empty without curvature
-    G: Array
+    old: list[int]  # which old points are used, besides the m+1
     unit: float
 
     def phi(self, s: Array) -> Array:
@@ -46,51 +50,69 @@ class Model:
         phi = self.c + x @ self.g
         return phi + 0.5 * ((self.z @ x) ** 2 @ self.Lam) if self.Lam.size else phi
 
+    def slopes(self, s: Array) -> Array:
+        """Derivatives of phi with respect to s / unit, one column per point."""
+        if not self.Lam.size:
+            return self.g
+        slopes: Array = self.g + self.z.T @ ((self.z @ (s / self.unit))[:, None] * self.Lam)
+        return slopes
+
+
+@dataclass(frozen=True)
+class Model:
+    """F(s) ~ phi(s)^T G phi(s)."""
+
+    basis: Basis
+    G: Array
+
     def value(self, s: Array) -> float:
-        phi = self.phi(s)
+        phi = self.basis.phi(s)
         return float(phi @ self.G @ phi)
 
     def derivatives(self, s: Array) -> tuple[float, Array, Array]:
         """Value, gradient and second derivatives at s."""
-        phi = self.phi(s)
+        basis = self.basis
+        phi, J = basis.phi(s), basis.slopes(s)
         Gphi = self.G @ phi
-        J = self.g
-        if self.Lam.size:
-            J = J + self.z.T @ ((self.z @ (s / self.unit))[:, None] * self.Lam)
         H = 2.0 * (J @ self.G @ J.T)
-        if self.Lam.size:
-            H += 2.0 * (self.z.T @ ((self.Lam @ Gphi)[:, None] * self.z))
-        return float(phi @ Gphi), 2.0 * (J @ Gphi) / self.unit, H / self.unit**2
+        if basis.Lam.size:
+            H += 2.0 * (basis.z.T @ ((basis.Lam @ Gphi)[:, None] * basis.z))
+        return float(phi @ Gphi), 2.0 * (J @ Gphi) / basis.unit, H / basis.unit**2
 
 
-def fit(
-    points: Array, residuals: Array, k: int, old_points: Array | None = None, old_residuals: Array | None = None
-) -> Model:
-    """The model around points[k]; without old points (or with none that is of use) it is the paper's."""
+def linear_basis(points: Array, k: int) -> Basis:
+    """Interpolation through the m+1 points, around the k-th."""
     x = points - points[k]
     unit = float(np.max(np.linalg.norm(x, axis=1)))
     x = x / unit
-    gradients = lagrange_gradients(x, k)
-    c, g = np.zeros(len(x)), gradients.T
+    c = np.zeros(len(x))
     c[k] = 1.0
-    if old_points is None or old_residuals is None:
-        return Model(x, c, g, np.empty((0, 0)), residuals @ residuals.T, unit)
-    y = (old_points - points[k]) / unit
+    return Basis(x, c, lagrange_gradients(x, k).T, np.empty((0, 0)), [], unit)
+
+
+def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> Basis:
+    """Interpolation through old points as well, those that are of use; `linear` itself if none is."""
+    x, gradients = linear.z, linear.g.T
+    y = (old_points - origin) / linear.unit
     values = lagrange_values(gradients, x, k, y)  # l_t(y_i)
     chosen, inverse = _independent(x, y, values)
     if not chosen:
-        return fit(points, residuals, k)
+        return linear
     y, values = y[chosen], values[chosen]
     z = np.vstack([x, y])
-    # H_i = z^T diag(W_i) z; a = K^{-1} (r_y - values r_x) as a map from all residuals.
+    # H_i = z^T diag(W_i) z, and W also maps all residuals to what the linear interpolant misses at the y_i.
     W = np.hstack([-values, np.eye(len(y))])
-    a = inverse @ np.hstack([-values, np.eye(len(y))])
-    Lam = W.T @ a
+    Lam = W.T @ (inverse @ W)
     at_points = 0.5 * (x @ z.T) ** 2 @ Lam  # what the quadratic part alone has at the x_t
-    c = np.concatenate([c, np.zeros(len(y))]) - at_points[k]
-    g = np.hstack([g, np.zeros((x.shape[1], len(y)))]) - gradients.T @ at_points
-    r = np.vstack([residuals, old_residuals[chosen]])
-    return Model(z, c, g, Lam, r @ r.T, unit)
+    c = np.concatenate([linear.c, np.zeros(len(y))]) - at_points[k]
+    g = np.hstack([linear.g, np.zeros((x.shape[1], len(y)))]) - gradients.T @ at_points
+    return Basis(z, c, g, Lam, chosen, linear.unit)
+
+
+def fit(basis: Basis, residuals: Array, old_residuals: Array) -> Model:
+    """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
+    r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
+    return Model(basis, r @ r.T)
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
@@ -125,8 +147,7 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
     towards its solution as far as the model decreases. One step is exact for the paper's model.
     """
     s = np.zeros(len(lower))
-    start = model.value(s)
-    for _ in range(INNER_STEPS if model.Lam.size else 1):
+    for _ in range(INNER_STEPS if model.basis.Lam.size else 1):
         value, g, H = model.derivatives(s)
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0
@@ -137,10 +158,10 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
         s = s + share * move
         if norm(share * move) <= 1e-3 * norm(s):
             break
-    return s, _decrease(model, s, start)
+    return s, _decrease(model, s)
 
 
-def _decrease(model: Model, s: Array, start: float) -> float:
+def _decrease(model: Model, s: Array) -> float:
     """m(0) - m(s), by differences of phi, so that small decreases of a large F keep their digits."""
-    before, after = model.phi(np.zeros_like(s)), model.phi(s)
+    before, after = model.basis.phi(np.zeros_like(s)), model.basis.phi(s)
     return -float((after - before) @ (model.G @ (after + before)))

@@ -13,6 +13,7 @@ update the radius.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,22 +22,27 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
-from suffice.upper.accuracy import HEADROOM, accuracy, stale
+from suffice.upper.accuracy import (
+    FIRST_LOOK,
+    REFINEMENT,
+    accuracy,
+    achieved,
+    exhausted,
+    first_look,
+    refinement,
+    too_rough,
+)
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.geometry import farthest, first_points, improving_point, point_to_replace
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
-from suffice.upper.model import Model, fit, minimise
+from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
 from suffice.upper.scaling import Scaling
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = (
     0.5  # safety threshold of the published implementation: shorter steps (in units of rho) are not worth evaluating
 )
-FUTILE = 0.9  # a refinement that leaves more than this share of the error shows an oracle at its limit
-FIRST_LOOK = 0.25
-MODEL_PATIENCE = 4.0
-PATIENCE = 1.0  # the incumbent is refined before a step is tried if its error exceeds this share of the prediction
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
@@ -95,7 +101,7 @@ class State:
     pending: Pending | None = None
     plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
-    misses: tuple[float, float] = (0.0, 0.0)  # how badly the linear and the quadratic model foresaw recent steps
+    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
     after_failure: bool = False
     pool: tuple[Point, ...] = ()
     records: tuple[Record, ...] = ()
@@ -160,10 +166,14 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
-            state = replace(state, points=_swapped(state.points, t, _refined(state.points[t], point)))
+            state = replace(
+                state, points=_swapped(state.points, t, _refined(state.points[t], point, pending.within, setting))
+            )
         case Purpose.REFINE_STEP:
             assert state.trial is not None
-            state = replace(state, trial=replace(state.trial, point=_refined(state.trial.point, point)))
+            state = replace(
+                state, trial=replace(state.trial, point=_refined(state.trial.point, point, pending.within, setting))
+            )
         case Purpose.STEP:
             assert state.plan is not None
             state = replace(state, trial=Trial(point, state.plan), plan=None)
@@ -183,23 +193,19 @@ def _ask_first(state: State, setting: Setting) -> State:
 def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
-    linear, quadratic = _models(state, setting)
-    model = linear if state.misses[0] < state.misses[1] else quadratic
+    models = _models(state, setting)
+    model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     if length < SHORT_STEP * state.rho or predicted <= 0.0:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
-        if (
-            point.evaluation.error > (PATIENCE if t == state.incumbent else MODEL_PATIENCE) * predicted
-            and not point.exhausted
-        ):
+        if too_rough(point.evaluation, predicted, t == state.incumbent) and not point.exhausted:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK * predicted, setting, t)
-    within = accuracy(options).for_decision(FIRST_LOOK * predicted, current.evaluation)
-    within = min(within, accuracy(options).for_model(state.delta, current.evaluation))
-    state = replace(state, plan=Plan(predicted, length, (linear.value(s), quadratic.value(s))))
+    within = first_look(predicted, state.delta, current.evaluation, options)
+    state = replace(state, plan=Plan(predicted, length, (models[0].value(s), models[-1].value(s))))
     return _ask(state, Purpose.STEP, u, within)
 
 
@@ -217,8 +223,8 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     current = state.points[state.incumbent].evaluation
     limit = accuracy(options).for_model(state.delta, current)
     for t, point in enumerate(state.points):
-        if stale(point.evaluation, limit, options) and not point.exhausted:
-            return _ask(state, Purpose.REFINE_POINT, point.u, HEADROOM * limit, replaces=t)
+        if achieved(point.evaluation, options) > limit and not point.exhausted:
+            return _ask(state, Purpose.REFINE_POINT, point.u, REFINEMENT * limit, replaces=t)
     if not short and state.delta > state.rho:
         return state
     if state.rho <= options.final_radius:
@@ -242,8 +248,7 @@ def _settle(state: State, trial: Trial, setting: Setting) -> State:
 
 
 def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    within = accuracy(setting.options).for_decision(HEADROOM * T, point.evaluation)
-    return _ask(state, purpose, point.u, within, replaces=t)
+    return _ask(state, purpose, point.u, refinement(point.evaluation, T, setting.options), replaces=t)
 
 
 def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int | None = None) -> State:
@@ -255,17 +260,24 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
 
-def _models(state: State, setting: Setting) -> tuple[Model, Model]:
-    """Through the m+1 points alone, and with the old ones that are near and accurate enough."""
-    k = state.incumbent
+def _models(state: State, setting: Setting) -> list[Model]:
+    """The competing models, the one to start with first; the paper's alone if it is asked for."""
+    k, current = state.incumbent, state.points[state.incumbent].evaluation
     points = np.array([point.u for point in state.points])
-    residuals = np.array([point.evaluation.r for point in state.points])
-    linear = fit(points, residuals, k)
-    old = _useful(state, setting) if setting.options.model == "quadratic" else []
-    if not old:
-        return linear, linear
-    old_residuals = np.array([point.evaluation.r for point in old])
-    return linear, fit(points, residuals, k, np.array([point.u for point in old]), old_residuals)
+    linear = linear_basis(points, k)
+    if setting.options.model == "linear":
+        return [fit(linear, _stack(state.points, coarse=True), np.empty((0, 0)))]
+    old = _useful(state, setting)
+    coarse = len(current.e) >= 2 * len(points)
+    residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
+    bases = [linear]
+    if old:
+        bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
+    return [fit(basis, residuals, old_residuals) for basis in bases]
+
+
+def _stack(points: Sequence[Point], coarse: bool) -> Array:
+    return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
 
 
 def _useful(state: State, setting: Setting) -> list[Point]:
@@ -276,7 +288,7 @@ def _useful(state: State, setting: Setting) -> list[Point]:
             continue
         distance = norm(point.u - current.u)
         limit = accuracy(setting.options).for_model(max(distance, state.delta), current.evaluation)
-        if distance <= REACH * state.delta and not stale(point.evaluation, limit, setting.options):
+        if distance <= REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
             useful.append(point)
     return useful
 
@@ -311,11 +323,11 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
 
 
 def _misses(state: State, trial: Trial) -> tuple[float, float]:
-    linear, quadratic = (
+    quadratic, linear = (
         FORGET * miss + math.log(max(abs(foreseen - trial.point.evaluation.cost), 1e-300))
         for miss, foreseen in zip(state.misses, trial.plan.foreseen, strict=True)
     )
-    return linear, quadratic
+    return quadratic, linear
 
 
 def _place(state: State, point: Point, t: int) -> State:
@@ -330,10 +342,10 @@ def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ..
     return (*points[:t], point, *points[t + 1 :])
 
 
-def _refined(old: Point, new: Point) -> Point:
-    futile = new.evaluation.error > FUTILE * old.evaluation.error
-    better = new.evaluation if new.evaluation.error <= old.evaluation.error else old.evaluation
-    return Point(old.u, better, exhausted=futile)
+def _refined(old: Point, new: Point, within: float, setting: Setting) -> Point:
+    before, after, options = old.evaluation, new.evaluation, setting.options
+    better = after if achieved(after, options) <= achieved(before, options) else before
+    return Point(old.u, better, exhausted(before, after, within, options))
 
 
 def _record(

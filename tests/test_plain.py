@@ -1,0 +1,156 @@
+"""Plain data: whatever a search knows goes through JSON and comes back bit for bit; nothing else goes in or out."""
+
+import json
+import math
+from enum import Enum
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from suffice import Evaluation, Options, Outcome, Solution, Status, problems, solve
+from suffice.lower.solver import SOLVERS
+from suffice.plain import decode, encode
+from suffice.result import Purpose
+
+
+def through_json(value):
+    return decode(json.loads(json.dumps(encode(value), allow_nan=False)))
+
+
+def same(one, other):
+    """Equality that tells arrays, signs of zero and types apart, and holds for NaN."""
+    if isinstance(one, np.ndarray):
+        return (
+            isinstance(other, np.ndarray)
+            and one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
+    if isinstance(one, float):
+        return isinstance(other, float) and np.float64(one).tobytes() == np.float64(other).tobytes()
+    if isinstance(one, tuple | list):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return type(one) is type(other) and one == other
+
+
+dtypes = st.sampled_from([np.float64, np.float32, np.int64, np.uint8, np.bool_, np.complex128, "U3", ">f8"])
+shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.floats(allow_nan=True, allow_infinity=True)
+)
+values = st.recursive(
+    st.one_of(scalars, dtypes.flatmap(lambda dtype: arrays.arrays(dtype, shapes))),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(values)
+def test_plain_values_come_back_bit_for_bit(value):
+    assert same(through_json(value), value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324, 0.1, 1.7976931348623157e308])
+def test_numbers_keep_every_bit(value):
+    assert same(through_json(value), value)
+
+
+@pytest.mark.parametrize("word", ["float", "array", "enum", "tuple", "dict", "class", "dtype"])
+def test_a_user_s_dictionary_may_use_the_format_s_own_words(word):
+    value = {word: [1.0, {word: "text"}]}
+    assert through_json(value) == value
+
+
+def test_arrays_come_back_read_only_and_on_their_own():
+    array = np.arange(6.0).reshape(2, 3)[:, ::2]
+    back = through_json(array)
+    assert same(back, np.ascontiguousarray(array))
+    with pytest.raises(ValueError, match="read-only"):
+        back[0, 0] = 7.0
+
+
+@pytest.mark.parametrize("member", [*Status, *Purpose, *Outcome], ids=str)
+def test_enumerations_come_back_as_themselves(member):
+    assert through_json(member) is member
+
+
+@pytest.mark.parametrize(
+    "options", [Options(), Options(max_work=5.0, seed=3, policy="weights"), Options(max_evaluations=np.int64(7))]
+)
+def test_options_come_back_equal(options):
+    assert through_json(options) == options
+
+
+def test_evaluations_come_back_with_everything_they_held():
+    evaluation = Evaluation([1.0, 2.0], [3.0, -0.0], [math.inf, 0.0], work=4, solutions=({"w": np.ones(2)},), distance=0.1)
+    back = through_json(evaluation)
+    for name in ("theta", "residuals", "errors", "work", "solutions", "distance"):
+        assert same(getattr(back, name), getattr(evaluation, name))
+    assert back.interval == evaluation.interval
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_solution_continues_to_the_same_bits_after_its_journey(solver):
+    rng = np.random.default_rng(0)
+    problem = problems.ElasticNet(rng.standard_normal((30, 8)), rng.standard_normal(30)).at(l1=0.05, l2=0.01)
+    half = solve(problem, steps=11, solver=solver)
+    back = through_json(half)
+    assert isinstance(back, Solution) and back.problem is None
+    back = Solution(**{**{name: getattr(back, name) for name in back.__dataclass_fields__}, "problem": problem})
+    straight, continued = (solve(problem, within=1e-9, solver=solver, warm=warm) for warm in (half, back))
+    assert continued.steps == straight.steps
+    assert continued.certificate == straight.certificate
+    assert same(continued.x, straight.x)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+class Opaque:
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Opaque(),
+        Colour.RED,
+        {1: "a key that is no string"},
+        {1, 2},
+        b"bytes",
+        1j,
+        np.array([Opaque()]),
+        lambda: None,
+        [1.0, (2.0, Opaque())],
+        {"nested": {"deeply": Opaque()}},
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_plain_is_refused_when_it_goes_in(value):
+    with pytest.raises(TypeError, match="cannot be turned into plain data"):
+        encode(value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"class": "Opaque", "fields": {}}, {"class": "os.system", "fields": {"command": "true"}}, {"enum": "Colour"}],
+)
+def test_only_the_package_s_own_classes_are_built_on_the_way_back(data):
+    with pytest.raises((KeyError, ValueError)):
+        decode({"name": "RED", **data})
+
+
+def test_a_dictionary_without_a_meaning_is_refused():
+    with pytest.raises(ValueError, match="not plain data"):
+        decode({"something": 1})

@@ -1,0 +1,94 @@
+"""Named parameters: logarithmic where they are positive, and the same parameter there and back."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice import Space
+
+
+def test_parameters_with_a_positive_lower_end_are_logarithmic():
+    space = Space(l1=(1e-8, 1e8), shift=(-1.0, 3.0), share=(0.0, 1.0), scale=(1.0, math.inf), any=(-math.inf, math.inf))
+    assert len(space) == 5
+    assert space.names == ("l1", "shift", "share", "scale", "any")
+    assert [name for name in space.names if space.logarithmic(name)] == ["l1", "scale"]
+    lower, upper = space.bounds
+    assert lower.tolist() == [-8.0, -1.0, 0.0, 0.0, -math.inf]
+    assert upper.tolist() == [8.0, 3.0, 1.0, math.inf, math.inf]
+    assert space.theta({"any": 7, "scale": 1000, "share": 0.5, "shift": 2, "l1": 0.01}).tolist() == [-2, 2, 0.5, 3, 7]
+    assert space.params(np.array([-2.0, 2.0, 0.5, 3.0, 7.0])) == pytest.approx(
+        {"l1": 0.01, "shift": 2.0, "share": 0.5, "scale": 1000.0, "any": 7.0}
+    )
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.floats(1e-12, 1e12), st.floats(-1e6, 1e6))
+def test_there_and_back_is_the_same_parameter(positive, real):
+    space = Space(weight=(1e-12, 1e12), shift=(-1e6, 1e6))
+    back = space.params(space.theta({"weight": positive, "shift": real}))
+    assert back["weight"] == pytest.approx(positive, rel=1e-13)
+    assert back["shift"] == real
+
+
+@pytest.mark.parametrize("end", [1.0, 10.0, 1e-8, 1e8, 0.5])
+def test_the_ends_of_a_range_are_the_ends_of_the_box(end):
+    space = Space(a=(end / 2, end), b=(end, 2 * end))
+    lower, upper = space.bounds
+    assert upper[0] == lower[1] == math.log10(end)
+
+
+@pytest.mark.xfail(strict=True, reason="10 ** log10(end) may exceed the end by rounding")
+def test_a_theta_inside_the_box_is_inside_the_range():
+    for numerator in range(1, 200):
+        end = numerator / 7
+        space = Space(a=(end / 10, end), b=(end, 10 * end))
+        lower, upper = space.bounds
+        assert space.params(np.array([upper[0], lower[1]]))["a"] <= end
+        assert space.params(np.array([upper[0], lower[1]]))["b"] >= end
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({}, "at least one parameter"),
+        ({"l1": (1.0, 1.0)}, r"l1 must satisfy lower < upper, got \(1\.0, 1\.0\)"),
+        ({"l1": (2.0, 1.0)}, r"l1 must satisfy lower < upper, got \(2\.0, 1\.0\)"),
+        ({"ok": (0, 1), "l1": (math.nan, 1.0)}, r"l1 must satisfy lower < upper, got \(nan, 1\.0\)"),
+        ({"l1": 3.0}, r"l1 must be a pair \(lower, upper\) of numbers, got 3\.0"),
+        ({"l1": (1.0, 2.0, 3.0)}, r"l1 must be a pair"),
+        ({"l1": ("low", "high")}, r"l1 must be a pair \(lower, upper\) of numbers, got \('low', 'high'\)"),
+    ],
+)
+def test_bad_ranges_are_named(ranges, message):
+    with pytest.raises(ValueError, match=message):
+        Space(**ranges)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"l1": 1.0}, "parameters must be l1, shift, got l1"),
+        ({"l1": 1.0, "shift": 0.0, "l2": 1.0}, "parameters must be l1, shift, got l1, shift, l2"),
+        ({}, "got none"),
+        ({"l1": 0.0, "shift": 0.0}, r"l1 must be positive and finite, got 0\.0"),
+        ({"l1": -1.0, "shift": 0.0}, r"l1 must be positive and finite, got -1\.0"),
+        ({"l1": math.inf, "shift": 0.0}, "l1 must be positive and finite, got inf"),
+        ({"l1": 1.0, "shift": math.nan}, "shift must be finite, got nan"),
+    ],
+)
+def test_bad_parameters_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        Space(l1=(1e-8, 1e8), shift=(-1.0, 1.0)).theta(params)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_theta_of_another_length_is_refused(length):
+    with pytest.raises(ValueError, match=rf"theta must have length 2 \(l1, l2\), got {length}"):
+        Space(l1=(1e-8, 1e8), l2=(1e-8, 1e8)).params(np.zeros(length))
+
+
+def test_a_space_shows_its_ranges():
+    assert repr(Space(l1=(0.1, 2), shift=(-1, 1))) == "Space(l1=(0.1, 2.0), shift=(-1.0, 1.0))"
