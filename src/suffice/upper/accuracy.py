@@ -97,10 +97,12 @@ def refinement(evaluation: Evaluation, T: float, options: Options) -> float:
     return min(wanted, REFINEMENT * achieved(evaluation, options))
 
 
-def first_look(predicted: float, delta: float, incumbent: Evaluation, options: Options) -> float:
-    """What to request for the end of a step."""
+def first_look(promise: float, delta: float, incumbent: Evaluation, options: Options) -> float:
+    """What to request for a new point on a trust radius delta: the end of a step that promises a decrease, or a point
+    for the model after such a step."""
     policy = accuracy(options)
-    return min(policy.for_decision(FIRST_LOOK * predicted, incumbent), policy.for_model(delta, incumbent))
+    sharp = policy.for_decision(FIRST_LOOK * promise, incumbent) if promise < math.inf else math.inf
+    return min(sharp, policy.for_model(delta, incumbent))
 
 
 def too_rough(evaluation: Evaluation, predicted: float, incumbent: bool) -> bool:

@@ -40,9 +40,7 @@ from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_ba
 from suffice.upper.scaling import Scaling
 from suffice.upper.warm import warm_start
 
-SHORT_STEP = (
-    0.5  # safety threshold of the published implementation: shorter steps (in units of rho) are not worth evaluating
-)
+SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
@@ -103,6 +101,7 @@ class State:
     trial: Trial | None = None
     misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
     after_failure: bool = False
+    promise: float = math.inf  # the decrease that the latest step promised
     pool: tuple[Point, ...] = ()
     records: tuple[Record, ...] = ()
     work: float = 0.0
@@ -180,8 +179,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
     return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
-# --- deciding
-# -----------------------------------------------------------------------------------------------------------
+# Deciding
 
 
 def _ask_first(state: State, setting: Setting) -> State:
@@ -197,6 +195,7 @@ def _step(state: State, setting: Setting) -> State:
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
+    state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if length < SHORT_STEP * state.rho or predicted <= 0.0:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     for t in (state.incumbent, *range(len(state.points))):
@@ -213,14 +212,13 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     """After a failed or short step: bring a far point near, refresh a stale one, or else reduce rho."""
     scaling, options = setting.scaling, setting.options
     points = np.array([point.u for point in state.points])
+    current = state.points[state.incumbent].evaluation
     t, distance = farthest(points, state.incumbent)
     if distance > max(2.0 * state.delta, 10.0 * state.rho):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
-        within = accuracy(options).for_model(radius, state.points[state.incumbent].evaluation)
-        return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
-    current = state.points[state.incumbent].evaluation
+        return _ask(state, Purpose.GEOMETRY, u, first_look(state.promise, radius, current, options), replaces=t)
     limit = accuracy(options).for_model(state.delta, current)
     for t, point in enumerate(state.points):
         if achieved(point.evaluation, options) > limit and not point.exhausted:
@@ -293,8 +291,7 @@ def _useful(state: State, setting: Setting) -> list[Point]:
     return useful
 
 
-# --- absorbing
-# ----------------------------------------------------------------------------------------------------------
+# Absorbing
 
 
 @dataclass(frozen=True)
