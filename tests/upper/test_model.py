@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.upper.model import fit, minimise
+from suffice.upper.model import fit, linear_basis, minimise, quadratic_basis
+
+
+def model_of(points, residuals, k, old=None, old_residuals=None):
+    """The model around points[k]: linear, or quadratic with old points."""
+    basis = linear_basis(points, k)
+    if old is None or not len(old):
+        return fit(basis, residuals, np.empty((0, 0)))
+    return fit(quadratic_basis(basis, k, points[k], old), residuals, old_residuals)
 
 
 class Quadratics:
@@ -50,7 +58,7 @@ def test_the_linear_model_interpolates_its_points(seed, m, n, data):
     rng = np.random.default_rng(seed)
     points, r = spread(rng, m), Quadratics(rng, m, n)
     k = data.draw(st.integers(0, m))
-    model = fit(points, r.at(points), k)
+    model = model_of(points, r.at(points), k)
     for u in points:
         assert model.value(u - points[k]) == pytest.approx(r.cost(u), rel=1e-9, abs=1e-11)
 
@@ -61,7 +69,7 @@ def test_the_linear_model_is_the_gauss_newton_model_of_linear_residuals(seed, m,
     rng = np.random.default_rng(seed)
     points, r = spread(rng, m), Quadratics(rng, m, n, curvature=0.0)
     k = data.draw(st.integers(0, m))
-    model, s = fit(points, r.at(points), k), rng.standard_normal(m)
+    model, s = model_of(points, r.at(points), k), rng.standard_normal(m)
     u = points[k] + s
     value, g, H = model.derivatives(s)
     assert value == pytest.approx(r.cost(u), rel=1e-8, abs=1e-9)
@@ -76,8 +84,8 @@ def test_with_old_points_the_model_interpolates_all_the_points_it_uses(seed, m, 
     points, r = spread(rng, m), Quadratics(rng, m, n)
     old = 0.5 + 0.2 * rng.uniform(-1, 1, (data.draw(st.integers(1, m * (m + 1) // 2)), m))
     k = data.draw(st.integers(0, m))
-    model = fit(points, r.at(points), k, old, r.at(old))
-    used = points[k] + model.unit * model.z
+    model = model_of(points, r.at(points), k, old, r.at(old))
+    used = points[k] + model.basis.unit * model.basis.z
     assert len(used) <= len(points) + len(old)
     for u in points:
         assert np.min(np.linalg.norm(used - u, axis=1)) <= 1e-12
@@ -93,8 +101,8 @@ def test_enough_points_in_general_position_reproduce_quadratic_residuals(m, k):
     r, delta, axes = Quadratics(rng, m, 4), 0.1, np.eye(m)
     points = 0.5 + delta * np.vstack([np.zeros(m), axes])
     old = 0.5 + delta * np.array([axes[i] + axes[j] for i in range(m) for j in range(i + 1)])
-    model = fit(points, r.at(points), k, old, r.at(old))
-    assert len(model.z) == (m + 1) * (m + 2) // 2
+    model = model_of(points, r.at(points), k, old, r.at(old))
+    assert len(model.basis.z) == (m + 1) * (m + 2) // 2
     for s in delta * rng.uniform(-2, 2, (5, m)):
         value, g, H = model.derivatives(s)
         assert model.value(s) == pytest.approx(r.cost(points[k] + s), rel=1e-9)
@@ -110,8 +118,8 @@ def test_random_points_reproduce_quadratic_residuals_once_they_suffice(seed, m, 
     rng = np.random.default_rng(seed)
     points, r = spread(rng, m), Quadratics(rng, m, n)
     old = 0.5 + 0.2 * rng.uniform(-1, 1, (12 * m * m, m))
-    model = fit(points, r.at(points), 0, old, r.at(old))
-    assert len(model.z) == (m + 1) * (m + 2) // 2
+    model = model_of(points, r.at(points), 0, old, r.at(old))
+    assert len(model.basis.z) == (m + 1) * (m + 2) // 2
     for s in 0.1 * rng.uniform(-1, 1, (5, m)):
         assert model.value(s) == pytest.approx(r.cost(points[0] + s), rel=1e-6, abs=1e-8)
 
@@ -121,7 +129,7 @@ def test_derivatives_agree_with_finite_differences_of_the_value(old_count):
     rng = np.random.default_rng(old_count)
     points, r = spread(rng, 3), Quadratics(rng, 3, 5)
     old = 0.5 + 0.2 * rng.uniform(-1, 1, (old_count, 3))
-    model = fit(points, r.at(points), 2, old, r.at(old)) if old_count else fit(points, r.at(points), 2)
+    model = model_of(points, r.at(points), 2, old, r.at(old))
     s = 0.1 * rng.uniform(-1, 1, 3)
     value, g, H = model.derivatives(s)
     g_near, H_near = differences(model.value, s, 1e-4)
@@ -150,17 +158,17 @@ def test_old_points_that_say_nothing_new_are_ignored(redundant):
         "old points twice": old,
         "the incumbent": points[:1],
     }[redundant]
-    model = fit(points, r.at(points), 0, old, r.at(old))
-    assert len(model.z) == len(points) + len(old)
+    model = model_of(points, r.at(points), 0, old, r.at(old))
+    assert len(model.basis.z) == len(points) + len(old)
     for all_old in (np.vstack([old, more]), np.vstack([more, old])):
-        other = fit(points, r.at(points), 0, all_old, r.at(all_old))
-        assert len(other.z) == len(model.z)
+        other = model_of(points, r.at(points), 0, all_old, r.at(all_old))
+        assert len(other.basis.z) == len(model.basis.z)
         assert_same(model, other, 3)
 
 
 def test_an_old_point_between_two_of_the_model_tells_of_the_curvature_along_their_line():
     points, old = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([[0.5, 0.0]])
-    model = fit(points, points[:, :1] ** 2, 0, old, old[:, :1] ** 2)
+    model = model_of(points, points[:, :1] ** 2, 0, old, old[:, :1] ** 2)
     for x in (-1.0, 0.25, 2.0):
         assert model.value(np.array([x, 0.0])) == pytest.approx(x**4, rel=1e-10)
 
@@ -169,7 +177,7 @@ def test_with_redundant_points_only_the_model_is_the_linear_one():
     rng = np.random.default_rng(1)
     points, r = spread(rng, 3), Quadratics(rng, 3, 4)
     old = np.vstack([points, points])
-    assert_same(fit(points, r.at(points), 1), fit(points, r.at(points), 1, old, r.at(old)), 3)
+    assert_same(model_of(points, r.at(points), 1), model_of(points, r.at(points), 1, old, r.at(old)), 3)
 
 
 def test_old_points_on_the_same_line_do_not_stand_for_curvature_elsewhere():
@@ -180,7 +188,7 @@ def test_old_points_on_the_same_line_do_not_stand_for_curvature_elsewhere():
     def r(u):
         return np.array([1.0 + (u[0] - 0.5) ** 2 + 3.0 * (u[1] - 0.5) ** 2])
 
-    model = fit(points, np.array([r(u) for u in points]), 0, old, np.array([r(u) for u in old]))
+    model = model_of(points, np.array([r(u) for u in points]), 0, old, np.array([r(u) for u in old]))
     for x in (-0.1, 0.05, 0.2):
         assert model.value(np.array([x, 0.0])) == pytest.approx(r([0.5 + x, 0.5])[0] ** 2, rel=1e-10)
     J = (r([0.5, 0.6])[0] - r([0.5, 0.5])[0]) / 0.1
@@ -196,7 +204,7 @@ def test_how_the_residuals_are_cut_does_not_matter(with_old):
     Q, _ = np.linalg.qr(rng.standard_normal((40, 3)))
     extra = (old, r.at(old)) if with_old else ()
     long = (old, r.at(old) @ Q.T) if with_old else ()
-    assert_same(fit(points, r.at(points), 0, *extra), fit(points, r.at(points) @ Q.T, 0, *long), 2, rtol=1e-9)
+    assert_same(model_of(points, r.at(points), 0, *extra), model_of(points, r.at(points) @ Q.T, 0, *long), 2, rtol=1e-9)
 
 
 def test_the_model_moves_with_its_points():
@@ -204,8 +212,8 @@ def test_the_model_moves_with_its_points():
     rng = np.random.default_rng(3)
     points, r = spread(rng, 2), Quadratics(rng, 2, 3)
     old = 0.5 + 0.2 * rng.uniform(-1, 1, (3, 2))
-    model = fit(points, r.at(points), 0, old, r.at(old))
-    moved = fit(1e-3 * points - 7.0, r.at(points), 0, 1e-3 * old - 7.0, r.at(old))
+    model = model_of(points, r.at(points), 0, old, r.at(old))
+    moved = model_of(1e-3 * points - 7.0, r.at(points), 0, 1e-3 * old - 7.0, r.at(old))
     for s in 0.1 * rng.uniform(-1, 1, (5, 2)):
         assert moved.value(1e-3 * s) == pytest.approx(model.value(s), rel=1e-9)
 
@@ -216,7 +224,7 @@ def test_the_minimiser_is_feasible_and_its_promise_is_the_model_s_decrease(seed,
     rng = np.random.default_rng(seed)
     points, r = spread(rng, m), Quadratics(rng, m, n, curvature=3.0)
     old = 0.5 + 0.2 * rng.uniform(-1, 1, (data.draw(st.integers(0, 2 * m)), m))
-    model = fit(points, r.at(points), 0, old, r.at(old)) if len(old) else fit(points, r.at(points), 0)
+    model = model_of(points, r.at(points), 0, old, r.at(old))
     delta, (lower, upper) = 0.1, 0.1 * rng.choice([0.0, 0.3, 2.0], (2, m))
     s, promised = minimise(model, delta, -lower, upper)
     assert (-lower <= s).all() and (s <= upper).all()
@@ -225,7 +233,7 @@ def test_the_minimiser_is_feasible_and_its_promise_is_the_model_s_decrease(seed,
     assert promised >= 0.0
     assert promised == pytest.approx(start - model.value(s), abs=1e-10 * start)
     for other in np.clip(delta / np.sqrt(m) * rng.uniform(-1, 1, (200, m)), -lower, upper):
-        if not model.Lam.size:  # the paper's model is convex
+        if not model.basis.Lam.size:  # the paper's model is convex
             assert start - promised <= model.value(other) + 1e-12 * start
 
 
@@ -244,7 +252,7 @@ def test_small_decreases_of_a_large_cost_keep_their_digits(constant):
     rng = np.random.default_rng(4)
     A, b = rng.standard_normal((4, 3)), rng.standard_normal(4)
     points = np.vstack([np.zeros(3), 0.1 * np.eye(3)])
-    model = fit(points, np.column_stack([np.full(4, constant), points @ A.T - b]), 0)
+    model = model_of(points, np.column_stack([np.full(4, constant), points @ A.T - b]), 0)
     s, promised = minimise(model, 1e-3, np.full(3, -np.inf), np.full(3, np.inf))
     before, after = -b, A @ s - b
     assert promised == pytest.approx(float((before - after) @ (before + after)), rel=1e-8)

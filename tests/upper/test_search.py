@@ -1,6 +1,7 @@
 """The search as a state machine: pure functions of immutable states, whatever the oracle's errors are."""
 
 from dataclasses import FrozenInstanceError, replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Evaluation, Options, Status
+from suffice.options import ModelKind
 from suffice.result import Purpose
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Plan, Point, Setting, State, Trial, absorb, decide, pool_size, start
@@ -72,7 +74,7 @@ def test_states_are_immutable_and_deciding_twice_is_deciding_once():
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2),
-    st.sampled_from(["quadratic", "linear"]),
+    st.sampled_from(get_args(ModelKind)),
     st.one_of(st.none(), st.integers(0, 9)),
 )
 def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):

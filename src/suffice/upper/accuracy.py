@@ -112,4 +112,5 @@ def too_rough(evaluation: Evaluation, predicted: float, incumbent: bool) -> bool
 
 def exhausted(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:
     """Whether a refinement shows that the oracle can do no better."""
-    return achieved(after, options) > within and after.error > FUTILE * before.error
+    progress = after.error <= FUTILE * before.error and after.error < math.inf
+    return achieved(after, options) > within and not progress

@@ -89,7 +89,7 @@ class Evaluation:
         """Where F is proven to lie (a point if all errors are zero)."""
         if not self.e.any():
             return self.cost, self.cost
-        slack = len(self.r) * EPS
+        slack = (len(self.r) + 8) * EPS
         size = np.abs(self.coarse)
         low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
         high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
