@@ -26,7 +26,8 @@ from suffice.upper.evaluation import Evaluation
 
 FIRST_LOOK = 0.25
 PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which the incumbent
-MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried
+MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried,
+NEGLIGIBLE = 0.5  # unless their latest refinement has moved F~ by no more than this
 
 # A refinement aims below what is needed now: the next decision, at a smaller radius, needs more, and the steps of a
 # linearly convergent solver in between cost less than coming back.
@@ -105,9 +106,13 @@ def first_look(promise: float, delta: float, incumbent: Evaluation, options: Opt
     return min(sharp, policy.for_model(delta, incumbent))
 
 
-def too_rough(evaluation: Evaluation, predicted: float, incumbent: bool) -> bool:
-    """Whether a point of the model is blurred by more than the decrease it promises."""
-    return evaluation.error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted
+def too_rough(error: float, moved: float, predicted: float, incumbent: bool) -> bool:
+    """Whether a point is too blurred for a model that promises the decrease `predicted`.
+
+    `error` is what is proven; `moved` is how far F~ has moved in the point's latest refinement (infinite before the
+    first). Proofs can be pessimistic by orders of magnitude, and a model needs none: a value that hardly moves will do.
+    """
+    return error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted and moved > NEGLIGIBLE * predicted
 
 
 def exhausted(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:

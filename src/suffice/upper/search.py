@@ -57,6 +57,7 @@ class Point:
     u: Array
     evaluation: Evaluation
     exhausted: bool = False  # the oracle cannot evaluate it more accurately
+    moved: float = math.inf  # how far the latest refinement has moved F~
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,8 @@ def _step(state: State, setting: Setting) -> State:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
-        if too_rough(point.evaluation, predicted, t == state.incumbent) and not point.exhausted:
+        rough = too_rough(point.evaluation.error, point.moved, predicted, t == state.incumbent)
+        if rough and not point.exhausted:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
@@ -342,7 +344,7 @@ def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ..
 def _refined(old: Point, new: Point, within: float, setting: Setting) -> Point:
     before, after, options = old.evaluation, new.evaluation, setting.options
     better = after if achieved(after, options) <= achieved(before, options) else before
-    return Point(old.u, better, exhausted(before, after, within, options))
+    return Point(old.u, better, exhausted(before, after, within, options), abs(after.cost - before.cost))
 
 
 def _record(
