@@ -37,10 +37,9 @@ def vector(value: Any, name: str) -> Array:
 
 def positive(value: float, name: str, *, zero: bool = False, infinite: bool = False) -> float:
     """`value` as a float > 0 (>= 0 with `zero`), finite unless `infinite`, or an error that names it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a real number, got {value!r}") from error
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    number = float(value)
     if not (number > 0 or (zero and number == 0)) or (number == math.inf and not infinite):
         kind = "non-negative" if zero else "positive"
         raise ValueError(f"{name} must be {kind}{'' if infinite else ' and finite'}, got {value!r}")

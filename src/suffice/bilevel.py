@@ -18,7 +18,7 @@ import numpy as np
 
 from suffice._array import Array, positive
 from suffice.losses import Loss, LossAt
-from suffice.lower.solver import Solution, Solver, solve
+from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -61,6 +61,7 @@ class BilevelProblem:
             raise TypeError(f"penalty must be callable, got {penalty!r}")
         if not isinstance(max_steps, int) or max_steps < 1:
             raise ValueError(f"max_steps must be a positive integer, got {max_steps!r}")
+        find_solver(solver)
         self.space, self.penalty, self.solver, self.max_steps = space, penalty, solver, max_steps
 
     def __len__(self) -> int:
@@ -71,7 +72,8 @@ class BilevelProblem:
         positive(within, "within", zero=True, infinite=True)
 
         def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            solution = solve(problem, steps=0 if _continues(start, problem) else 1, solver=self.solver, warm=start)
+            first = 0 if continues(start, problem, self.solver) else 1
+            solution = solve(problem, steps=first, solver=self.solver, warm=start)
             budget = solution.steps + self.max_steps
             while (left := budget - solution.steps) > 0:
                 at = loss.at(solution.x)
@@ -126,7 +128,8 @@ class BilevelProblem:
                 # A solution at this very theta is continued, also after it has been through a file without its problem.
                 start = replace(start, problem=problem if same else None)
             solution = settle(problem, loss, start)
-            work += solution.steps - (start.steps if same and start is not None else 0)
+            continued = start is not None and continues(start, problem, self.solver)
+            work += solution.steps - (start.steps if continued else 0)
             solutions.append(solution)
         return self._assemble(theta, solutions, work)
 
@@ -140,7 +143,7 @@ class BilevelProblem:
             np.array(errors + [0.0] * len(penalties)),
             work=work,
             solutions=solutions,
-            distance=max(solution.certificate.radius for solution in solutions),
+            distance=0.0 if exact else max(solution.certificate.radius for solution in solutions),
             blocks=[len(value.residuals) for value in values] + [1] * len(penalties),
         )
 
@@ -174,10 +177,6 @@ class FixedSteps:
 
 def _error(value: LossAt, solution: Solution) -> float:
     return value.error(solution.certificate.radius)
-
-
-def _continues(start: Solution | None, problem: Composite) -> bool:
-    return start is not None and start.problem == problem and np.isfinite(start.certificate.radius)
 
 
 def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:

@@ -63,6 +63,8 @@ class Options:
             raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise ValueError(f"seed must be None or a non-negative integer, got {self.seed!r}")
+        for name in ("eta1", "eta2", "decision_error", "shrink", "grow", "grow_step"):
+            positive(getattr(self, name), name)
         if not 0 < self.eta1 <= self.eta2 < 1:
             raise ValueError(f"0 < eta1 <= eta2 < 1 is required, got eta1={self.eta1!r}, eta2={self.eta2!r}")
         if not 0 < 2 * self.decision_error < min(self.eta1, 1 - self.eta2):

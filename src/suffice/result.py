@@ -107,6 +107,9 @@ class OracleError(RuntimeError):
     evaluated."""
 
     def __init__(self, message: str, theta: Array, result: Result | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message, theta, result)
         self.theta = theta
         self.result = result
+
+    def __str__(self) -> str:
+        return str(self.args[0])

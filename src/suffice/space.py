@@ -69,7 +69,11 @@ class Space:
             raise ValueError(f"theta must have length {len(self)} ({', '.join(self.names)}), got {len(theta)}")
         params = {}
         for name, value in zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True):
+            lower, upper = self.ranges[name]
+            inside = self._theta(name, lower) <= value <= self._theta(name, upper)
             params[name] = 10.0**value if self.logarithmic(name) else value
+            if inside:  # 10^log10(end) may miss the end by rounding
+                params[name] = min(max(params[name], lower), upper)
         return params
 
     def _theta(self, name: str, value: float) -> float:

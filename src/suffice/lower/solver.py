@@ -123,9 +123,9 @@ def iterate(
     """
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
-    method = _solver(solver)
+    method = find_solver(solver)
     canonical = problem.canonical
-    if isinstance(warm, Solution) and _continues(warm, problem, method):
+    if isinstance(warm, Solution) and continues(warm, problem, method):
         steps, initial_radius = warm.steps, warm.initial_radius
         state = method.start(canonical, warm.x) if warm.state is None else warm.state
         proof = warm.certificate
@@ -142,7 +142,16 @@ def iterate(
             initial_radius = _initial_radius(canonical, state.x, state.evidence)
         if state.x is not before.x:  # else the step was not made, and the proof stands
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, initial_radius)
-        yield Solution(frozen(state.x), proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
+        _freeze(state)
+        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
+
+
+def _freeze(state: Any) -> None:
+    """No array of a state can be written to from now on."""
+    for part in (state, state.evidence):
+        for value in vars(part).values() if hasattr(part, "__dict__") else ():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
@@ -155,8 +164,15 @@ def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     return radius + rounding
 
 
-def _continues(warm: Solution, problem: Composite, method: Solver) -> bool:
-    return warm.problem is not None and _solver(warm.solver) == method and warm.problem == problem
+def continues(warm: Solution | None, problem: Composite, solver: str | Solver) -> bool:
+    """Whether `warm` is a solution of this very problem by this solver, to be continued, or just a starting point."""
+    if warm is None or warm.problem is None or not math.isfinite(warm.certificate.radius):
+        return False
+    return _name(warm.solver) == _name(solver) and warm.problem == problem
+
+
+def _name(solver: str | Solver) -> str:
+    return solver if isinstance(solver, str) else solver.name
 
 
 def _start(problem: Composite, warm: Solution | Array | None) -> Array:
@@ -173,8 +189,11 @@ def _start(problem: Composite, warm: Solution | Array | None) -> Array:
     return frozen(x)
 
 
-def _solver(solver: str | Solver) -> Solver:
+def find_solver(solver: str | Solver) -> Solver:
+    """The solver of that name, or the solver itself."""
     if not isinstance(solver, str):
+        if not all(callable(getattr(solver, method, None)) for method in ("start", "step")):
+            raise TypeError(f"solver must offer start and step, {solver!r} does not")
         return solver
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or a Solver, got {solver!r}")

@@ -115,7 +115,7 @@ def too_rough(error: float, moved: float, predicted: float, incumbent: bool) -> 
     return error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted and moved > NEGLIGIBLE * predicted
 
 
-def exhausted(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:
-    """Whether a refinement shows that the oracle can do no better."""
+def came_to_nothing(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:
+    """Whether a refinement missed its request without making much progress."""
     progress = after.error <= FUTILE * before.error and after.error < math.inf
     return achieved(after, options) > within and not progress

@@ -105,9 +105,12 @@ class Evaluation:
         """What makes this evaluation unusable, or None."""
         if not np.isfinite(self.r).all():
             return "residuals are not all finite"
+        if not math.isfinite(self.cost):
+            return "the sum of squared residuals overflows"
         if np.isnan(self.e).any() or (self.e < 0).any():
             return f"errors must be non-negative numbers, got {self.e.tolist()}"
-        if not (math.isfinite(float(self.work)) and self.work >= 0):
+        number = isinstance(self.work, int | float | np.integer | np.floating)
+        if not (number and math.isfinite(self.work) and self.work >= 0):
             return f"work must be finite and non-negative, got {self.work!r}"
         return None
 

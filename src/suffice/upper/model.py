@@ -60,24 +60,33 @@ class Basis:
 
 @dataclass(frozen=True)
 class Model:
-    """F(s) ~ phi(s)^T G phi(s)."""
+    """F(s) ~ ||r_k + sum_t phi_t(s) d_t||^2 with d_t = r_t - r_k, G their Gram matrix, b = <d_t, r_k>, F = ||r_k||^2.
+
+    The phi_t sum to 1. Differences to the incumbent keep the digits of a small decrease of a large F.
+    """
 
     basis: Basis
     G: Array
+    b: Array
+    F: float
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        phi = self.basis.phi(s)
+        return -float(phi @ (2.0 * self.b + self.G @ phi))
 
     def value(self, s: Array) -> float:
-        phi = self.basis.phi(s)
-        return float(phi @ self.G @ phi)
+        return self.F - self.decrease(s)
 
-    def derivatives(self, s: Array) -> tuple[float, Array, Array]:
-        """Value, gradient and second derivatives at s."""
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
         basis = self.basis
-        phi, J = basis.phi(s), basis.slopes(s)
-        Gphi = self.G @ phi
+        J = basis.slopes(s)
+        pull = self.b + self.G @ basis.phi(s)
         H = 2.0 * (J @ self.G @ J.T)
         if basis.Lam.size:
-            H += 2.0 * (basis.z.T @ ((basis.Lam @ Gphi)[:, None] * basis.z))
-        return float(phi @ Gphi), 2.0 * (J @ Gphi) / basis.unit, H / basis.unit**2
+            H += 2.0 * (basis.z.T @ ((basis.Lam @ pull)[:, None] * basis.z))
+        return 2.0 * (J @ pull) / basis.unit, H / basis.unit**2
 
 
 def linear_basis(points: Array, k: int) -> Basis:
@@ -109,10 +118,11 @@ def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> 
     return Basis(z, c, g, Lam, chosen, linear.unit)
 
 
-def fit(basis: Basis, residuals: Array, old_residuals: Array) -> Model:
+def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Model:
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
     r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
-    return Model(basis, r @ r.T)
+    d = r - r[k]
+    return Model(basis, d @ d.T, d @ r[k], float(r[k] @ r[k]))
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
@@ -147,21 +157,17 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
     towards its solution as far as the model decreases. One step is exact for the paper's model.
     """
     s = np.zeros(len(lower))
+    gained = 0.0
     for _ in range(INNER_STEPS if model.basis.Lam.size else 1):
-        value, g, H = model.derivatives(s)
+        g, H = model.derivatives(s)
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0
-        while share > 1e-2 and not model.value(s + share * move) < value:
+        while share > 1e-2 and not model.decrease(s + share * move) > gained:
             share *= 0.5
         if share <= 1e-2:
             break
         s = s + share * move
+        gained = model.decrease(s)
         if norm(share * move) <= 1e-3 * norm(s):
             break
-    return s, _decrease(model, s)
-
-
-def _decrease(model: Model, s: Array) -> float:
-    """m(0) - m(s), by differences of phi, so that small decreases of a large F keep their digits."""
-    before, after = model.basis.phi(np.zeros_like(s)), model.basis.phi(s)
-    return -float((after - before) @ (model.G @ (after + before)))
+    return s, gained

@@ -22,9 +22,11 @@ class Scaling:
     def of(cls, theta0: Array, bounds: Any) -> Scaling:
         """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all."""
         lower, upper = _bounds(bounds, len(theta0))
-        boxed = np.isfinite(lower) & np.isfinite(upper)
+        with np.errstate(over="ignore"):
+            width = upper - lower
+        boxed = np.isfinite(width)  # a box too wide for its width to be a number is none
+        theta0 = np.clip(theta0, lower, upper)
         open_size = float(np.max(np.abs(theta0[~boxed]), initial=1.0))
-        width = np.where(boxed, upper, 0.0) - np.where(boxed, lower, 0.0)
         return cls(lower, upper, np.where(boxed, lower, theta0), np.where(boxed, width, open_size))
 
     @property

@@ -27,7 +27,7 @@ from suffice.upper.accuracy import (
     REFINEMENT,
     accuracy,
     achieved,
-    exhausted,
+    came_to_nothing,
     first_look,
     refinement,
     too_rough,
@@ -41,6 +41,7 @@ from suffice.upper.scaling import Scaling
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
+FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
@@ -56,8 +57,13 @@ def pool_size(m: int) -> int:
 class Point:
     u: Array
     evaluation: Evaluation
-    exhausted: bool = False  # the oracle cannot evaluate it more accurately
+    futile: int = 0  # refinements in a row that have come to nothing
     moved: float = math.inf  # how far the latest refinement has moved F~
+
+    @property
+    def exhausted(self) -> bool:
+        """The oracle cannot evaluate it more accurately: it may miss once, but not twice."""
+        return self.futile > 1
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     points = np.array([point.u for point in state.points])
     current = state.points[state.incumbent].evaluation
     t, distance = farthest(points, state.incumbent)
-    if distance > max(2.0 * state.delta, 10.0 * state.rho):
+    if distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
@@ -224,11 +230,13 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     limit = accuracy(options).for_model(state.delta, current)
     for t, point in enumerate(state.points):
         if achieved(point.evaluation, options) > limit and not point.exhausted:
-            return _ask(state, Purpose.REFINE_POINT, point.u, REFINEMENT * limit, replaces=t)
+            pending = Pending(Purpose.REFINE_POINT, point.u, REFINEMENT * limit, point.evaluation, t)
+            return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
     if state.rho <= options.final_radius:
-        return replace(state, status=Status.CONVERGED)
+        known = current.error <= 0.1 * current.cost or not state.points[state.incumbent].exhausted
+        return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
@@ -248,14 +256,13 @@ def _settle(state: State, trial: Trial, setting: Setting) -> State:
 
 
 def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    return _ask(state, purpose, point.u, refinement(point.evaluation, T, setting.options), replaces=t)
+    within = refinement(point.evaluation, T, setting.options)
+    return replace(state, pending=Pending(purpose, point.u, within, point.evaluation, t))
 
 
 def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int | None = None) -> State:
     known = [(point.u, point.evaluation) for point in state.points]
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
-    if state.trial is not None:
-        older.append((state.trial.point.u, state.trial.point.evaluation))
     warm = warm_start(u, known, state.incumbent, older)
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
@@ -266,14 +273,14 @@ def _models(state: State, setting: Setting) -> list[Model]:
     points = np.array([point.u for point in state.points])
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
-        return [fit(linear, _stack(state.points, coarse=True), np.empty((0, 0)))]
+        return [fit(linear, k, _stack(state.points, coarse=True), np.empty((0, 0)))]
     old = _useful(state, setting)
     coarse = len(current.e) >= 2 * len(points)
     residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
     bases = [linear]
     if old:
         bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
-    return [fit(basis, residuals, old_residuals) for basis in bases]
+    return [fit(basis, k, residuals, old_residuals) for basis in bases]
 
 
 def _stack(points: Sequence[Point], coarse: bool) -> Array:
@@ -344,7 +351,8 @@ def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ..
 def _refined(old: Point, new: Point, within: float, setting: Setting) -> Point:
     before, after, options = old.evaluation, new.evaluation, setting.options
     better = after if achieved(after, options) <= achieved(before, options) else before
-    return Point(old.u, better, exhausted(before, after, within, options), abs(after.cost - before.cost))
+    futile = old.futile + 1 if came_to_nothing(before, after, within, options) else 0
+    return Point(old.u, better, futile, abs(after.cost - before.cost))
 
 
 def _record(

@@ -47,7 +47,7 @@ def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Arr
         slope = g + H @ s + nu * s
         wrong = np.where(s >= upper, slope, np.where(s <= lower, -slope, 0.0))
         wrong = np.where(free | (lower == upper), 0.0, wrong)
-        if wrong.max(initial=0.0) <= 1e-12 * (1.0 + norm(g)):
+        if wrong.max(initial=0.0) <= 1e-12 * (norm(g) + float(np.abs(H).max()) * delta):
             break
         free = free.copy()
         free[int(np.argmax(wrong))] = True
@@ -85,8 +85,8 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
         slope = float(np.sum(s[d > 0] ** 2 / d[d > 0]))
         guess = nu + (length - delta) / delta * length**2 / slope if slope > 0 else 0.5 * (low + high)
         nu = guess if low < guess < high else 0.5 * (low + high)
-    if length < delta * (1.0 - 1e-8) and lam[0] < -tiny:  # the hard case: along the lowest curvature to the boundary
-        s[0] += math.copysign(math.sqrt(delta**2 - length**2), -a[0])
+    if length < delta * (1.0 - 1e-12) and lam[0] < -tiny:  # the hard case: along the lowest curvature to the boundary
+        s[0] = math.copysign(math.sqrt(max(delta**2 - float(s[1:] @ s[1:]), 0.0)), -a[0])
     length = norm(s)
     if length > delta:
         s *= delta / length

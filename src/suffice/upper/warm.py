@@ -8,13 +8,15 @@ solutions gets the nearest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from suffice._array import Array, frozen, norm
-from suffice.lower.solver import Solution
+from suffice.lower.certificate import Certificate
+from suffice.lower.solver import Outcome, Solution
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 
@@ -46,5 +48,6 @@ def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list
     blended = []
     for column in zip(*solutions, strict=True):
         x = weights @ np.array([solution.x for solution in column])
-        blended.append(replace(column[k], x=frozen(x), state=None, problem=None))
+        # A start, not a solution: nothing is proven about it.
+        blended.append(Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, column[k].solver))
     return blended
