@@ -25,11 +25,12 @@ from suffice.result import Purpose, Record, Status
 from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
-    accuracy,
     achieved,
     came_to_nothing,
     first_look,
+    for_model,
     refinement,
+    seen,
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
@@ -166,7 +167,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             return replace(state, first=state.first[1:], points=points, incumbent=best), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
-            better = point.evaluation.interval[1] < state.points[state.incumbent].evaluation.interval[0]
+            current = state.points[state.incumbent].evaluation
+            better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
             state = _place(state, point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
@@ -191,7 +193,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
 
 def _ask_first(state: State, setting: Setting) -> State:
     known = state.points[0].evaluation if state.points else None
-    within = accuracy(setting.options).for_model(state.delta, known)
+    within = for_model(state.delta, known, setting.options)
     return _ask(state, Purpose.FIRST, state.first[0], within)
 
 
@@ -207,7 +209,8 @@ def _step(state: State, setting: Setting) -> State:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
-        rough = too_rough(point.evaluation.error, point.moved, predicted, t == state.incumbent)
+        error = seen(point.evaluation, options).error
+        rough = too_rough(error, point.moved, predicted, t == state.incumbent)
         if rough and not point.exhausted:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK * predicted, setting, t)
@@ -227,7 +230,7 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
         return _ask(state, Purpose.GEOMETRY, u, first_look(state.promise, radius, current, options), replaces=t)
-    limit = accuracy(options).for_model(state.delta, current)
+    limit = for_model(state.delta, current, options)
     for t, point in enumerate(state.points):
         if achieved(point.evaluation, options) > limit and not point.exhausted:
             pending = Pending(Purpose.REFINE_POINT, point.u, REFINEMENT * limit, point.evaluation, t)
@@ -235,7 +238,7 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     if not short and state.delta > state.rho:
         return state
     if state.rho <= options.final_radius:
-        known = current.error <= 0.1 * current.cost or not state.points[state.incumbent].exhausted
+        known = seen(current, options).error <= 0.1 * current.cost or not state.points[state.incumbent].exhausted
         return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
@@ -243,11 +246,12 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
 
 def _settle(state: State, trial: Trial, setting: Setting) -> State:
     """The verdict is open: refine the end that leaves it so."""
-    T = setting.options.decision_error * trial.plan.predicted
+    options = setting.options
+    T = options.decision_error * trial.plan.predicted
     current = state.points[state.incumbent]
     ends = [
-        (current.evaluation.error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
-        (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
+        (seen(current.evaluation, options).error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
+        (seen(trial.point.evaluation, options).error, Purpose.REFINE_STEP, trial.point, None),
     ]
     for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
         if error > T and not point.exhausted:
@@ -294,7 +298,7 @@ def _useful(state: State, setting: Setting) -> list[Point]:
         if point.evaluation.cost > OUTLIER * current.evaluation.cost:
             continue
         distance = norm(point.u - current.u)
-        limit = accuracy(setting.options).for_model(max(distance, state.delta), current.evaluation)
+        limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
         if distance <= REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
             useful.append(point)
     return useful
@@ -315,7 +319,9 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
     current = state.points[state.incumbent]
     plan = trial.plan
-    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, setting.options)
+    options = setting.options
+    ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
+    verdict, ratio = judge(*ends, plan.predicted, options)
     judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
