@@ -103,8 +103,8 @@ def run(solver: Callable[[Residuals, Vector, int], str], problem: Problem) -> Ru
     return Run(costs, ended, time.perf_counter() - began)
 
 
-def run_suffice(residuals: Residuals, start: Vector, budget: int, model: str) -> str:
-    options = suffice.Options(max_evaluations=budget, final_radius=1e-8, model=model)  # type: ignore[arg-type]
+def run_suffice(residuals: Residuals, start: Vector, budget: int, **chosen: Any) -> str:
+    options = suffice.Options(max_evaluations=budget, final_radius=1e-8, **chosen)
     try:
         return suffice.tune(suffice.exact(residuals), start, options=options).message
     except suffice.OracleError as error:  # an overflow of the test function; everything before it counts
@@ -116,7 +116,7 @@ def run_dfols(residuals: Residuals, start: Vector, budget: int) -> str:
 
 
 SOLVERS: dict[str, Callable[[Residuals, Vector, int], str]] = {
-    OURS: partial(run_suffice, model="quadratic"),
+    OURS: run_suffice,
     OURS_LINEAR: partial(run_suffice, model="linear"),
     DFOLS: run_dfols,
 }

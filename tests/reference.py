@@ -311,6 +311,6 @@ def _term(rng, term, f, mu, L, ridge):
     if term == "nonnegative":
         return terms.NonNegative(), Interval(0.0, np.inf)
     free = minimise(f, GroupNorms([], []), mu, L, size)[0].astype(float)
-    lower, upper = np.quantile(free, [0.2, 0.7]) + [0.0, 1e-3 * float(norm(free))]
+    lower, upper = np.quantile(free, 0.2), np.quantile(free, 0.7) + 1e-3 * float(norm(free))
     prox = terms.Box(lower, upper)
     return OwnProx(prox) if term == "own_box" else prox, Interval(lower, upper)

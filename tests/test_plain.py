@@ -92,7 +92,9 @@ def test_options_come_back_equal(options):
 
 
 def test_evaluations_come_back_with_everything_they_held():
-    evaluation = Evaluation([1.0, 2.0], [3.0, -0.0], [math.inf, 0.0], work=4, solutions=({"w": np.ones(2)},), distance=0.1)
+    evaluation = Evaluation(
+        [1.0, 2.0], [3.0, -0.0], [math.inf, 0.0], work=4, solutions=({"w": np.ones(2)},), distance=0.1
+    )
     back = through_json(evaluation)
     for name in ("theta", "residuals", "errors", "work", "solutions", "distance"):
         assert same(getattr(back, name), getattr(evaluation, name))

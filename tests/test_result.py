@@ -91,7 +91,6 @@ def test_results_of_exact_objectives_travel_between_processes(result):
     assert copy.status is result.status
 
 
-@pytest.mark.xfail(strict=True, reason="an exception's arguments are not those of OracleError")
 def test_oracle_errors_travel_between_processes(result):
     copy = pickle.loads(pickle.dumps(OracleError("the objective failed", np.array([1.0, 2.0]), result)))
     assert str(copy) == "the objective failed"

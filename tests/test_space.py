@@ -40,7 +40,6 @@ def test_the_ends_of_a_range_are_the_ends_of_the_box(end):
     assert upper[0] == lower[1] == math.log10(end)
 
 
-@pytest.mark.xfail(strict=True, reason="10 ** log10(end) may exceed the end by rounding")
 def test_a_theta_inside_the_box_is_inside_the_range():
     for numerator in range(1, 200):
         end = numerator / 7

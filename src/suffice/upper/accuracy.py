@@ -89,7 +89,8 @@ def too_rough(error: float, moved: float, predicted: float, incumbent: bool) -> 
     """Whether a point is too blurred for a model that promises the decrease `predicted`.
 
     `error` is the one that counts; `moved` is how far F~ has moved in the point's latest refinement (infinite before
-    the first). Proofs can be pessimistic by orders of magnitude, and a model needs none: a value that hardly moves will do.
+    the first). Proofs can be pessimistic by orders of magnitude, and a model needs none: a value that hardly moves
+    will do.
     """
     return error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted and moved > NEGLIGIBLE * predicted
 
