@@ -22,10 +22,12 @@ from suffice import datasets, losses, problems
 HERE = Path(__file__).resolve().parent
 
 # One colour and one line style per solver, the same in every figure; suffice stands out (colour-blind safe, Okabe-Ito).
-OURS, OURS_LINEAR = "suffice", "suffice, linear model"
+OURS, OURS_LINEAR, OURS_SAMPLES = "suffice", "suffice, linear model", "suffice, per sample"
 STYLES: dict[str, dict[str, Any]] = {
     OURS: {"color": "#D55E00", "linestyle": "-", "linewidth": 2.4, "zorder": 5},
     OURS_LINEAR: {"color": "#E69F00", "linestyle": "--", "linewidth": 2.0, "zorder": 4},
+    OURS_SAMPLES: {"color": "#D55E00", "linestyle": ":", "linewidth": 2.4, "zorder": 5},
+    "DFO-LS, per sample": {"color": "#0072B2", "linestyle": ":", "linewidth": 1.6},
     "DFO-LS": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.6},
     "COBYQA": {"color": "#009E73", "linestyle": "-", "linewidth": 1.6},
     "COBYQA, radius 1.6": {"color": "#009E73", "linestyle": "--", "linewidth": 1.6},

@@ -7,6 +7,7 @@ that is iterative refinement. The result comes with its own error bound ||u||/mu
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,7 @@ LOSSES = ("squared", "logistic", "huber", "own")
 TERMS = ("l1", "elastic_net", "group", "nonnegative", "box", "zero", "own_l1", "own_box")
 
 
+@cache
 def random_case(loss, term, seed):
     """A random problem with kappa log-uniform in [1, 1e6]; X dense or sparse, weighted or not, with odd columns."""
     rng = np.random.default_rng([LOSSES.index(loss), TERMS.index(term), seed])

@@ -142,7 +142,7 @@ def test_an_exact_fit_is_a_target_reached():
     assert result.interval == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("factor", [2.0**-30, 2.0**-7, 2.0**40])
+@pytest.mark.parametrize("factor", [2.0**-200, 2.0**-30, 2.0**-7, 2.0**40])
 def test_the_units_of_the_residuals_do_not_matter(factor):
     """Powers of two, so that rounding does not matter either."""
     options = Options(max_evaluations=60)
@@ -150,6 +150,19 @@ def test_the_units_of_the_residuals_do_not_matter(factor):
     other = tune(exact(lambda x: factor * rosenbrock(x)), [-1.2, 1.0], bounds=(-2, 2), options=options)
     assert [record.theta for record in other.history] == [record.theta for record in one.history]
     assert other.cost == factor**2 * one.cost
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [
+        1e-120,
+        1e120,
+    ],
+)
+def test_units_at_the_ends_of_the_number_range_do_no_harm(factor, recwarn):
+    result = tune(exact(lambda x: factor * rosenbrock(x)), [-1.2, 1.0], bounds=(-2, 2))
+    assert not recwarn.list
+    np.testing.assert_allclose(result.theta, [1.0, 1.0], atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -266,6 +279,20 @@ def test_an_infeasible_start_is_projected_with_a_warning(theta0, bounds, project
     lower, upper = (end if end is not None else sign * INF for end, sign in zip(bounds, (-1, 1), strict=True))
     assert inside(objective.seen, lower, upper)
     np.testing.assert_allclose(result.theta, [0.4, 0.6], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        Tuner,
+        lambda theta0, bounds: tune(exact(monotone), theta0, bounds=bounds),
+    ],
+    ids=["Tuner", "tune"],
+)
+def test_the_warning_points_to_the_user_s_line(call):
+    with pytest.warns(UserWarning, match="outside") as caught:
+        call([2.0, 0.5], bounds=(0, 1))
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_a_feasible_start_is_not_warned_about(recwarn):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,8 @@ EPS = float(np.finfo(np.float64).eps)
 
 def norm(x: Array) -> float:
     """Euclidean norm of a vector, scaled only where squaring would overflow or underflow."""
-    squared = float(np.dot(x, x))
+    with np.errstate(over="ignore"):
+        squared = float(np.dot(x, x))
     if 1e-280 < squared < 1e280:
         return math.sqrt(squared)
     largest = float(np.max(np.abs(x), initial=0.0))
@@ -33,6 +35,15 @@ def vector(value: Any, name: str) -> Array:
     if not np.isfinite(x).all():
         raise ValueError(f"{name} must be finite, got {value!r}")
     return x
+
+
+def outside_stacklevel() -> int:
+    """The `stacklevel` at which a warning points at the first caller outside this package."""
+    frame, level = sys._getframe(1), 1
+    package = __name__.partition(".")[0]
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def positive(value: float, name: str, *, zero: bool = False, infinite: bool = False) -> float:

@@ -59,7 +59,7 @@ class BilevelProblem:
                 raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
         if penalty is not None and not callable(penalty):
             raise TypeError(f"penalty must be callable, got {penalty!r}")
-        if not isinstance(max_steps, int) or max_steps < 1:
+        if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
             raise ValueError(f"max_steps must be a positive integer, got {max_steps!r}")
         find_solver(solver)
         self.space, self.penalty, self.solver, self.max_steps = space, penalty, solver, max_steps
@@ -74,7 +74,7 @@ class BilevelProblem:
         def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
             first = 0 if continues(start, problem, self.solver) else 1
             solution = solve(problem, steps=first, solver=self.solver, warm=start)
-            budget = solution.steps + self.max_steps
+            budget = solution.steps + self.max_steps - first
             while (left := budget - solution.steps) > 0:
                 at = loss.at(solution.x)
                 if at.error(solution.certificate.radius) <= within:

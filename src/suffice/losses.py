@@ -9,7 +9,7 @@ argument:
     per sample     m_i moves by at most ||x_i|| radius, so phi(m_i) stays in the range it has there,
     Lipschitz      |r(w) - r(w_hat)| <= slope ||X|| radius, where r is the norm of a slope-Lipschitz function of m.
   The first is tight for a small radius, the second for a large one.
-    `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1542,  slope 1/4
+    `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1541,  slope 1/4
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
@@ -18,6 +18,7 @@ argument:
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,8 +30,8 @@ from suffice._array import EPS, Array, frozen, norm, positive, vector
 from suffice.problems import signs
 from suffice.terms.design import Design
 
-# max over m of |d^2/dm^2 (sigm(m) - 1)^2|, reached at sigm(m) = (15 - sqrt(33)) / 24 = 0.3856, rounded up
-BRIER_CURVATURE = 0.15421
+# max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
+BRIER_CURVATURE = 0.15406
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class LossAt:
         """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
         if within <= self.error(0.0):
             return 0.0
+        if self.error(sys.float_info.max) <= within:
+            return math.inf
         low, high = 0.0, 1.0
         while self.error(high) <= within:
             low, high = high, 4.0 * high
-            if high > 1e300:
-                return math.inf
         while low == 0.0 or high > 1.01 * low:
             middle = 0.25 * high if low == 0.0 else math.sqrt(low * high)
             if middle < 1e-300:
@@ -82,7 +83,9 @@ class SquaredDistance:
         self.target = frozen(vector(target, "target"))
 
     def at(self, w: Array) -> LossAt:
-        return LossAt(w - self.target, lambda radius: radius)
+        residuals = w - self.target
+        rounding = _rounding(residuals)
+        return LossAt(residuals, lambda radius: radius + rounding)
 
 
 class Lipschitz:
@@ -100,9 +103,12 @@ class Lipschitz:
             raise ValueError(f"loss must be non-negative, got {value!r}")
 
         def error(radius: float) -> float:
-            return _root_error(value, value - self.constant * radius, value + self.constant * radius)
+            change = self.constant * radius if self.constant > 0.0 else 0.0
+            return _root_error(value, value - change, value + change) + rounding
 
-        return LossAt(np.array([math.sqrt(value)]), error)
+        residuals = np.array([math.sqrt(value)])
+        rounding = _rounding(residuals)
+        return LossAt(residuals, error)
 
 
 class _MarginLoss:
@@ -138,17 +144,18 @@ class _MarginLoss:
         m = self.design.margins(w)
         residuals = self.residuals(m)
         loss = float(residuals @ residuals)
-        r = math.sqrt(loss)
         gradient = norm(self.design.adjoint(self.derivative(m)))
-        rounding = 4.0 * EPS * math.sqrt(len(m)) * r
+        rounding = _rounding(residuals)
 
         def error(radius: float) -> float:
-            if radius == math.inf:
-                return math.inf
-            change = gradient * radius + 0.5 * self.curvature * (self.norm * radius) ** 2
-            low, high = (float(end.sum()) for end in self.reach(m, self.row_norms * radius))
+            # Products of floats overflow to infinity without complaint; squares and 0 * infinity would not.
+            far = float(self.norm * min(radius, sys.float_info.max))
+            change = gradient * radius + 0.5 * self.curvature * far * far if radius > 0.0 else 0.0
+            with np.errstate(over="ignore"):
+                moved = np.where(self.row_norms > 0.0, self.row_norms * min(radius, sys.float_info.max), 0.0)
+                low, high = (float(end.sum()) for end in self.reach(m, moved))
             bound = _root_error(loss, max(loss - change, low), min(loss + change, high))
-            return min(bound, self.slope * self.norm * radius) + rounding
+            return min(bound, self.slope * far) + rounding
 
         return LossAt(residuals, error)
 
@@ -215,6 +222,11 @@ class SquaredError(_MarginLoss):
     def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
         size = np.abs(m - self.y)
         return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+
+
+def _rounding(residuals: Array) -> float:
+    """How far the computed norm of residuals may be from that of the exact ones at the same w."""
+    return 4.0 * EPS * (1.0 + math.sqrt(len(residuals))) * norm(residuals)
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from suffice._array import Array, positive
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
@@ -38,7 +40,7 @@ class Composite:
         mu, L = positive(self.mu, "mu", zero=ridge > 0), positive(self.L, "L", zero=ridge > 0)
         if mu > L:
             raise ValueError(f"mu must not exceed L, got mu={mu!r}, L={L!r}")
-        if self.size is not None and (int(self.size) != self.size or self.size < 1):
+        if self.size is not None and (not isinstance(self.size, int | np.integer) or self.size < 1):
             raise ValueError(f"size must be a positive integer, got {self.size!r}")
         object.__setattr__(self, "canonical", Canonical.of(self))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, vector
+from suffice._array import Array, outside_stacklevel, vector
 from suffice.options import Options
 from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
@@ -40,12 +40,15 @@ class Tuner:
         theta = vector(theta0, "theta0")
         if theta.size == 0:
             raise ValueError("theta0 must not be empty")
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(f"options must be Options, got {options!r}")
         self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options)
         scaling = self._setting.scaling
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
+            level = outside_stacklevel()
             warnings.warn(
-                f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=2
+                f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
         self._state: State = start(scaling.to_u(inside), self._setting)
         self._asked_at: float | None = None
@@ -82,7 +85,8 @@ class Tuner:
         if complaint is not None:
             where = np.array2string(request.theta, precision=17)
             raise OracleError(f"evaluation at theta = {where}: {complaint}", request.theta)
-        seconds = time.monotonic() - (self._asked_at or time.monotonic())
+        assert self._asked_at is not None
+        seconds = time.monotonic() - self._asked_at
         self._asked_at = None
         self._state = absorb(self._state, evaluation, self._setting, seconds)
         return self._state.records[-1]
@@ -142,8 +146,10 @@ class Tuner:
             return f"the evaluation is of another theta, {evaluation.point.tolist()}"
         if self._state.points:
             known = self._state.points[0].evaluation
-            if len(known.r) != len(evaluation.r) or known.blocks != evaluation.blocks:
+            if len(known.r) != len(evaluation.r):
                 return f"there were {len(known.r)} residuals before, now there are {len(evaluation.r)}"
+            if known.blocks != evaluation.blocks:
+                return f"blocks were {known.blocks} before, now they are {evaluation.blocks}"
         if len(evaluation.r) == 0:
             return "there are no residuals"
         if self.options.policy == "weights" and evaluation.distance is None:
@@ -176,6 +182,8 @@ def tune(
         raise TypeError("theta0 by name needs an objective with a `space`")
     tuner = Tuner(theta0, bounds=bounds, options=options)
     evaluate = _oracle(objective, tuner.options)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable, got {callback!r}")
 
     def result() -> Result:
         found = tuner.result()
@@ -186,13 +194,14 @@ def tune(
         try:
             evaluation = evaluate(request.theta.copy(), within=request.within, warm=request.warm)
             record = tuner.tell(evaluation)
-            if callback is not None:
-                _call(callback, record, tuner)
         except KeyboardInterrupt:
             tuner.stop(Status.INTERRUPTED)
+            break
         except OracleError as error:
             tuner.stop(Status.FAILED)
             raise OracleError(str(error), request.theta, result()) from error.__cause__
+        if callback is not None:
+            _call(callback, record, tuner)
     return result()
 
 
@@ -203,11 +212,11 @@ def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]
         raise TypeError(f"objective must offer {name}(theta, *, within, warm), {objective!r} does not")
 
     def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
+        where = np.array2string(theta, precision=17)
         try:
             evaluation: Evaluation = method(theta, within=within, warm=warm)
             return evaluation
         except Exception as error:
-            where = np.array2string(theta, precision=17)
             raise OracleError(f"the objective raised {error!r} at theta = {where}", theta) from error
 
     return evaluate
@@ -218,6 +227,8 @@ def _call(callback: Callable[[Record], object], record: Record, tuner: Tuner) ->
         callback(record)
     except StopIteration:
         tuner.stop(Status.STOPPED)
+    except KeyboardInterrupt:
+        tuner.stop(Status.INTERRUPTED)
 
 
 class exact:  # noqa: N801 (reads like a function)

@@ -49,9 +49,7 @@ def test_known_facts_of_the_tuning_images(tuning):
 
 
 def test_parts_share_no_image(tuning, validation):
-    images = [
-        {row.tobytes() for row in np.vstack([part.X_train, part.X_test])} for part in (tuning, validation)
-    ]
+    images = [{row.tobytes() for row in np.vstack([part.X_train, part.X_test])} for part in (tuning, validation)]
     assert len(images[0]) == len(images[1]) == 6000
     assert images[0].isdisjoint(images[1])
 
@@ -109,9 +107,7 @@ def write(folder: Path, arrays, compressed=False):
 def test_full_reads_idx_files(tmp_path, arrays, compressed):
     write(tmp_path, arrays, compressed)
     mnist = load_mnist_full(tmp_path)
-    for read, written in zip(
-        (mnist.X_train, mnist.y_train, mnist.X_test, mnist.y_test), arrays.values(), strict=True
-    ):
+    for read, written in zip((mnist.X_train, mnist.y_train, mnist.X_test, mnist.y_test), arrays.values(), strict=True):
         np.testing.assert_array_equal(read, written.reshape(read.shape))
     assert mnist.X_train.shape == (7, 784) and mnist.X_train.dtype == np.float64
     assert mnist.y_test.dtype == np.int64

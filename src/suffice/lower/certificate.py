@@ -37,9 +37,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
-from suffice._array import EPS, Array, norm
+from suffice._array import EPS, Array, norm, vector
 from suffice.problem import Canonical, Composite
 
 Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
@@ -89,7 +87,7 @@ def certify_step(
 ) -> Certificate:
     """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance."""
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
-    a_priori = evidence.rate * initial_radius
+    a_priori = evidence.rate * initial_radius if evidence.rate < math.inf else math.inf
     if rule == "rate":
         return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, x, image))
     if rule in ("gap", "minimum_norm", "subgradient"):
@@ -108,23 +106,29 @@ def certify_step(
     rounding = _rounding(problem, z, evidence.z_image)
     at_z = gap_radius(problem, z, z, z_gradient)
     if tau is None:
-        candidates = [(at_z, "gap")]
-    else:
-        c = evidence.contraction
-        moved = norm(x - z)
-        fixed_point = c / (1.0 - c) * moved if c < 1.0 else math.inf
-        candidates = [(min(c * at_z, fixed_point), "contraction")]
-        if rule == "tightest":
-            gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
-            candidates += [(gap, "gap"), (a_priori, "rate")]
-    radius, name = min(candidates)
-    return _with_rounding(radius, name, (2.0 if name == "rate" else 1.0) * rounding)
+        return _with_rounding(at_z, "gap", rounding)
+    rounding += 8.0 * EPS * norm(x)
+    c, moved = evidence.contraction, norm(x - z)
+    nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved, c))
+    candidates = [_with_rounding(nearer, "contraction", rounding)]
+    if rule == "tightest":
+        gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
+        candidates += [_with_rounding(gap, "gap", rounding), _with_rounding(a_priori, "rate", 2.0 * rounding)]
+    return min(candidates, key=lambda candidate: candidate.radius)
+
+
+def fixed_point_radius(moved: float, c: float) -> float:
+    """||z - x_hat|| <= ||z - x|| / (1 - c) for a contraction by c that takes z to x, with the rounding of 1 - c."""
+    gap = 1.0 - c
+    return moved / gap * (1.0 + 4.0 * EPS / gap) if gap > 0.0 else math.inf
 
 
 def certify(problem: Composite, x: Array) -> Certificate:
     """The tightest certificate of any x, wherever it came from: one gradient."""
     canonical = problem.canonical
-    x = np.asarray(x, dtype=np.float64)
+    x = vector(x, "x")
+    if problem.size is not None and x.shape != (problem.size,):
+        raise ValueError(f"x must have shape ({problem.size},), got {x.shape}")
     image = canonical.f.image(x)
     gradient = canonical.f.gradient_at(x, image)
     return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import Array, frozen, norm, positive, vector
-from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, gap_radius
+from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.problem import Canonical, Composite
@@ -98,15 +98,23 @@ def solve(
     if within is not None:
         positive(within, "within", zero=True)
     limit = _count(steps, "steps") if steps is not None else _count(max_steps, "max_steps", optional=True)
+    best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
     solution = None
     for taken, solution in enumerate(iterate(problem, solver=solver, warm=warm, certificate=certificate)):
         if within is not None:
+            if certificate == "rate" and taken > 0 and solution.state.evidence.rate == math.inf:
+                raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
             if solution.certificate.radius <= within:
-                return _ended(solution, Outcome.REACHED)
-            if solution.certificate.radius <= 2.0 * solution.certificate.rounding:
-                return _ended(solution, Outcome.PRECISION)
+                return replace(solution, outcome=Outcome.REACHED)
+            if solution.certificate.radius < 0.999 * best:
+                best, best_at = solution.certificate.radius, taken
+            # Either rounding is all that is left of the radius, or the radius has stopped falling, as it does where a
+            # user's own terms are blurred by more rounding than we know of.
+            blurred = solution.certificate.radius <= 2.0 * solution.certificate.rounding
+            if blurred or taken - best_at > patience:
+                return replace(solution, outcome=Outcome.PRECISION)
         if taken == limit:
-            return _ended(solution, Outcome.STEPS if within is None else Outcome.MAX_STEPS)
+            return replace(solution, outcome=Outcome.STEPS if within is None else Outcome.MAX_STEPS)
     raise AssertionError("the iteration has no end of its own")
 
 
@@ -126,9 +134,9 @@ def iterate(
     method = find_solver(solver)
     canonical = problem.canonical
     if isinstance(warm, Solution) and continues(warm, problem, method):
-        steps, initial_radius = warm.steps, warm.initial_radius
-        state = method.start(canonical, warm.x) if warm.state is None else warm.state
-        proof = warm.certificate
+        steps, initial_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
+        if state is None:  # a state of the user's own that a file could not hold: start again from here
+            state, initial_radius = method.start(canonical, warm.x), proof.radius
         yield warm
     else:
         state = method.start(canonical, _start(problem, warm))
@@ -142,6 +150,8 @@ def iterate(
             initial_radius = _initial_radius(canonical, state.x, state.evidence)
         if state.x is not before.x:  # else the step was not made, and the proof stands
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, initial_radius)
+            if math.isnan(proof.radius):
+                raise ArithmeticError(f"the gradient or the prox is not finite after {steps} steps of {method.name}")
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
 
@@ -159,16 +169,19 @@ def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     z, tau = evidence.z, evidence.tau
     rounding = problem.f.gradient_rounding(z, evidence.z_image) / problem.mu
     radius = gap_radius(problem, z, z, evidence.z_gradient)
-    if tau is not None and evidence.contraction < 1.0:
-        radius = min(radius, norm(x - z) / (1.0 - evidence.contraction))
-    return radius + rounding
+    if tau is not None:
+        radius = min(radius, fixed_point_radius(norm(x - z), evidence.contraction))
+    return radius * (1.0 + 64.0 * EPS) + rounding
 
 
 def continues(warm: Solution | None, problem: Composite, solver: str | Solver) -> bool:
     """Whether `warm` is a solution of this very problem by this solver, to be continued, or just a starting point."""
-    if warm is None or warm.problem is None or not math.isfinite(warm.certificate.radius):
+    if warm is None or warm.problem is None or _name(warm.solver) != _name(solver):
         return False
-    return _name(warm.solver) == _name(solver) and warm.problem == problem
+    try:
+        return warm.problem == problem
+    except ValueError:  # a user's terms that hold arrays and cannot be compared are not known to be the same
+        return False
 
 
 def _name(solver: str | Solver) -> str:
@@ -206,16 +219,3 @@ def _count(value: int | None, name: str, *, optional: bool = False) -> int | Non
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
     return int(value)
-
-
-def _ended(solution: Solution, outcome: Outcome) -> Solution:
-    return Solution(
-        solution.x,
-        solution.certificate,
-        solution.steps,
-        outcome,
-        solution.solver,
-        solution.state,
-        solution.initial_radius,
-        solution.problem,
-    )

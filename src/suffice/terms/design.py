@@ -14,6 +14,7 @@ certificate built on it proves nothing. The bound here is
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -105,6 +106,11 @@ class Design:
 
 def squared_norm_bound(A: Any) -> float:
     """A proven upper bound on ||A||_2^2 for a dense or sparse A (see the module's text)."""
+    scale = float(abs(A).max())
+    if not 1e-100 < scale < 1e100 and scale > 0.0:  # squares would leave the range of floats
+        if scale * scale == math.inf:
+            raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
+        return max(squared_norm_bound(A / scale) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
     rows, columns = A.shape
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
@@ -112,7 +118,8 @@ def squared_norm_bound(A: Any) -> float:
         gram = gram.toarray() if sp.issparse(gram) else gram
         trace = float(np.trace(gram))
         largest = float(np.linalg.eigvalsh(gram)[-1])
-        return float(min(largest + (max(rows, columns) + 10 * small) * EPS * trace, trace * (1 + rows * EPS)))
+        rounding = (max(rows, columns) + 10 * small) * EPS
+        return float(min(largest + rounding * trace, trace * (1 + rounding)))
     A = A.tocsr() if sp.issparse(A) else A
     frobenius = float(A.multiply(A).sum()) if sp.issparse(A) else float(np.einsum("ij,ij->", A, A))
     return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), _lanczos_bound(A)))

@@ -167,10 +167,17 @@ class Group:
         return v - self._ball_part(v, step * self._array("weights"))
 
     def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        p = self._ball_part(v, self._array("weights"))
+        # Per group with p = |p| e: weight ||x|| - <p, x> = (weight - |p|) ||x|| + |p| (||x|| - <e, x>), and the last
+        # bracket is ||x - <e, x> e||^2 / (||x|| + <e, x>) where x and e do not point apart: nothing cancels.
+        weights, p = self._array("weights"), self._ball_part(v, self._array("weights"))
         owner, members = self._array("_owner"), self._array("_members")
-        inner = np.bincount(owner, weights=(x * p)[members], minlength=len(self.groups))
-        return (v - p) / mu, float(np.maximum(self._array("weights") * self._norms(x) - inner, 0.0).sum())
+        sizes, outer = self._norms(x), self._norms(v)
+        lengths = np.minimum(outer, weights)
+        e = self._scale_groups(v, 1.0 / np.where(outer > 0, outer, 1.0), 0.0)
+        along: Array = np.bincount(owner, weights=(x * e)[members], minlength=len(self.groups)).astype(np.float64)
+        across = self._norms(x - self._scale_groups(e, along, 0.0))
+        bend = np.where(along > 0, across**2 / np.where(along > 0, sizes + along, 1.0), sizes - along)
+        return (v - p) / mu, float(np.sum((weights - lengths) * sizes + lengths * bend))
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
         norms, weights = self._norms(x), self._array("weights")

@@ -191,8 +191,8 @@ class LinearModel:
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         moved = norm(x - z)
-        if moved == 0.0:
-            return self.l2
+        if moved < 1e-150:  # its square is no longer a number to divide by
+            return self.L
         change = x_image - z_image
         curvature = self.loss.curvature_between(z_image, x_image, self.y)
         return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2

@@ -109,6 +109,10 @@ class Evaluation:
             return "the sum of squared residuals overflows"
         if np.isnan(self.e).any() or (self.e < 0).any():
             return f"errors must be non-negative numbers, got {self.e.tolist()}"
+        if self.distance is not None:
+            known = isinstance(self.distance, int | float | np.integer | np.floating)
+            if not (known and self.distance >= 0):
+                return f"distance must be a non-negative number, got {self.distance!r}"
         number = isinstance(self.work, int | float | np.integer | np.floating)
         if not (number and math.isfinite(self.work) and self.work >= 0):
             return f"work must be finite and non-negative, got {self.work!r}"

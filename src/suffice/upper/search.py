@@ -299,7 +299,7 @@ def _useful(state: State, setting: Setting) -> list[Point]:
             continue
         distance = norm(point.u - current.u)
         limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if distance <= REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
+        if distance <= FAR * REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
             useful.append(point)
     return useful
 

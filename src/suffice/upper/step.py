@@ -82,10 +82,13 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
             high = nu
         if abs(length - delta) <= 1e-12 * delta or high - low <= 1e-15 * high:
             break
-        slope = float(np.sum(s[d > 0] ** 2 / d[d > 0]))
+        with np.errstate(over="ignore"):
+            slope = float(np.sum(s[d > 0] ** 2 / d[d > 0]))
         guess = nu + (length - delta) / delta * length**2 / slope if slope > 0 else 0.5 * (low + high)
         nu = guess if low < guess < high else 0.5 * (low + high)
-    if length < delta * (1.0 - 1e-12) and lam[0] < -tiny:  # the hard case: along the lowest curvature to the boundary
+    if (
+        abs(length - delta) > 1e-12 * delta and lam[0] < -tiny
+    ):  # the hard case: along the lowest curvature to the boundary
         s[0] = math.copysign(math.sqrt(max(delta**2 - float(s[1:] @ s[1:]), 0.0)), -a[0])
     length = norm(s)
     if length > delta:

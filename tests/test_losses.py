@@ -1,0 +1,211 @@
+"""Losses know how errors of the weights reach them: the bound holds in every direction, and it is tight."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from suffice.losses import BRIER_CURVATURE, Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from tests.reference import LONG, norm
+
+N, D = 40, 6
+rng = np.random.default_rng(5)
+X = rng.standard_normal((N, D)) * np.geomspace(0.2, 2.0, D)
+X[:, 2] = 0.0
+y = X @ np.array([1.0, -1.0, 3.0, 0.5, 0.0, 0.2]) + 0.3 * rng.standard_normal(N)
+labels = np.where(y > 0, 1, -1)
+target = rng.standard_normal(D)
+
+
+def sigmoid(m):
+    return 1 / (1 + np.exp(-m))
+
+
+LONG_X, LONG_Y = X.astype(LONG), y.astype(LONG)
+# name -> the loss, and its root r(w) in extended precision
+LOSSES = {
+    "squared distance": (SquaredDistance(target), lambda w: norm(w - target.astype(LONG))),
+    "brier": (Brier(X, labels), lambda w: norm(sigmoid(LONG_X @ w) - (labels > 0))),
+    "brier, sparse": (Brier(sp.csr_array(X), labels), lambda w: norm(sigmoid(LONG_X @ w) - (labels > 0))),
+    "log loss": (LogLoss(X, labels), lambda w: np.sqrt(np.logaddexp(LONG(0), -labels * (LONG_X @ w)).sum())),
+    "squared error": (SquaredError(X, y), lambda w: norm(LONG_X @ w - LONG_Y)),
+    "squared error, sparse": (SquaredError(sp.csc_array(X), y), lambda w: norm(LONG_X @ w - LONG_Y)),
+    "lipschitz": (Lipschitz(lambda w: float(np.abs(w).sum()), math.sqrt(D)), lambda w: np.sqrt(np.abs(w).sum())),
+}
+MARGIN_LOSSES = [name for name in LOSSES if name not in ("squared distance", "lipschitz")]
+WEIGHTS = {
+    "origin": np.zeros(D),
+    "small": 0.1 * rng.standard_normal(D),
+    "fitted": np.linalg.lstsq(X, y, rcond=None)[0],
+    "confident": 20.0 * rng.standard_normal(D),
+}
+RADII = np.geomspace(1e-8, 1e2, 16)
+by_loss = pytest.mark.parametrize("name", LOSSES)
+by_weights = pytest.mark.parametrize("w", WEIGHTS.values(), ids=WEIGHTS.keys())
+
+
+def directions(r, w):
+    """Unit vectors: along the gradient of the loss, the singular vectors and rows of X, towards the target, random."""
+    h = 1e-6
+    gradient = np.array([float(r(w.astype(LONG) + h * e) - r(w.astype(LONG) - h * e)) for e in np.eye(D)])
+    some = np.random.default_rng(0).standard_normal((8, D))
+    for v in (gradient, w - target, w, *np.linalg.svd(X)[2], *X[:5], *some):
+        if v.any():
+            yield v / np.linalg.norm(v)
+            yield -v / np.linalg.norm(v)
+
+
+@by_loss
+def test_the_residual_is_the_root_of_the_loss(name):
+    loss, r = LOSSES[name]
+    for w in WEIGHTS.values():
+        at = loss.at(w)
+        assert at.residual == pytest.approx(float(r(w.astype(LONG))), rel=1e-12)
+        assert at.residual == pytest.approx(np.linalg.norm(at.residuals))
+
+
+@by_loss
+@by_weights
+def test_the_error_holds_in_every_direction(name, w):
+    loss, r = LOSSES[name]
+    at = loss.at(w)
+    for v in directions(r, w):
+        for radius in RADII:
+            for share in (1.0 - 1e-12, 0.3):  # on the sphere, up to the rounding of its points, and within
+                moved = w.astype(LONG) + LONG(share * radius) * v
+                assert abs(LONG(at.residual) - r(moved)) <= at.error(radius)
+
+
+@by_loss
+@by_weights
+def test_the_error_grows_with_the_radius_from_nearly_nothing(name, w):
+    at = LOSSES[name][0].at(w)
+    errors = [at.error(radius) for radius in [0.0, *RADII, 1e6]]
+    assert errors == sorted(errors)
+    assert errors[0] <= 1e-13 * (1.0 + at.residual)
+    assert at.error(math.inf) >= errors[-1]
+
+
+@by_loss
+@by_weights
+@pytest.mark.parametrize("within", [1e-8, 1e-4, 1e-1, 1.0, 10.0])
+def test_the_radius_inverts_the_error(name, w, within):
+    at = LOSSES[name][0].at(w)
+    radius = at.radius(within)
+    assert radius > 0.0
+    if radius < math.inf:
+        assert at.error(radius) <= within < at.error(1.02 * radius)
+    else:
+        assert at.error(1e100) <= within
+
+
+@by_loss
+def test_nothing_is_within_less_than_rounding(name):
+    assert LOSSES[name][0].at(WEIGHTS["small"]).radius(0.0) == 0.0
+
+
+def test_a_bounded_loss_needs_no_radius_for_a_large_error():
+    at = Brier(X, labels).at(WEIGHTS["small"])
+    assert at.radius(2.0 * math.sqrt(N)) == math.inf
+
+
+@by_loss
+@pytest.mark.parametrize("radius", [1e120, 1e160, 1e300])
+def test_the_error_for_an_enormous_radius_is_large_and_no_failure(name, radius):
+    at = LOSSES[name][0].at(WEIGHTS["small"])
+    assert at.error(radius) >= at.error(1e100)
+
+
+@pytest.mark.parametrize("name", ["brier", "brier, sparse"])
+def test_first_order_is_far_tighter_than_lipschitz_for_a_small_radius(name):
+    loss = LOSSES[name][0]
+    for w in WEIGHTS.values():
+        assert loss.at(w).error(1e-4) <= 0.25 * loss.norm * 1e-4
+    assert loss.at(WEIGHTS["confident"]).error(1e-4) <= 0.25 * loss.norm * 1e-4 / 5
+
+
+@pytest.mark.parametrize("name", MARGIN_LOSSES)
+@by_weights
+def test_a_small_radius_costs_what_the_gradient_says(name, w):
+    loss, r = LOSSES[name]
+    slope = max(abs(float(r(w.astype(LONG) + LONG(1e-7) * v) - r(w.astype(LONG)))) for v in directions(r, w))
+    assert loss.at(w).error(1e-7) <= 1.2 * slope + 1e-12
+
+
+@pytest.mark.parametrize("name", ["brier", "brier, sparse"])
+def test_per_sample_ranges_bound_a_large_radius(name):
+    loss = LOSSES[name][0]
+    for w in WEIGHTS.values():
+        assert loss.at(w).error(1e3) <= math.sqrt(N)
+        assert 0.25 * loss.norm * 1e3 > 100 * math.sqrt(N)
+
+
+def test_the_brier_curvature_is_the_largest_second_derivative():
+    q = np.linspace(0.0, 1.0, 2_000_001)  # q = 1 - sigm(m), phi = q^2
+    second = 2.0 * q**2 * (1.0 - q) * (2.0 - 3.0 * q)
+    assert np.abs(second).max() <= BRIER_CURVATURE <= np.abs(second).max() + 1e-5
+    assert q[np.argmax(np.abs(second))] == pytest.approx((15.0 - math.sqrt(33.0)) / 24.0, abs=1e-6)
+    h, m = 1e-4, np.linspace(-10.0, 10.0, 2001)
+    differences = (sigmoid(-m - h) ** 2 - 2.0 * sigmoid(-m) ** 2 + sigmoid(-m + h) ** 2) / h**2
+    p = sigmoid(-m)
+    assert differences == pytest.approx(2.0 * p**2 * (1.0 - p) * (2.0 - 3.0 * p), abs=1e-6)
+
+
+ENCODINGS = {
+    "bits": (labels > 0).astype(int),
+    "booleans": labels > 0,
+    "floats": labels * 0.5,
+    "strings": np.where(labels > 0, "yes", "no"),
+    "a list": ["b" if label > 0 else "a" for label in labels],
+}
+
+
+@pytest.mark.parametrize("loss", [Brier, LogLoss])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_labels_may_be_any_two_values(loss, encoding):
+    w = WEIGHTS["small"]
+    assert np.array_equal(loss(X, ENCODINGS[encoding]).at(w).residuals, loss(X, labels).at(w).residuals)
+
+
+@pytest.mark.parametrize("loss", [Brier, LogLoss])
+def test_held_out_data_may_hold_one_class_only_if_it_is_named(loss):
+    w = WEIGHTS["small"]
+    some = labels > 0
+    all_of_them = loss(X, labels).at(w).residuals
+    assert np.array_equal(loss(X[some], labels[some], positive=1).at(w).residuals, all_of_them[some])
+    assert np.array_equal(loss(X[~some], labels[~some], positive=1).at(w).residuals, all_of_them[~some])
+    turned = loss(X, labels, positive=-1).at(-w).residuals
+    assert np.abs(turned) == pytest.approx(np.abs(all_of_them))
+
+
+def test_targets_belong_to_the_loss():
+    mine = target.copy()
+    loss = SquaredDistance(mine)
+    mine[:] = 0.0
+    assert loss.at(target).residual == 0.0
+
+
+@pytest.mark.parametrize(
+    "build, error, message",
+    [
+        (lambda: SquaredDistance([1.0, math.nan]), ValueError, "target must be finite, got [1.0, nan]"),
+        (lambda: SquaredDistance(np.ones((2, 2))), ValueError, "target must be one-dimensional, got shape (2, 2)"),
+        (lambda: SquaredDistance("a"), TypeError, "target must be a vector of real numbers, got 'a'"),
+        (lambda: Lipschitz(3.0, 1.0), TypeError, "loss must be callable, got 3.0"),  # type: ignore[arg-type]
+        (lambda: Lipschitz(np.sum, -1.0), ValueError, "constant must be non-negative and finite, got -1.0"),
+        (lambda: Lipschitz(np.sum, math.inf), ValueError, "constant must be non-negative and finite, got inf"),
+        (lambda: Lipschitz(np.sum, 1.0).at(-np.ones(2)), ValueError, "loss must be non-negative, got -2.0"),
+        (lambda: Lipschitz(np.sum, 1.0).at(np.array([math.nan])), ValueError, "loss must be non-negative, got nan"),
+        (lambda: Brier(X, labels[1:]), ValueError, "y must have shape (40,) to match X, got (39,)"),
+        (lambda: Brier(X, np.ones(N)), ValueError, "y must hold exactly two distinct labels, got 1: 1.0"),
+        (lambda: LogLoss(X, np.arange(N) % 3), ValueError, "y must hold exactly two distinct labels, got 3: 0, 1, 2"),
+        (lambda: Brier(np.full((2, 2), math.nan), [0, 1]), ValueError, "X must be finite, got NaN or infinite entries"),
+        (lambda: SquaredError(X, y[1:]), ValueError, "y must have shape (40,) to match X, got (39,)"),
+        (lambda: SquaredError(X, np.full(N, math.inf)), ValueError, "y must be finite"),
+    ],
+)
+def test_bad_input_is_named(build, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        build()
