@@ -25,7 +25,7 @@ from suffice.terms.smooth import LOGISTIC, SQUARED, Huber, LinearModel, MarginLo
 class LowerLevel(Protocol):
     """A lower-level problem for every theta: parameters by name give f + g."""
 
-    def at(self, **params: float) -> Composite: ...
+    def at(self, *args: Any, **params: Any) -> Composite: ...
 
 
 class _ElasticNetModel:

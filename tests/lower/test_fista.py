@@ -175,3 +175,16 @@ def test_where_f_tells_no_curvature_the_step_length_stays():
     problem = Composite(OwnSmooth(A, np.ones(2)), ElasticNet(X, y).at(l1=0.1, l2=1.0).prox, mu=1.0, L=4.0, size=2)
     taus = {s.state.evidence.tau for s in islice(iterate(problem, solver="fista_adaptive"), 1, 60)}
     assert taus == {0.25}
+
+
+def test_the_longest_step_length_is_certified_too():
+    # On the linear part of Huber's loss only the ridge is left: tau grows to 1/mu, and 1/tau may be less than mu by
+    # a rounding error.
+    rng = np.random.default_rng(0)
+    data, far = rng.standard_normal((10, 3)), 1e6 * np.ones(10)
+    for l2 in 1.0 + rng.random(40):
+        problem = ElasticNetHuber(data, far).at(l1=0.1, l2=float(l2))
+        solution = solve(problem, steps=20, solver="fista_adaptive", warm=1e3 * np.ones(3))
+        exact = -(problem.smooth.gradient(np.zeros(3)) + 0.1 * np.sign(solution.x)) / l2
+        assert np.linalg.norm(solution.x - exact) <= solution.certificate.radius <= 1e-9
+        assert solution.state.tau == 1.0 / l2
