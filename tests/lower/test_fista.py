@@ -182,9 +182,11 @@ def test_the_longest_step_length_is_certified_too():
     # a rounding error.
     rng = np.random.default_rng(0)
     data, far = rng.standard_normal((10, 3)), 1e6 * np.ones(10)
-    for l2 in 1.0 + rng.random(40):
-        problem = ElasticNetHuber(data, far).at(l1=0.1, l2=float(l2))
-        solution = solve(problem, steps=20, solver="fista_adaptive", warm=1e3 * np.ones(3))
-        exact = -(problem.smooth.gradient(np.zeros(3)) + 0.1 * np.sign(solution.x)) / l2
-        assert np.linalg.norm(solution.x - exact) <= solution.certificate.radius <= 1e-9
-        assert solution.state.tau == 1.0 / l2
+    for l2 in (1.0 + rng.random(40)).tolist():
+        problem = ElasticNetHuber(data, far).at(l1=0.1, l2=l2)
+        pull = -problem.smooth.gradient(np.zeros(3))
+        exact = np.sign(pull) * np.maximum(np.abs(pull) - 0.1, 0.0) / l2
+        steps = list(islice(iterate(problem, solver="fista_adaptive", warm=1e3 * np.ones(3)), 1, 20))
+        assert max(step.state.evidence.tau for step in steps) == 1.0 / l2
+        assert all(np.linalg.norm(step.x - exact) <= step.certificate.radius for step in steps)
+        assert steps[-1].certificate.radius <= 1e-9

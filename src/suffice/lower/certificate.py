@@ -78,7 +78,8 @@ def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: flo
     D = norm(x - w_bar)
     R_squared = B / mu + 0.25 * D * D
     if x is not z:
-        R_squared += 0.5 * (M / mu - 1.0) * norm(x - z) ** 2
+        moved = norm(x - z)
+        R_squared += 0.5 * max(M / mu - 1.0, 0.0) * moved * moved
     return 0.5 * D + math.sqrt(R_squared)
 
 
