@@ -19,6 +19,7 @@ import numpy as np
 from suffice._array import Array, positive
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
+from suffice.lower.together import fista_together, share_a_design
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -168,8 +169,11 @@ class FixedSteps:
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """K steps, whatever `within` and `warm` say."""
-        problem = self.problem
-        solutions = [solve(lower, steps=self.steps, solver=problem.solver) for lower in problem.at(theta)]
+        problem, lower = self.problem, self.problem.at(theta)
+        if problem.solver == "fista" and share_a_design(lower):
+            solutions = fista_together(lower, self.steps)
+        else:
+            solutions = [solve(one, steps=self.steps, solver=problem.solver) for one in lower]
         return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
 
     evaluate_weights = evaluate

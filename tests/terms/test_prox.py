@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from suffice.terms import L1, Box, ElasticNet, Group, NonNegative, Zero
 from suffice.terms.prox import Generic, certifiable, soft
-from tests.reference import LONG, OwnProx
+from tests.reference import LONG, GroupNorms, OwnProx
 
 SIZE = 6
 GROUPS = ([0, 3], [4, 1])  # 2 and 5 are free
@@ -144,6 +144,20 @@ def test_the_remainder_of_a_group_keeps_its_digits_near_the_optimum(angle):
     sine = (X[0] * V[1] - X[1] * V[0]) / np.sqrt((X @ X) * (V @ V))
     exact = weight * 5.0 * float(sine**2 / (1 + np.sqrt(1 - sine**2)))
     assert Group([[0, 1]], weight).remainder(x, v, 1.0)[1] == pytest.approx(exact, rel=1e-4, abs=0.0)
+
+
+def test_the_remainder_of_a_users_term_allows_for_its_cancellation():
+    # By definition it is a difference of values: whatever rounding does to them, it must not come out too small.
+    rng = np.random.default_rng(0)
+    own, exact = Generic(OwnProx(Group(GROUPS, 0.8))), GroupNorms(GROUPS, [0.8, 0.8])
+    for _ in range(300):
+        v = 10.0 ** rng.uniform(-1, 2) * rng.standard_normal(SIZE)
+        w_bar = own.prox(v, 1.0)
+        x = w_bar * (1.0 + 10.0 ** rng.uniform(-12, -7) * rng.standard_normal(SIZE))
+        V, X = v.astype(LONG), x.astype(LONG)
+        W = exact.prox(V, LONG(1))
+        B = exact.value(X) - exact.value(W) - (V - W) @ (X - W)
+        assert own.remainder(x, v, 1.0)[1] >= B
 
 
 @pytest.mark.parametrize("g", KNOWN.values(), ids=KNOWN.keys())

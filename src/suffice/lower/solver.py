@@ -134,26 +134,26 @@ def iterate(
     method = find_solver(solver)
     canonical = problem.canonical
     if isinstance(warm, Solution) and continues(warm, problem, method):
-        steps, initial_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
+        steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
-            state, initial_radius = method.start(canonical, warm.x), proof.radius
+            state, start_radius = method.start(canonical, warm.x), proof.radius
         yield warm
     else:
         state = method.start(canonical, _start(problem, warm))
-        steps, initial_radius = 0, math.inf
+        steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
     while True:
         before, state = state, method.step(canonical, state)
         steps += 1
         if steps == 1:
-            initial_radius = _initial_radius(canonical, state.x, state.evidence)
+            start_radius = initial_radius(canonical, state.x, state.evidence)
         if state.x is not before.x:  # else the step was not made, and the proof stands
-            proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, initial_radius)
+            proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             if math.isnan(proof.radius):
                 raise ArithmeticError(f"the gradient or the prox is not finite after {steps} steps of {method.name}")
         _freeze(state)
-        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, initial_radius, problem)
+        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
 
 def _freeze(state: Any) -> None:
@@ -164,7 +164,7 @@ def _freeze(state: Any) -> None:
                 value.setflags(write=False)
 
 
-def _initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
+def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
     z, tau = evidence.z, evidence.tau
     rounding = problem.f.gradient_rounding(z, evidence.z_image) / problem.mu
