@@ -29,7 +29,7 @@ class Options:
     initial_radius: float = 0.1  # Ehrhardt and Roberts 2021: a tenth of the box
     final_radius: float = 1e-5  # Ehrhardt and Roberts 2020, appendix
 
-    policy: Policy = "residual"  # every decision proven; "weights": the paper's rule (suffice.upper.accuracy)
+    policy: Policy = "residual"  # what requests are made on; "weights": the paper's rule (suffice.upper.accuracy)
     accuracy_factor: float = 10.0  # c: model points are accurate to c delta^2; the paper's study uses 100
     model: ModelKind = "competing"  # see suffice.upper.model; "linear" is the paper's, without memory
     seed: int | None = None  # None: first points along the axes; a number: along a random orthogonal basis

@@ -38,7 +38,8 @@ def test_certificates_hold():
 
 
 def test_a_solution_made_together_can_be_continued_alone():
-    together, one = fista_together(problems(), 10)[1], problems()[1]
+    shared = problems()
+    together, one = fista_together(shared, 10)[1], shared[1]
     continued = solve(one, steps=15, warm=together)
     np.testing.assert_allclose(continued.x, solve(one, steps=25).x, rtol=1e-10, atol=1e-13)
     assert continued.steps == 25

@@ -21,11 +21,12 @@ The rules, each usable alone:
 - `minimum_norm`  ||u_min||/mu, u_min the shortest element of dPhi(x);
 - `gap`           (gap) with z = x;
 - `contraction`   x = prox_{tau g}(z - tau grad f(z)) is nearer to x_hat than z by a factor c: c times the gap radius
-  of z,
-                  or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed. c = max(1 - tau mu, tau L
-                  - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau) is known, c^2 = (1 - q)/(1
-                    + q), q = tau mu.
+                  of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
+                  c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
+                  is known, c^2 = (1 - q)/(1 + q), q = tau mu.
 - `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`. Free of charge.
+                  A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
+                  has bounded.
 
 Rounding: a gradient that errs by at most e is the exact gradient of a problem whose minimiser lies within e/mu, so
 every a-posteriori radius is increased by e/mu plus the rounding of the certificate's own arithmetic.
@@ -114,7 +115,9 @@ def certify_step(
     candidates = [_with_rounding(nearer, "contraction", rounding)]
     if rule == "tightest":
         gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
-        candidates += [_with_rounding(gap, "gap", rounding), _with_rounding(a_priori, "rate", 2.0 * rounding)]
+        candidates.append(_with_rounding(gap, "gap", rounding))
+        if problem.f.rounding_is_known:
+            candidates.append(_with_rounding(a_priori, "rate", 2.0 * rounding))
     return min(candidates, key=lambda candidate: candidate.radius)
 
 

@@ -176,12 +176,18 @@ def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
 
 def continues(warm: Solution | None, problem: Composite, solver: str | Solver) -> bool:
     """Whether `warm` is a solution of this very problem by this solver, to be continued, or just a starting point."""
-    if warm is None or warm.problem is None or _name(warm.solver) != _name(solver):
+    if warm is None or warm.problem is None or not _same_solver(warm.solver, solver):
         return False
     try:
         return warm.problem == problem
     except ValueError:  # a user's terms that hold arrays and cannot be compared are not known to be the same
         return False
+
+
+def _same_solver(one: str | Solver, other: str | Solver) -> bool:
+    """Equal, or a solver of the user's own that has come back from a file as its name."""
+    a, b = (SOLVERS.get(solver, solver) if isinstance(solver, str) else solver for solver in (one, other))
+    return _name(a) == _name(b) if isinstance(a, str) or isinstance(b, str) else a == b
 
 
 def _name(solver: str | Solver) -> str:

@@ -47,6 +47,11 @@ class ImagedSmooth(Smooth, Protocol):
 
     def gradient_at(self, x: Array, image: Array) -> Array: ...
 
+    @property
+    def rounding_is_known(self) -> bool:
+        """Whether `gradient_rounding` is a bound for any data, or assumes that nothing large cancels in f."""
+        ...
+
     def gradient_rounding(self, x: Array, image: Array) -> float:
         """A bound on the norm of the rounding error of `gradient_at`."""
         ...
@@ -142,6 +147,10 @@ class LinearModel:
     loss: MarginLoss
     l2: float = 0.0
 
+    @property
+    def rounding_is_known(self) -> bool:
+        return True
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, LinearModel)
@@ -213,6 +222,10 @@ class Plain:
     term: Smooth
     L: float
 
+    @property
+    def rounding_is_known(self) -> bool:
+        return False
+
     def value(self, x: Array) -> float:
         return float(self.term.value(x))
 
@@ -242,6 +255,10 @@ class Ridged:
 
     term: ImagedSmooth
     ridge: float
+
+    @property
+    def rounding_is_known(self) -> bool:
+        return self.term.rounding_is_known
 
     def value(self, x: Array) -> float:
         return self.value_at(x, self.image(x))

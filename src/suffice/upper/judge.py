@@ -1,6 +1,7 @@
 r"""The verdict on a step, from intervals of F only, and the radius that follows.
 
-Proven below means: for the errors that the policy goes by (`suffice.upper.accuracy`).
+Proven below means: for the errors that the policy goes by (`suffice.upper.accuracy`); an accepted step is proven for
+the true ones.
 
 A step from theta_k to theta_k + s with predicted decrease pred is accepted only if the true decrease is proven to be
 at least (eta1 - 2 eta1') pred, and rejected only if a true decrease of (eta1 + 2 eta1') pred is proven to be absent.

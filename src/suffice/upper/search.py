@@ -27,6 +27,7 @@ from suffice.upper.accuracy import (
     REFINEMENT,
     achieved,
     came_to_nothing,
+    enough_to_tell,
     first_look,
     for_model,
     refinement,
@@ -245,13 +246,14 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
 
 
 def _settle(state: State, trial: Trial, setting: Setting) -> State:
-    """The verdict is open: refine the end that leaves it so."""
+    """The verdict is open: refine the end that leaves it so, as far as the distance to the threshold asks for."""
     options = setting.options
-    T = options.decision_error * trial.plan.predicted
     current = state.points[state.incumbent]
+    _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
+    T = enough_to_tell(ratio, options) * trial.plan.predicted
     ends = [
-        (seen(current.evaluation, options).error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
-        (seen(trial.point.evaluation, options).error, Purpose.REFINE_STEP, trial.point, None),
+        (current.evaluation.error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
+        (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
     ]
     for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
         if error > T and not point.exhausted:
@@ -322,6 +324,8 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
     options = setting.options
     ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
     verdict, ratio = judge(*ends, plan.predicted, options)
+    if verdict is Verdict.ACCEPTED:  # whatever the policy goes by, a step is accepted on proof only
+        verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
     judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
