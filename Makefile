@@ -14,8 +14,9 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
-run: $(INSTALLED)  ## tune on the MNIST images that ship with the package
+run: $(INSTALLED)  ## a worked example, then a small version of the paper's study on MNIST
 	$(BIN)/python examples/worked_example.py --out results/example
+	$(BIN)/suffice reproduce all --preset quick --out results/paper
 
 test: $(INSTALLED)  ## run the tests on two processes
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
@@ -35,7 +36,7 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
 
 clean:  ## remove the environment, caches and the worked example's output
-	rm -rf $(VENV) build dist results/example .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -613,3 +613,14 @@ def test_the_weights_policy_needs_evaluations_on_weights():
 
     with pytest.raises(TypeError, match="evaluate_weights"):
         tune(ResidualsOnly(), [-0.3, 0.0], options=Options(policy="weights"))
+
+
+def test_a_request_on_the_distance_is_not_met_by_a_start_that_has_not_moved():
+    """A warm start may be near enough at once; its loss would be that of the theta it came from."""
+    problem, near, theta = elastic_nets("fista"), np.array([-1.0, -0.5]), np.array([-1.3, -0.9])
+    known = problem.evaluate(near, within=1e-9)
+    warm = problem.evaluate_weights(theta, within=10.0, warm=known)
+    for solution, start in zip(warm.solutions, known.solutions, strict=True):
+        assert solution.certificate.radius <= 0.2 * np.linalg.norm(solution.x - start.x)
+    exact = problem.evaluate(theta, within=1e-9).cost
+    assert abs(warm.cost - exact) < 0.5 * abs(known.cost - exact)

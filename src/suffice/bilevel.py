@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, positive
+from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
 from suffice.lower.together import fista_together, share_a_design
@@ -24,6 +24,8 @@ from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
+
+INFORMATIVE = 0.2
 
 Penalty = Callable[[Mapping[str, float]], Any]
 
@@ -94,8 +96,26 @@ class BilevelProblem:
         positive(within, "within", zero=True, infinite=True)
 
         def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            within_reach = min(within, sys.float_info.max)
-            return solve(problem, within=within_reach, solver=self.solver, warm=start, max_steps=self.max_steps)
+            solution = solve(
+                problem,
+                within=min(within, sys.float_info.max),
+                solver=self.solver,
+                warm=start,
+                max_steps=self.max_steps,
+            )
+            if start is None or continues(start, problem, self.solver):
+                return solution
+            # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
+            # another theta off as the loss here: go on until the solution has moved by more than its error.
+            budget = self.max_steps - solution.steps
+            while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
+                target = 0.5 * solution.certificate.radius
+                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=budget)
+                if not further.reached:
+                    return further
+                budget -= further.steps - solution.steps
+                solution = further
+            return solution
 
         return self._evaluate(theta, warm, settle)
 

@@ -1,0 +1,129 @@
+"""The study of the paper, at the smallest size: it runs, it can be killed and continued, its claims are numbers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice.reproduce import study
+from suffice.reproduce.claims import check, work_to
+from suffice.reproduce.study import DYNAMIC, PRESETS, figure1, make
+
+TINY = replace(
+    PRESETS["quick"],
+    name="tiny",
+    train=60,
+    test=40,
+    starts=(1.0, 2.0),
+    steps=(2, 8),
+    digits=(0, 1),
+    validation_digits=(0, 1, 7),
+    max_evaluations=7,
+    final_radius=1e-3,
+    exact_within=1e-3,
+)
+ALL = {"fig1", "fig2", "fig3", "fig4", "fig5"}
+
+
+def silent(line):
+    return None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("study")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    return make(TINY, ALL, folder, "test", silent)
+
+
+def test_every_variant_runs_from_every_start(data):
+    assert [(one["variant"], one["start"]) for one in data["runs"]] == [
+        (variant, start) for variant in (DYNAMIC, "K = 2", "K = 8") for start in TINY.starts
+    ]
+    for one in data["runs"]:
+        assert one["evaluations"] == len(one["records"]) <= 7
+        assert one["records"][0]["theta"] == [1.0, one["start"]]
+        if one["variant"] == "K = 8":
+            assert one["work"] == one["evaluations"] * 8 * 2
+
+
+def test_exact_values_lie_in_the_intervals_of_the_dynamic_run(data):
+    for one in data["runs"]:
+        for record in one["records"]:
+            if one["variant"] == DYNAMIC and record["exact"] is not None:
+                low, high = record["interval"]
+                assert low - 0.05 <= record["exact"] <= high + 0.05  # exact to 1e-3 in the residuals
+
+
+def test_the_study_is_plain_data_in_a_file(data, folder):
+    assert json.loads((folder / "study.json").read_text()) == data
+
+
+def test_validation_covers_all_digits_and_runs(data):
+    assert len(data["validation"]) == 6 * 3
+    assert all(0.0 <= row["accuracy"] <= 1.0 for row in data["validation"])
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_a_killed_study_goes_on_where_it_was_and_ends_the_same(data, tmp_path, monkeypatch):
+    lines = []
+
+    def kill(line):
+        lines.append(line)
+        if len(lines) % 9 == 0:
+            raise KilledError
+
+    evaluations = 0
+    tell = study.Tuner.tell
+
+    def counting(self, evaluation):
+        nonlocal evaluations
+        evaluations += 1
+        return tell(self, evaluation)
+
+    monkeypatch.setattr(study.Tuner, "tell", counting)
+    for _ in range(100):
+        try:
+            again = make(TINY, ALL, tmp_path, "test", kill)
+            break
+        except KilledError:
+            continue
+    for one, other in zip(data["runs"], again["runs"], strict=True):
+        assert one["records"] == other["records"]
+    assert evaluations == sum(one["evaluations"] for one in data["runs"])  # none was made twice
+
+
+def test_a_folder_of_another_study_is_refused(data, folder):
+    with pytest.raises(ValueError, match="other settings"):
+        make(replace(TINY, train=61), ALL, folder, "test", silent)
+
+
+def test_claims_carry_their_numbers(data):
+    claims = check(data)
+    assert len(claims) >= 7
+    for claim in claims:
+        assert claim["measured"] and claim["target"] and isinstance(claim["passed"], bool)
+
+
+def test_work_is_counted_to_the_first_incumbent_that_is_good_enough():
+    records = [{"incumbent_exact": F, "work": work} for F, work in ((2.0, 10), (1.05, 20), (1.0, 30))]
+    assert [work_to({"records": records}, 1.0, level) for level in (1.0, 0.1, 0.01)] == [10.0, 20.0, 30.0]
+    assert work_to({"records": records}, 0.5, 0.01) == np.inf
+
+
+def test_figure_one_shows_valid_bounds_and_ours_is_the_tightest():
+    curves = figure1(iterations=120)
+    assert 1.9e4 < curves["L"] < 2.1e4
+    truth = np.array(curves["truth"])
+    for name in ("rate", "subgradient", "gap"):
+        assert (truth <= np.array(curves[name]) * (1 + 1e-6) + 1e-20).all()
+    assert curves["gap"][-1] <= curves["subgradient"][-1] <= curves["rate"][-1]
