@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import scipy.sparse as sp
-
 import suffice
-from suffice import datasets, losses, problems
+from suffice import datasets
+from suffice.reproduce.study import PRESETS
+from suffice.reproduce.study import mnist_problem as study_problem
 
 HERE = Path(__file__).resolve().parent
 
@@ -37,27 +37,9 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 def mnist_problem(solver: str = "fista") -> suffice.BilevelProblem:
-    """Elastic-net logistic regression on MNIST, as in the paper's study.
-
-    Raw pixels, one lower-level problem per digit 0..5 on 5000 shared images, Brier loss on 1000 others, and
-    J = 1e-8 (L/mu)^2 + 1/l1. Eight residuals in all: one norm per digit and the two terms of J.
-    """
-    data = datasets.load_mnist()
-    design = problems.ElasticNetLogistic(sp.csr_array(data.X_train), data.y_train == 0).design  # digits share one X
-    held_out = sp.csr_array(data.X_test)
-    curvature = 0.25 * design.squared_norm  # L - mu: the logistic loss has curvature at most 1/4
-
-    def penalty(params: Mapping[str, float]) -> list[float]:
-        l1, l2 = params["l1"], params["l2"]
-        return [1e-4 * (curvature + l2) / l2, 1.0 / math.sqrt(l1)]
-
-    return suffice.BilevelProblem(
-        lower=[problems.ElasticNetLogistic(design, data.y_train == digit) for digit in range(6)],
-        losses=[losses.Brier(held_out, data.y_test == digit) for digit in range(6)],
-        penalty=penalty,
-        space=suffice.Space(l1=(1e-8, 1e8), l2=(1e-8, 1e8)),
-        solver=solver,
-    )
+    """The paper's problem at its full size: eight residual blocks, one per digit and two for the terms of J."""
+    full = PRESETS["full"]
+    return study_problem(full, datasets.load_mnist(), full.digits, solver)
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
