@@ -192,3 +192,9 @@ def test_float64_data_are_not_copied(X):
 def test_bad_input_is_named(X, sample_weight, error, message):
     with pytest.raises(error, match=re.escape(message)):
         Design.of(X, sample_weight)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_complex_numbers_are_refused_and_not_cut_to_their_real_parts(kind):
+    with pytest.raises(TypeError, match="X must be a matrix of real numbers, got complex"):
+        Design.of(kind(np.array([[1.0 + 1.0j]])))
