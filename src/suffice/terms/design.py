@@ -39,7 +39,7 @@ class Design:
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
         """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
-        if np.iscomplexobj(X):
+        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
             raise TypeError("X must be a matrix of real numbers, got complex ones")
         if sp.issparse(X):
             X = X if X.format in ("csr", "csc") else X.tocsr()
