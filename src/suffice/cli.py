@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ImportError as error:
+    raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
 
 from suffice.reproduce.study import PRESETS, make
 
