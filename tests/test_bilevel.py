@@ -624,3 +624,17 @@ def test_a_request_on_the_distance_is_not_met_by_a_start_that_has_not_moved():
         assert solution.certificate.radius <= 0.2 * np.linalg.norm(solution.x - start.x)
     exact = problem.evaluate(theta, within=1e-9).cost
     assert abs(warm.cost - exact) < 0.5 * abs(known.cost - exact)
+
+
+def test_a_proven_verdict_does_not_wait_for_the_distance_of_the_weights():
+    """With tiny features the weights are large and the loss is shallow: their distance says nothing against a proof."""
+    rng = np.random.default_rng(0)
+    X, y = 1e-4 * rng.standard_normal((40, 5)), rng.standard_normal(40)
+    problem = BilevelProblem(
+        [problems.ElasticNet(X, y)],
+        [losses.SquaredError(X[:20], y[:20])],
+        space=Space(l1=(1e-9, 1e-3), l2=(1e-12, 1e-6)),
+        solver="fista",
+    )
+    result = tune(problem, {"l1": 1e-6, "l2": 1e-9}, options=Options(policy="weights", final_radius=1e-3))
+    assert result.status is Status.CONVERGED

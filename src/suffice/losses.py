@@ -121,9 +121,7 @@ class _MarginLoss:
         self.design = Design.of(X)
         rows = self.design.shape[0]
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
-        X = self.design.X
-        squares = X.multiply(X) if hasattr(X, "multiply") else X**2
-        self.row_norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
+        self.row_norms = self.design.row_norms
 
     def residuals(self, m: Array) -> Array:
         """Their squares are phi."""

@@ -88,8 +88,13 @@ class Design:
     @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
-        squares = self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
-        return math.sqrt(float(np.sum(squares.T @ self.weights)))
+        return math.sqrt(float(np.sum(self._squares().T @ self.weights)))
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """||x_i|| of every row."""
+        norms: Array = np.sqrt(np.asarray(self._squares().sum(axis=1)).ravel())
+        return norms
 
     @cached_property
     def row_length(self) -> int:
@@ -100,6 +105,9 @@ class Design:
     def column_length(self) -> int:
         """The largest number of nonzeros in a column."""
         return int(self.X.count_nonzero(axis=0).max()) if sp.issparse(self.X) else self.shape[0]
+
+    def _squares(self) -> Any:
+        return self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
 
     def _weighted(self) -> Any:
         root = np.sqrt(self.weights)

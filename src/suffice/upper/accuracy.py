@@ -38,8 +38,8 @@ NEGLIGIBLE = 0.5  # unless their latest refinement has moved F~ by no more than 
 # linearly convergent solver in between cost less than coming back.
 HEADROOM = 0.6
 
-# It also asks for no less than this share of what is there, and if even that is missed and the error stays above
-# the other share, the oracle has shown its limit.
+# It asks for at most REFINEMENT of the accuracy that is there, on distances for no less than LEAP of it, and has come
+# to nothing if that is missed and more than FUTILE of the error is left.
 REFINEMENT = 0.7
 LEAP = 0.02
 FUTILE = 0.9

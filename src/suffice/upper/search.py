@@ -322,10 +322,11 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
     current = state.points[state.incumbent]
     plan = trial.plan
     options = setting.options
-    ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
-    verdict, ratio = judge(*ends, plan.predicted, options)
-    if verdict is Verdict.ACCEPTED:  # whatever the policy goes by, a step is accepted on proof only
-        verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
+    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
+    if verdict is Verdict.OPEN:  # what is proven stands; the policy's own errors may dismiss a step, not accept it
+        ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
+        if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
+            verdict = Verdict.REJECTED
     judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
