@@ -19,7 +19,7 @@ import numpy as np
 from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
-from suffice.lower.together import fista_together, share_a_design
+from suffice.lower.together import share_a_design, solve_together
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -191,7 +191,7 @@ class FixedSteps:
         """K steps, whatever `within` and `warm` say."""
         problem, lower = self.problem, self.problem.at(theta)
         if problem.solver == "fista" and share_a_design(lower):
-            solutions = fista_together(lower, self.steps)
+            solutions = solve_together(lower, steps=self.steps)
         else:
             solutions = [solve(one, steps=self.steps, solver=problem.solver) for one in lower]
         return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
