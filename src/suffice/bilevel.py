@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,8 @@ import numpy as np
 
 from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
-from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
-from suffice.lower.together import share_a_design, solve_together
+from suffice.lower.solver import Solution, Solver, continues, find_solver
+from suffice.lower.together import Ask, solve_each
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -28,6 +28,7 @@ from suffice.upper.evaluation import Evaluation
 INFORMATIVE = 0.2
 
 Penalty = Callable[[Mapping[str, float]], Any]
+Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
 
 
 class BilevelProblem:
@@ -72,52 +73,55 @@ class BilevelProblem:
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, from as few steps as can be."""
+        return self.evaluate_all([theta], within=within, warm=[warm])[0]
+
+    def evaluate_all(
+        self, thetas: Sequence[Array], *, within: float, warm: Sequence[Evaluation | None] | None = None
+    ) -> list[Evaluation]:
+        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
         positive(within, "within", zero=True, infinite=True)
 
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
+        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
             first = 0 if continues(start, problem, self.solver) else 1
-            solution = solve(problem, steps=first, solver=self.solver, warm=start)
+            solution = yield Ask(problem, start, steps=first)
             budget = solution.steps + self.max_steps - first
             while (left := budget - solution.steps) > 0:
                 at = loss.at(solution.x)
                 if at.error(solution.certificate.radius) <= within:
                     break
                 target = min(at.radius(within), solution.certificate.radius)
-                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=left)
+                further = yield Ask(problem, solution, within=target, max_steps=left)
                 if further.steps == solution.steps:
                     break
                 solution = further
             return solution
 
-        return self._evaluate(theta, warm, settle)
+        return self._evaluate(thetas, warm, settle)
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
         positive(within, "within", zero=True, infinite=True)
 
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            solution = solve(
-                problem,
-                within=min(within, sys.float_info.max),
-                solver=self.solver,
-                warm=start,
-                max_steps=self.max_steps,
-            )
+        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
+            solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
             if start is None or continues(start, problem, self.solver):
                 return solution
             # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
             # another theta off as the loss here: go on until the solution has moved by more than its error.
             budget = self.max_steps - solution.steps
             while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
-                target = 0.5 * solution.certificate.radius
-                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=budget)
+                further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
                 if not further.reached:
                     return further
                 budget -= further.steps - solution.steps
                 solution = further
             return solution
 
-        return self._evaluate(theta, warm, settle)
+        return self._evaluate([theta], [warm], settle)[0]
+
+    def lower_bound(self, theta: Array) -> float:
+        """A lower bound of F that costs nothing: J, since losses are not negative."""
+        return float(np.sum(np.square(self._penalties(theta)))) * (1.0 - 1e-12)
 
     def fixed(self, steps: int) -> FixedSteps:
         """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
@@ -134,25 +138,36 @@ class BilevelProblem:
 
     def _evaluate(
         self,
-        theta: Array,
-        warm: Evaluation | None,
-        settle: Callable[[Composite, Loss, Solution | None], Solution],
-    ) -> Evaluation:
-        theta = np.asarray(theta, dtype=np.float64)
-        starts: Sequence[Any] = (None,) * len(self) if warm is None or not warm.solutions else warm.solutions
-        if len(starts) != len(self):
-            raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
-        same = warm is not None and np.array_equal(warm.point, theta)
-        solutions, work = [], 0
-        for problem, loss, start in zip(self.at(theta), self.losses, starts, strict=True):
-            if start is not None:
-                # A solution at this very theta is continued, also after it has been through a file without its problem.
-                start = replace(start, problem=problem if same else None)
-            solution = settle(problem, loss, start)
-            continued = start is not None and continues(start, problem, self.solver)
-            work += solution.steps - (start.steps if continued else 0)
-            solutions.append(solution)
-        return self._assemble(theta, solutions, work)
+        thetas: Sequence[Array],
+        warm: Sequence[Evaluation | None] | None,
+        settle: Callable[[Composite, Loss, Solution | None], Settling],
+    ) -> list[Evaluation]:
+        thetas = [np.asarray(theta, dtype=np.float64) for theta in thetas]
+        warm = [None] * len(thetas) if warm is None else warm
+        tasks, known = [], []
+        for theta, near in zip(thetas, warm, strict=True):
+            for problem, loss, start in zip(self.at(theta), self.losses, self._starts(theta, near), strict=True):
+                if start is not None:
+                    # A solution at this very theta is continued, also after it has been through a file without its
+                    # problem.
+                    same = near is not None and np.array_equal(near.point, theta)
+                    start = replace(start, problem=problem if same else None)
+                known.append(start.steps if continues(start, problem, self.solver) and start is not None else 0)
+                tasks.append(settle(problem, loss, start))
+        solutions = _settle_all(tasks, self.solver)
+        work = [solution.steps - steps for solution, steps in zip(solutions, known, strict=True)]
+        n = len(self)
+        return [
+            self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
+            for k, theta in enumerate(thetas)
+        ]
+
+    def _starts(self, theta: Array, warm: Evaluation | None) -> Sequence[Any]:
+        if warm is None or not warm.solutions:
+            return (None,) * len(self)
+        if len(warm.solutions) != len(self):
+            raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
+        return warm.solutions
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
@@ -189,14 +204,37 @@ class FixedSteps:
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """K steps, whatever `within` and `warm` say."""
-        problem, lower = self.problem, self.problem.at(theta)
-        if problem.solver == "fista" and share_a_design(lower):
-            solutions = solve_together(lower, steps=self.steps)
-        else:
-            solutions = [solve(one, steps=self.steps, solver=problem.solver) for one in lower]
-        return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
+        return self.evaluate_all([theta])[0]
+
+    def evaluate_all(self, thetas: Sequence[Array]) -> list[Evaluation]:
+        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
+        problem, n = self.problem, len(self.problem)
+        asks = [Ask(one, None, steps=self.steps) for theta in thetas for one in problem.at(theta)]
+        solutions = solve_each(asks, problem.solver)
+        return [
+            problem._assemble(np.asarray(theta), solutions[k * n : (k + 1) * n], self.steps * n, exact=True)
+            for k, theta in enumerate(thetas)
+        ]
 
     evaluate_weights = evaluate
+
+    def lower_bound(self, theta: Array) -> float:
+        return self.problem.lower_bound(theta)
+
+
+def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
+    """Every task to its end, all that they ask for at the same time answered together."""
+    settled: dict[int, Solution] = {}
+    answers: dict[int, Solution | None] = dict.fromkeys(range(len(tasks)))
+    while answers:
+        asked: dict[int, Ask] = {}
+        for j, answer in answers.items():
+            try:
+                asked[j] = next(tasks[j]) if answer is None else tasks[j].send(answer)
+            except StopIteration as end:
+                settled[j] = end.value
+        answers = dict(zip(asked, solve_each(list(asked.values()), solver), strict=True))
+    return [settled[j] for j in range(len(tasks))]
 
 
 def _error(value: LossAt, solution: Solution) -> float:

@@ -34,15 +34,28 @@ class Request:
 
 
 class Tuner:
-    """The search as ask and tell, for those who run their evaluations themselves."""
+    """The search as ask and tell, for those who run their evaluations themselves.
 
-    def __init__(self, theta0: Any, *, bounds: Any = None, options: Options | None = None) -> None:
+    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
+    that it proves to be worse than the incumbent are never asked for.
+    """
+
+    def __init__(
+        self,
+        theta0: Any,
+        *,
+        bounds: Any = None,
+        options: Options | None = None,
+        lower_bound: Callable[[Array], float] | None = None,
+    ) -> None:
         theta = vector(theta0, "theta0")
         if theta.size == 0:
             raise ValueError("theta0 must not be empty")
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"options must be Options, got {options!r}")
-        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options)
+        if lower_bound is not None and not callable(lower_bound):
+            raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
+        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options, lower_bound)
         scaling = self._setting.scaling
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
@@ -129,12 +142,12 @@ class Tuner:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Tuner:
-        """The search that `state()` wrote down; it continues to the same bits."""
+    def from_state(cls, state: Mapping[str, Any], *, lower_bound: Callable[[Array], float] | None = None) -> Tuner:
+        """The search that `state()` wrote down; it continues to the same bits, given the same `lower_bound`."""
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
         tuner = cls.__new__(cls)
-        tuner._setting = Setting(decode(state["scaling"]), decode(state["options"]))
+        tuner._setting = Setting(decode(state["scaling"]), decode(state["options"]), lower_bound)
         tuner._state = decode(state["state"])
         tuner._asked_at = None
         return tuner
@@ -170,7 +183,8 @@ def tune(
 
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
-    speak in named parameters. `callback(record)` sees every evaluation; raising StopIteration in it ends the run. An
+    speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
+    out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run. An
     interrupt from the keyboard ends it, too; in both cases the result holds the best point so far. An objective that
     fails raises `OracleError`, whose `result` holds everything evaluated before.
     """
@@ -180,7 +194,8 @@ def tune(
         bounds = space.bounds if bounds is None else bounds
     elif isinstance(theta0, Mapping):
         raise TypeError("theta0 by name needs an objective with a `space`")
-    tuner = Tuner(theta0, bounds=bounds, options=options)
+    known = getattr(objective, "lower_bound", None)
+    tuner = Tuner(theta0, bounds=bounds, options=options, lower_bound=known if callable(known) else None)
     evaluate = _oracle(objective, tuner.options)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}")

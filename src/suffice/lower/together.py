@@ -28,7 +28,7 @@ from suffice._array import Array, host, like, namespace
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
 from suffice.lower.fista import AdaptiveFista, FistaState, rate
-from suffice.lower.solver import Outcome, Solution, continues, initial_radius, start_point
+from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.prox import L1
 from suffice.terms.smooth import LinearModel
@@ -47,6 +47,66 @@ def share_a_design(problems: Sequence[Composite]) -> bool:
         and problem.smooth.loss == first.loss
         for problem in problems
     )
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A solve that is wanted: the arguments of `solve`."""
+
+    problem: Composite
+    warm: Solution | Array | None = None
+    within: float | None = None
+    steps: int | None = None
+    max_steps: int | None = None
+
+
+def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
+    """`solve` for every ask; linear models that share a design go together where the solver can."""
+    solutions: dict[int, Solution] = {}
+    for numbers in _groups(asks, solver):
+        group = [asks[j] for j in numbers]
+        first = group[0]
+        if len(group) == 1:
+            found = [
+                solve(
+                    first.problem,
+                    within=first.within,
+                    steps=first.steps,
+                    solver=solver,
+                    warm=first.warm,
+                    max_steps=first.max_steps if first.steps is None else None,
+                )
+            ]
+        else:
+            found = solve_together(
+                [ask.problem for ask in group],
+                within=None if first.within is None else [float(ask.within or 0.0) for ask in group],
+                steps=first.steps,
+                solver=str(solver),
+                warm=[ask.warm for ask in group],
+                max_steps=None if first.steps is not None else [_limit(ask) for ask in group],
+            )
+        solutions |= dict(zip(numbers, found, strict=True))
+    return [solutions[j] for j in range(len(asks))]
+
+
+def _groups(asks: Sequence[Ask], solver: str | Solver) -> list[list[int]]:
+    if solver not in METHODS:
+        return [[j] for j in range(len(asks))]
+    groups: list[list[int]] = []
+    for j, ask in enumerate(asks):
+        for group in groups:
+            other = asks[group[0]]
+            if other.steps == ask.steps and share_a_design([other.problem, ask.problem]):
+                group.append(j)
+                break
+        else:
+            groups.append([j])
+    return groups
+
+
+def _limit(ask: Ask) -> float:
+    return math.inf if ask.max_steps is None else ask.max_steps
 
 
 @dataclass(frozen=True)
@@ -123,7 +183,7 @@ def solve_together(
     steps: int | None = None,
     solver: str = "fista",
     warm: Sequence[Solution | Array | None] | None = None,
-    max_steps: int | Sequence[int] | None = None,
+    max_steps: float | Sequence[float] | None = None,
 ) -> list[Solution]:
     """`solve` for every problem, for problems that `share_a_design`: `within` and `warm` hold one entry per problem."""
     if (within is None) == (steps is None):
