@@ -103,6 +103,15 @@ def test_a_folder_of_another_study_is_refused(data, folder):
         make(replace(TINY, train=61), ALL, folder, "test", silent)
 
 
+def test_the_study_is_the_same_with_torch(data, tmp_path):
+    pytest.importorskip("torch")
+    again = make(TINY, ALL, tmp_path, "test", silent, device="cpu")
+    for one, other in zip(data["runs"], again["runs"], strict=True):
+        np.testing.assert_allclose(one["theta"], other["theta"], atol=1e-6)
+        assert one["evaluations"] == other["evaluations"]
+        assert one["exact"] == pytest.approx(other["exact"], rel=1e-6)
+
+
 def test_claims_carry_their_numbers(data):
     claims = check(data)
     assert len(claims) >= 7

@@ -51,7 +51,7 @@ from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
 DYNAMIC = "dynamic"
-CHUNK = 8  # thetas whose exact F is solved in one go
+CHUNK, CHUNK_ON_DEVICE = 8, 64  # thetas whose exact F is solved in one go
 Show = Callable[[str], object]
 
 
@@ -229,7 +229,8 @@ def add_exact(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: in
                 wanted.setdefault(json.dumps(theta), theta)
     # Neighbours in l2 take about as many steps, and lend each other their solutions.
     missing = sorted((theta for key, theta in wanted.items() if key not in known), key=lambda theta: -theta[1])
-    chunks = [missing[i : i + CHUNK] for i in range(0, len(missing), CHUNK)]
+    size = CHUNK if place.device is None else CHUNK_ON_DEVICE
+    chunks = [missing[i : i + size] for i in range(0, len(missing), size)]
     tasks = [joblib.delayed(_exact)(preset, chunk, place) for chunk in chunks]
     for done, found in enumerate(_parallel(tasks, jobs), start=1):
         known |= found
