@@ -20,6 +20,7 @@ from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver
 from suffice.lower.together import Ask, solve_each
+from suffice.options import Policy
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -75,13 +76,22 @@ class BilevelProblem:
         """Residuals whose errors are at most `within`, from as few steps as can be."""
         return self.evaluate_all([theta], within=within, warm=[warm])[0]
 
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
+        return self.evaluate_all([theta], within=within, warm=[warm], policy="weights")[0]
+
     def evaluate_all(
-        self, thetas: Sequence[Array], *, within: float, warm: Sequence[Evaluation | None] | None = None
+        self,
+        thetas: Sequence[Array],
+        *,
+        within: float,
+        warm: Sequence[Evaluation | None] | None = None,
+        policy: Policy = "residual",
     ) -> list[Evaluation]:
-        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
+        """Several thetas at once, to the same accuracy; problems that share a design go through one product with X."""
         positive(within, "within", zero=True, infinite=True)
 
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
+        def settle_residual(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
             first = 0 if continues(start, problem, self.solver) else 1
             solution = yield Ask(problem, start, steps=first)
             budget = solution.steps + self.max_steps - first
@@ -96,13 +106,7 @@ class BilevelProblem:
                 solution = further
             return solution
 
-        return self._evaluate(thetas, warm, settle)
-
-    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
-        positive(within, "within", zero=True, infinite=True)
-
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
+        def settle_weights(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
             solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
             if start is None or continues(start, problem, self.solver):
                 return solution
@@ -117,7 +121,7 @@ class BilevelProblem:
                 solution = further
             return solution
 
-        return self._evaluate([theta], [warm], settle)[0]
+        return self._evaluate(thetas, warm, settle_weights if policy == "weights" else settle_residual)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from suffice import solve
+from suffice.lower import cuda
 from suffice.lower.solver import Outcome
 from suffice.lower.together import share_a_design, solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
@@ -137,3 +138,21 @@ def test_bad_requests_are_named():
         solve_together(logistic())
     with pytest.raises(ValueError, match="solver must be one of fista, fista_adaptive, got 'magic'"):
         solve_together(logistic(), steps=3, solver="magic")
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_batch_that_is_looked_at_now_and_then_and_shrinks_by_halves_proves_the_same(solver, monkeypatch):
+    make = cuda.Stepper.__init__
+    monkeypatch.setattr(cuda, "RECORDED", 10**9)  # as on CUDA, but nothing is recorded
+    monkeypatch.setattr(cuda.Stepper, "__init__", lambda self, step, on_cuda: make(self, step, on_cuda=True))
+    asked = [1e-9, 1e-1, 1e-30]
+    problems = logistic()
+    for one, problem, within in zip(
+        solve_together(problems, within=asked, solver=solver, max_steps=[10**9, 10**9, 150]),
+        problems,
+        asked,
+        strict=True,
+    ):
+        exact = solve(problem, within=1e-12)
+        assert np.linalg.norm(one.x - exact.x) <= one.certificate.radius + exact.certificate.radius
+        assert one.certificate.radius <= within or (one.outcome is Outcome.MAX_STEPS and one.steps == 150)

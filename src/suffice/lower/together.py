@@ -236,9 +236,9 @@ def _proven(
     asked = np.array([within[j] for j in left])
     goal, best, best_at = asked.copy(), np.full(len(left), np.inf), np.zeros(len(left))
     patience = np.array([100.0 + 20.0 * math.sqrt(problems[j].kappa) for j in left])
-    taken = 0
+    taken, proven = 0, set[int]()
     while left:
-        count = 1 if taken == 0 else int(min(look, min(limits[j] for j in left) - taken))
+        count = 1 if taken == 0 else int(min(look, min(limits[j] for j in left if j not in proven) - taken))
         columns = stepper.advance(columns, count)
         taken += count
         if taken == 1:
@@ -252,6 +252,8 @@ def _proven(
         spent = np.array([taken >= limits[j] for j in left])
         kept = []
         for i in range(len(left)):
+            if left[i] in proven:
+                continue
             if not (estimate[i] <= goal[i] or stuck[i] or spent[i]):
                 kept.append(i)
                 continue
@@ -270,7 +272,9 @@ def _proven(
                 kept.append(i)
                 continue
             solutions[left[i]] = replace(solution, outcome=outcome)
-        if len(kept) < len(left):
+            proven.add(left[i])
+        # Another width means another recording: on CUDA columns that are proven stay until they are the half.
+        if not kept or len(kept) < (0.5 * len(left) if stepper.on_cuda else len(left)):
             left = [left[i] for i in kept]
             goal, best, best_at, patience, asked = (a[kept] for a in (goal, best, best_at, patience, asked))
             if left:

@@ -10,8 +10,8 @@ Figure 1 is a problem of its own: (1/2)||Aw - b||^2 + (10/2)||w||^2 + 10 ||w||_1
 
 Everything is written to a folder as it is found: one file per run, updated after every evaluation, so that a killed
 study goes on where it was. Runs of the same K go through one matrix product together; the rest of the work is spread
-over processes. The exact F of a theta is solved afterwards, as far as float64 can prove it; it is not part of a run's
-work.
+over processes. The exact F of a theta is solved for afterwards: weights proven to 1e-9, or as far as float64 can prove
+them, which is told; it is not part of a run's work.
 """
 
 from __future__ import annotations
@@ -246,7 +246,8 @@ def add_exact(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: in
 def _exact(preset: Preset, thetas: list[list[float]], place: Place) -> dict[str, list[float]]:
     data = load_mnist(pixels=preset.pixels)
     problem = mnist_problem(preset, data, preset.digits, "fista_adaptive", place.device)
-    evaluations = problem.evaluate_all([np.array(theta) for theta in thetas], within=preset.exact_within)
+    points = [np.array(theta) for theta in thetas]
+    evaluations = problem.evaluate_all(points, within=preset.exact_within, policy="weights")
     return {
         json.dumps(theta): [one.cost, 0.5 * (one.interval[1] - one.interval[0])]
         for theta, one in zip(thetas, evaluations, strict=True)
