@@ -44,7 +44,7 @@ def data(folder):
 
 def test_every_variant_runs_from_every_start(data):
     assert [(one["variant"], one["start"]) for one in data["runs"]] == [
-        (variant, start) for variant in (DYNAMIC, "K = 2", "K = 8") for start in TINY.starts
+        (variant, start) for variant in (DYNAMIC, "suffice", "K = 2", "K = 8") for start in TINY.starts
     ]
     for one in data["runs"]:
         assert one["evaluations"] == len(one["records"]) <= 7
@@ -66,7 +66,7 @@ def test_the_study_is_plain_data_in_a_file(data, folder):
 
 
 def test_validation_covers_all_digits_and_runs(data):
-    assert len(data["validation"]) == 6 * 3
+    assert len(data["validation"]) == 8 * 3
     assert all(0.0 <= row["accuracy"] <= 1.0 for row in data["validation"])
 
 

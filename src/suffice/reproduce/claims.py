@@ -1,98 +1,168 @@
-"""The paper's claims, as numbers from a study."""
+"""The paper's claims, as numbers from a study.
+
+Each claim says what is expected, what was measured and whether it holds; where one may fail for a reason that is
+known, its note gives the reason next to the numbers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
-from suffice.reproduce.study import DYNAMIC
+from suffice.reproduce.study import DYNAMIC, OURS
 
 REFERENCE = np.array([-1.0462, 1.6253])
 REFERENCE_F = 131.0417
+GOOD = 1e-3  # F within 0.1 % of the best known
+
+Claim = dict[str, Any]
 
 
-def check(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every claim that the study's runs can speak to, with what was measured and whether it holds."""
+def check(data: dict[str, Any]) -> list[Claim]:
+    """Every claim that the study's runs can speak to."""
     runs = {(one["variant"], one["start"]): one for one in data["runs"]}
-    claims: list[dict[str, Any]] = []
     if not runs:
-        return claims
+        return []
+    names = list(dict.fromkeys(variant for variant, _ in runs))
+    fixed = [variant for variant in names if variant not in (DYNAMIC, OURS)]
     starts = sorted({start for _, start in runs})
-    fixed = [variant for variant in dict.fromkeys(variant for variant, _ in runs) if variant != DYNAMIC]
-    exact, low = fixed[-1], fixed[0]
-
-    def say(claim: str, target: str, measured: str, passed: bool, note: str = "") -> None:
-        claims.append({"claim": claim, "target": target, "measured": measured, "passed": passed, "note": note})
-
-    def theta(variant: str, start: float) -> Any:
-        return np.array(runs[variant, start]["theta"])
-
-    off = float(np.max(np.abs(theta(low, 1.0) - theta(DYNAMIC, 1.0))))
-    say(f"{low} ends at a clearly different theta", "> 0.2 decades", f"{off:.3f} decades", off > 0.2)
-    off = float(np.max(np.abs(theta(exact, 1.0) - theta(DYNAMIC, 1.0))))
-    say(f"{exact} and dynamic agree", "<= 0.02 decades", f"{off:.4f} decades", off <= 0.02)
-
-    best = data["best"]["F"]
-    work = {variant: work_to(runs[variant, 1.0], best, 1e-3) for variant in (DYNAMIC, *fixed)}
-    rival = min((work[variant] for variant in fixed), default=np.inf)
-    say(
-        "From (1, 1) dynamic reaches 0.1 % with no more work than the best fixed K, chosen in hindsight",
-        f"<= {rival:,.0f}" if np.isfinite(rival) else "no fixed K reaches it",
-        f"{work[DYNAMIC]:,.0f}",
-        bool(work[DYNAMIC] <= rival),
-    )
+    claims = [*_one_start(runs, fixed, data["best"]["F"])]
     if len(starts) > 1:
-        for variant in (DYNAMIC, *fixed):
-            ends = np.array([theta(variant, start) for start in starts])
-            spread = float(np.max(np.ptp(ends, axis=0)))
-            if variant in (DYNAMIC, exact):
-                say(
-                    f"Final theta of {variant} over the starts", "spread < 0.05 decades", f"{spread:.4f}", spread < 0.05
-                )
-        first, last = starts[0], starts[-1]
-        shares = [
-            work_to(runs[DYNAMIC, start], best, 1e-3) / work_to(runs[exact, start], best, 1e-3)
-            for start in (first, last)
-        ]
-        say(
-            f"As the starting l2 grows, dynamic's work to 0.1 % falls relative to that of {exact}",
-            "smaller at the largest start",
-            f"{shares[0]:.3f} at 10^{first:g}, {shares[1]:.3f} at 10^{last:g}",
-            bool(shares[1] < shares[0]),
-        )
+        claims += _many_starts(runs, fixed, starts, data["best"]["F"])
     if data["validation"]:
-        mean = {
-            variant: float(np.mean([row["accuracy"] for row in data["validation"] if row["variant"] == variant]))
-            for variant in (DYNAMIC, *fixed)
-        }
-        for better in (DYNAMIC, exact):
-            rest = max(mean[variant] for variant in fixed[:-1])
-            say(
-                f"Validation: {better} at least as accurate as the looser variants, on average",
-                f">= {rest:.4f}",
-                f"{mean[better]:.4f}",
-                mean[better] >= rest,
-            )
-        seen, unseen = (
-            float(
-                np.mean(
-                    [
-                        row["accuracy"]
-                        for row in data["validation"]
-                        if (row["digit"] in data["preset"]["digits"]) == known
-                    ]
-                )
-            )
-            for known in (True, False)
-        )
-        say("Validation: digits 6..9 are harder than 0..5", f"< {seen:.4f}", f"{unseen:.4f}", unseen < seen)
+        claims += _validation(data, fixed)
     if data["preset"]["name"] == "full":
-        off = float(np.max(np.abs(theta(DYNAMIC, 1.0) - REFERENCE)))
-        say("Final theta on the reference split", "within 0.005", f"{off:.4f}", off <= 0.005)
-        relative = abs(runs[DYNAMIC, 1.0]["exact"] / REFERENCE_F - 1.0)
-        say("F on the reference split", "within 1e-4 relative", f"{relative:.1e}", relative <= 1e-4)
+        claims += _reference(runs)
     return claims
+
+
+def _one_start(runs: dict[tuple[str, float], Any], fixed: Sequence[str], best: float) -> list[Claim]:
+    def apart(one: str, other: str) -> float:
+        return float(np.max(np.abs(np.subtract(runs[one, 1.0]["theta"], runs[other, 1.0]["theta"]))))
+
+    loose, tight = fixed[0], fixed[-1]
+    far, near = apart(loose, DYNAMIC), apart(tight, DYNAMIC)
+    work = {variant: work_to(runs[variant, 1.0], best, GOOD) for variant in (DYNAMIC, OURS, *fixed)}
+    rival = min(fixed, key=lambda variant: work[variant])
+    target = f"<= {work[rival]:,.0f} ({rival})" if np.isfinite(work[rival]) else "no fixed K reaches it"
+    text = "From (1, 1) {} reaches 0.1 % with no more work than the best fixed K, chosen in hindsight"
+    return [
+        _claim(f"{loose} ends at a clearly different theta", "> 0.2 decades", f"{far:.3f} decades", far > 0.2),
+        _claim(f"{tight} and dynamic agree", "<= 0.02 decades", f"{near:.4f} decades", near <= 0.02),
+        _claim(
+            text.format("dynamic"),
+            target,
+            f"{work[DYNAMIC]:,.0f}",
+            work[DYNAMIC] <= work[rival],
+            "The fixed variants profit from our upper level as well: the authors' best K takes 26,400. Proving each "
+            "step by FISTA with tau = 1/L takes more than K = 200 steps that happen to be enough here.",
+        ),
+        _claim(text.format("suffice's default"), target, f"{work[OURS]:,.0f}", work[OURS] <= work[rival]),
+    ]
+
+
+def _many_starts(
+    runs: dict[tuple[str, float], Any], fixed: Sequence[str], starts: Sequence[float], best: float
+) -> list[Claim]:
+    def spread(variant: str) -> float:
+        return float(np.max(np.ptp([runs[variant, start]["theta"] for start in starts], axis=0)))
+
+    tight = fixed[-1]
+    accurate = (DYNAMIC, OURS, tight)
+    widest = max(spread(variant) for variant in accurate)
+    claims = [
+        _claim(
+            f"Final theta of {variant} over the starts",
+            "spread < 0.05 decades",
+            f"{spread(variant):.4f}",
+            spread(variant) < 0.05,
+        )
+        for variant in accurate
+    ]
+    claims += [
+        _claim(
+            f"Final theta of {variant} over the starts",
+            f"a larger spread than the accurate variants' ({widest:.4f})",
+            f"{spread(variant):.4f}",
+            spread(variant) > widest,
+            "The authors' solver stops early on the rough F of a small K, at points that depend on the start; ours "
+            "finds the minimiser of that F from every start. It is the wrong theta all the same.",
+        )
+        for variant in fixed[:-1]
+    ]
+    for variant in (DYNAMIC, OURS):
+        shares = [
+            work_to(runs[variant, start], best, GOOD) / work_to(runs[tight, start], best, GOOD) for start in starts
+        ]
+        trend = float(spearmanr(starts, shares).statistic)
+        listed = ", ".join(f"{share:.3g}" for share in shares)
+        claims.append(
+            _claim(
+                f"As the starting l2 grows, {variant}'s work to 0.1 % falls relative to that of {tight}",
+                "less at the last start than at the first, rank correlation < 0",
+                f"{listed} (rank correlation {trend:.2f})",
+                shares[-1] < shares[0] and trend < 0.0,
+                "Work at a small starting l2 goes into badly conditioned solves, which the paper's rule asks for and "
+                "proofs of the residuals do not need: there is little left to fall."
+                if variant == OURS
+                else "",
+            )
+        )
+    return claims
+
+
+def _validation(data: dict[str, Any], fixed: Sequence[str]) -> list[Claim]:
+    rows, digits = data["validation"], data["preset"]["digits"]
+
+    def mean(**wanted: Any) -> float:
+        return float(np.mean([row["accuracy"] for row in rows if all(row[key] == wanted[key] for key in wanted)]))
+
+    rest = max(mean(variant=variant) for variant in fixed[:-1])
+    seen, unseen = (
+        float(np.mean([row["accuracy"] for row in rows if (row["digit"] in digits) == known]))
+        for known in (True, False)
+    )
+    images = data["preset"]["test"] * len({row["digit"] for row in rows})
+    return [
+        *(
+            _claim(
+                f"Validation: {variant} at least as accurate as the looser variants, on average",
+                f">= {rest:.4f}",
+                f"{mean(variant=variant):.4f}",
+                mean(variant=variant) >= rest,
+                f"{abs(mean(variant=variant) - rest) * images:.1f} of {images:,} decisions per run.",
+            )
+            for variant in (DYNAMIC, OURS, fixed[-1])
+        ),
+        _claim("Validation: digits that were not tuned on are harder", f"< {seen:.4f}", f"{unseen:.4f}", unseen < seen),
+    ]
+
+
+def _reference(runs: dict[tuple[str, float], Any]) -> list[Claim]:
+    claims = []
+    for variant in (DYNAMIC, OURS):
+        off = float(np.max(np.abs(np.array(runs[variant, 1.0]["theta"]) - REFERENCE)))
+        relative = abs(runs[variant, 1.0]["exact"] / REFERENCE_F - 1.0)
+        claims += [
+            _claim(f"Final theta of {variant} on the reference split", "within 0.005", f"{off:.4f}", off <= 0.005),
+            _claim(
+                f"F of {variant} on the reference split", "within 1e-4 relative", f"{relative:.1e}", relative <= 1e-4
+            ),
+        ]
+    return claims
+
+
+def _claim(claim: str, target: str, measured: str, passed: Any, note: str = "") -> Claim:
+    return {
+        "claim": claim,
+        "target": target,
+        "measured": measured,
+        "passed": bool(passed),
+        "note": "" if passed else note,
+    }
 
 
 def work_to(one: dict[str, Any], best: float, level: float) -> float:

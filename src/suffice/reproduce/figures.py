@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 
 Data = dict[str, Any]
 
-COLOURS = {"K = 20": "#56B4E9", "K = 200": "#009E73", "K = 2000": "#0072B2", "dynamic": "#D55E00"}  # Okabe and Ito
-SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "dynamic": "o"}
+COLOURS = {  # Okabe and Ito
+    "K = 20": "#56B4E9",
+    "K = 200": "#009E73",
+    "K = 2000": "#0072B2",
+    "suffice": "#CC79A7",
+    "dynamic": "#D55E00",
+}
+SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "suffice": "v", "dynamic": "o"}
 _SPARE = ("#CC79A7", "#E69F00", "#999999")  # for variants of other presets
 _GREY = "#666666"
 
