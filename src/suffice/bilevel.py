@@ -18,7 +18,7 @@ import numpy as np
 
 from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
-from suffice.lower.solver import Solution, Solver, continues, find_solver
+from suffice.lower.solver import Outcome, Solution, Solver, continues, find_solver
 from suffice.lower.together import Ask, solve_each
 from suffice.options import Policy
 from suffice.problem import Composite
@@ -101,9 +101,10 @@ class BilevelProblem:
                     break
                 target = min(at.radius(within), solution.certificate.radius)
                 further = yield Ask(problem, solution, within=target, max_steps=left)
-                if further.steps == solution.steps:
-                    break
+                exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
                 solution = further
+                if exhausted:
+                    break
             return solution
 
         def settle_weights(problem: Composite, loss: Loss, start: Solution | None) -> Settling:

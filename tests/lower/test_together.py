@@ -115,6 +115,15 @@ def test_what_floating_point_cannot_prove_and_what_the_budget_forbids_is_told(so
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+def test_a_solution_as_accurate_as_floats_allow_is_not_iterated_on(solver):
+    first = solve_together(logistic(), within=[1e-30] * 3, solver=solver)
+    again = solve_together(logistic(), within=[1e-30] * 3, solver=solver, warm=first)
+    assert [one.outcome for one in first] == [Outcome.PRECISION] * 3 == [one.outcome for one in again]
+    again = [solve(problem, within=1e-30, solver=solver, warm=one) for problem, one in zip(logistic(), first)]
+    assert all(one.outcome is Outcome.PRECISION for one in again)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_warm_points_are_starts(solver):
     problems = logistic()
     exact = [solve(problem, within=1e-11).x for problem in problems]

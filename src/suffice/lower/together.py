@@ -224,6 +224,8 @@ def _proven(
     for j, start in enumerate(starts):
         if start.certificate.radius <= within[j]:
             solutions[j] = replace(start, outcome=Outcome.REACHED)
+        elif start.certificate.radius <= 2.0 * start.certificate.rounding:
+            solutions[j] = replace(start, outcome=Outcome.PRECISION)
         elif limits[j] == 0:
             solutions[j] = replace(start, outcome=Outcome.MAX_STEPS)
         else:
