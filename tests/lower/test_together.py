@@ -119,7 +119,9 @@ def test_a_solution_as_accurate_as_floats_allow_is_not_iterated_on(solver):
     first = solve_together(logistic(), within=[1e-30] * 3, solver=solver)
     again = solve_together(logistic(), within=[1e-30] * 3, solver=solver, warm=first)
     assert [one.outcome for one in first] == [Outcome.PRECISION] * 3 == [one.outcome for one in again]
-    again = [solve(problem, within=1e-30, solver=solver, warm=one) for problem, one in zip(logistic(), first)]
+    again = [
+        solve(problem, within=1e-30, solver=solver, warm=one) for problem, one in zip(logistic(), first, strict=True)
+    ]
     assert all(one.outcome is Outcome.PRECISION for one in again)
 
 
