@@ -20,6 +20,7 @@ from suffice._array import Array, norm, positive
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
 from suffice.lower.together import fista_together, share_a_design
+from suffice.lower.together_tv import METHODS, share_a_format, steps_together
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
@@ -192,6 +193,8 @@ class FixedSteps:
         problem, lower = self.problem, self.problem.at(theta)
         if problem.solver == "fista" and share_a_design(lower):
             solutions = fista_together(lower, self.steps)
+        elif isinstance(problem.solver, str) and problem.solver in METHODS and share_a_format(lower):
+            solutions = steps_together(lower, self.steps, problem.solver)
         else:
             solutions = [solve(one, steps=self.steps, solver=problem.solver) for one in lower]
         return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
