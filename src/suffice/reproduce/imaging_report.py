@@ -305,7 +305,7 @@ def write(setting: Setting, data: Data, out: Path) -> Path:
     for chart in made:
         draw(chart).savefig(out / f"{chart.name}.png", dpi=110, metadata={"Software": None})
     if picture is not None:
-        picture.savefig(out / "images.png", dpi=110, metadata={"Software": None})
+        picture.savefig(out / "images.png", dpi=72, metadata={"Software": None})
     (out / "results.md").write_text(markdown(setting, data), encoding="utf-8")
     path = out / "report.html"
     path.write_text(page(setting, data, made, picture), encoding="utf-8")
