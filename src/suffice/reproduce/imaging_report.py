@@ -125,7 +125,7 @@ def ends_chart(setting: Setting, data: Data) -> Chart:
 def signals_chart(setting: Setting, data: Data) -> Chart:
     """Some signals: clean, as measured, and reconstructed before and after learning."""
     clean, measured = imaging.data(setting)
-    start = 0.0 if 0.0 in setting.starts else setting.starts[0]
+    start = setting.starts[0]
     learned = np.array(data["best"][f"{start:g}"]["theta"])
     before = imaging.reconstructions(setting, imaging.first_theta(setting, start), start)
     after = imaging.reconstructions(setting, learned, start)
