@@ -1,7 +1,7 @@
 """What an iteration of FISTA on a 256 x 256 image costs beyond its one gradient, certificate included.
 
-Processor time of `step` and of the certificate, over that of the gradient inside the step: both in the same iterations, so
-that other work on the machine changes neither.
+Processor time of `step` and of the certificate, over that of the gradient inside the step: both in the same
+iterations, so that other work on the machine changes neither.
 """
 
 from __future__ import annotations

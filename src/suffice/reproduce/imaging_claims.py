@@ -61,7 +61,7 @@ def check(setting: Setting, data: dict[str, Any]) -> list[dict[str, Any]]:
             work = DENOISE3_WORK[method][one["start"]]
         elif setting.study == "mri":
             exact = one["exact"]
-            say(f"{where}: exact F", f"<= {MRI_BEST}", f"{exact:.9f}", exact <= MRI_BEST + LAST_DIGIT)
+            say(f"{where}: exact F", f"{MRI_BEST} to six decimals", f"{exact:.9f}", exact <= MRI_BEST + LAST_DIGIT)
             work = MRI_WORK[method]
         else:
             continue

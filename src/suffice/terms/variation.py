@@ -139,7 +139,9 @@ class Variation:
     boundary: Boundary = "free"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Variation) and self.like(other) and np.array_equal(self.y, other.y)
+        return (
+            isinstance(other, Variation) and self.like(other) and (self.y is other.y or np.array_equal(self.y, other.y))
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
