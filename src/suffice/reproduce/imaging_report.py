@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,10 +116,18 @@ def ends_chart(setting: Setting, data: Data) -> Chart:
         ends = sorted((run for run in data["runs"] if run["variant"] == name), key=lambda run: number(run["start"]))
         x, y = [number(run["start"]) for run in ends], [number(run["theta"][0]) for run in ends]
         lines.append(Line(name, _colour(name), x, y, symbol=symbols.get(name, "o"), width=_width(name)))
-    level = data["optimum"]["theta"][0]
-    panel = Panel("", "starting log₁₀ alpha", "final log₁₀ alpha", lines, level=level, ticks=tuple(setting.starts))
+    level = float(data["optimum"]["theta"][0])
+    off = [replace(line, y=[max(abs(value - level), 1e-7) for value in line.y], listed=False) for line in lines]
+    x_label, ticks = "starting log₁₀ alpha", tuple(setting.starts)
     return Chart(
-        "ends", "Does the start matter?", f"Dotted: the exact optimum, {level:.6f}. Flat lines are good.", [panel]
+        "ends",
+        "Does the start matter?",
+        f"Left, dotted: the exact optimum, {level:.6f}. Flat lines are good. Right: how far each run ended from it.",
+        [
+            Panel("", x_label, "final log₁₀ alpha", lines, level=level, ticks=ticks),
+            Panel("", x_label, "distance to the optimum", off, log_y=True, ticks=ticks),
+        ],
+        columns=2,
     )
 
 
