@@ -191,7 +191,7 @@ def test_targets_belong_to_the_loss():
     "build, error, message",
     [
         (lambda: SquaredDistance([1.0, math.nan]), ValueError, "target must be finite, got [1.0, nan]"),
-        (lambda: SquaredDistance(np.ones((2, 2))), ValueError, "target must be one-dimensional, got shape (2, 2)"),
+        (lambda: SquaredDistance(np.ones((2, 2))).at(X[0]), ValueError, "target has 4 real entries, the solution 6"),
         (lambda: SquaredDistance("a"), TypeError, "target must be a vector of real numbers, got 'a'"),
         (lambda: Lipschitz(3.0, 1.0), TypeError, "loss must be callable, got 3.0"),  # type: ignore[arg-type]
         (lambda: Lipschitz(np.sum, -1.0), ValueError, "constant must be non-negative and finite, got -1.0"),

@@ -58,6 +58,9 @@ def test_a_theta_inside_the_box_is_inside_the_range():
         ({"ok": (0, 1), "l1": (math.nan, 1.0)}, r"l1 must satisfy lower < upper, got \(nan, 1\.0\)"),
         ({"l1": 3.0}, r"l1 must be a pair \(lower, upper\) of numbers, got 3\.0"),
         ({"l1": (1.0, 2.0, 3.0)}, r"l1 must be a pair"),
+        ({"l1": (1.0, 2.0, "cubic")}, r"l1 must be a pair .* scale out of log, linear, sqrt, got"),
+        ({"l1": (0.0, 2.0, "log")}, r"l1 has a log scale, its lower end cannot be 0\.0"),
+        ({"l1": (-1.0, 2.0, "sqrt")}, r"l1 has a sqrt scale, its lower end cannot be -1\.0"),
         ({"l1": ("low", "high")}, r"l1 must be a pair \(lower, upper\) of numbers, got \('low', 'high'\)"),
     ],
 )
@@ -91,3 +94,24 @@ def test_theta_of_another_length_is_refused(length):
 
 def test_a_space_shows_its_ranges():
     assert repr(Space(l1=(0.1, 2), shift=(-1, 1))) == "Space(l1=(0.1, 2.0), shift=(-1.0, 1.0))"
+
+
+def test_a_scale_may_be_chosen():
+    space = Space(a=(0.25, 4.0, "linear"), b=(0.25, 4.0, "sqrt"), c=(0.25, 4.0, "log"), d=(0.0, 1e9))
+    lower, upper = space.bounds
+    assert lower.tolist() == [0.25, 0.5, math.log10(0.25), 0.0]
+    assert upper.tolist() == [4.0, 2.0, math.log10(4.0), 1e9]
+    assert repr(space) == "Space(a=(0.25, 4.0, 'linear'), b=(0.25, 4.0, 'sqrt'), c=(0.25, 4.0), d=(0.0, 1000000000.0))"
+    params = {"a": 1.0, "b": 2.25, "c": 1.0, "d": 5e8}
+    theta = space.theta(params)
+    assert theta.tolist() == [1.0, 1.5, 0.0, 5e8]
+    assert space.params(theta) == params
+
+
+def test_a_root_stays_inside_its_range():
+    for end in np.random.default_rng(0).uniform(0.1, 1.0, 200):
+        space = Space(a=(end / 3.0, end, "sqrt"))
+        for theta in space.bounds:
+            assert end / 3.0 <= space.params(theta)["a"] <= end
+    with pytest.raises(ValueError, match="a must be non-negative and finite, got -1"):
+        space.theta({"a": -1.0})

@@ -13,6 +13,8 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
 
+from suffice.reproduce.imaging import SETTINGS, STUDIES
+from suffice.reproduce.imaging import make as make_imaging
 from suffice.reproduce.study import PRESETS, make
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5")
@@ -27,7 +29,9 @@ def main() -> None:
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="fig1, fig2, fig3, fig4, fig5 or all")] = "all",
+    figure: Annotated[
+        str, typer.Argument(help="fig1, fig2, fig3, fig4, fig5, all; or denoise1, denoise3, denoise2d, mri")
+    ] = "all",
     preset: Annotated[str, typer.Option(help="quick: a small study on real MNIST; full: the paper's")] = "quick",
     out: Annotated[Path, typer.Option(help="folder of the run; an unfinished run in it is continued")] = Path(
         "results/paper"
@@ -39,6 +43,8 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
     """Make the paper's figures and check its claims; kill it and call it again to continue."""
+    if figure in STUDIES and preset in PRESETS:
+        return _imaging(figure, preset, out, as_json)
     if figure not in (*FIGURES, "all"):
         raise typer.BadParameter(f"must be one of {', '.join(FIGURES)} or all, got {figure!r}", param_hint="FIGURE")
     if preset not in PRESETS:
@@ -51,7 +57,11 @@ def reproduce(
     if device:
         _check_device(device)
     data = make(PRESETS[preset], wanted, out, command, show, jobs=jobs or os.cpu_count() or 1, device=device or None)
-    page = report.write(data, out)
+    _tell(data, report.write(data, out), as_json)
+
+
+def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:
+    """The claims and where the report is."""
     if as_json:
         typer.echo(json.dumps({"report": str(page), "claims": data["claims"]}))
         return
@@ -71,3 +81,12 @@ def _check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except Exception as error:  # torch has no single class for devices that are not there
         raise typer.BadParameter(f"{device!r} cannot be used: {error}", param_hint="--device") from error
+
+
+def _imaging(name: str, preset: str, out: Path, as_json: bool) -> None:
+    from suffice.reproduce import imaging_report
+
+    setting = SETTINGS[name, preset]
+    show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
+    data = make_imaging(setting, out, f"suffice reproduce {name} --preset {preset}", show)
+    _tell(data, imaging_report.write(setting, data, out), as_json)

@@ -77,12 +77,16 @@ class Loss(Protocol):
 
 
 class SquaredDistance:
-    """loss = ||w - target||^2."""
+    """loss = ||w - target||^2; the target may be an image of any shape, complex if the pixels of w are."""
 
     def __init__(self, target: Any) -> None:
-        self.target = frozen(vector(target, "target"))
+        if isinstance(target, np.ndarray) and target.dtype.kind == "c":
+            target = np.ascontiguousarray(target, dtype=np.complex128).view(np.float64)
+        self.target = frozen(vector(target.reshape(-1) if isinstance(target, np.ndarray) else target, "target"))
 
     def at(self, w: Array) -> LossAt:
+        if w.shape != self.target.shape:
+            raise ValueError(f"target has {self.target.size} real entries, the solution {w.size}")
         residuals = w - self.target
         rounding = _rounding(residuals)
         return LossAt(residuals, lambda radius: radius + rounding)

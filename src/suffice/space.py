@@ -10,29 +10,47 @@ import numpy as np
 
 from suffice._array import Array
 
+LEAST = {"log": math.nextafter(0.0, 1.0), "linear": -math.inf, "sqrt": 0.0}  # what a scale can take
+
 
 class Space:
     """Parameters by name with their ranges: `Space(l1=(1e-8, 1e8), shift=(-1, 1))`.
 
-    A range whose lower end is positive is searched on a logarithmic scale, theta = log10(parameter); any other on
-    its own scale. Upper ends may be infinite, and so may lower ends of parameters that are not logarithmic.
+    A range whose lower end is positive is searched on a logarithmic scale, theta = log10(parameter), any other on
+    its own scale, theta = parameter. A third entry chooses: `c=(0.001, 0.99, "linear")`, "log", or "sqrt" for theta =
+    sqrt(parameter), on which a penalty proportional to the parameter is the square of a linear residual. Upper ends may
+    be infinite, and so may lower ends on a linear scale.
     """
 
-    def __init__(self, **ranges: tuple[float, float]) -> None:
+    def __init__(self, **ranges: tuple[float, float] | tuple[float, float, str]) -> None:
         if not ranges:
             raise ValueError("a Space needs at least one parameter, as name=(lower, upper)")
+        self.ranges: dict[str, tuple[float, float]] = {}
+        self.scales: dict[str, str] = {}
         for name, ends in ranges.items():
             try:
-                lower, upper = (float(end) for end in ends)
+                lower, upper = (float(end) for end in ends[:2])
+                extra = ends[2:]
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} must be a pair (lower, upper) of numbers, got {ends!r}") from error
             if not lower < upper:
                 raise ValueError(f"{name} must satisfy lower < upper, got {ends!r}")
-            ranges[name] = (lower, upper)
-        self.ranges = dict(ranges)
+            scale = extra[0] if extra else _usual(lower)
+            if len(extra) > 1 or scale not in LEAST:
+                raise ValueError(
+                    f"{name} must be a pair (lower, upper), or end in a scale out of {', '.join(LEAST)}, got {ends!r}"
+                )
+            if lower < LEAST[scale]:
+                raise ValueError(f"{name} has a {scale} scale, its lower end cannot be {lower!r}")
+            self.ranges[name], self.scales[name] = (lower, upper), scale
 
     def __repr__(self) -> str:
-        return f"Space({', '.join(f'{name}={ends!r}' for name, ends in self.ranges.items())})"
+        shown = (f"{name}={self._given(name)!r}" for name in self.ranges)
+        return f"Space({', '.join(shown)})"
+
+    def _given(self, name: str) -> tuple[float | str, ...]:
+        ends, scale = self.ranges[name], self.scales[name]
+        return ends if scale == _usual(ends[0]) else (*ends, scale)
 
     def __len__(self) -> int:
         return len(self.ranges)
@@ -43,7 +61,7 @@ class Space:
 
     def logarithmic(self, name: str) -> bool:
         """Whether this parameter is searched on a logarithmic scale."""
-        return self.ranges[name][0] > 0
+        return self.scales[name] == "log"
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -58,8 +76,10 @@ class Space:
         if missing or unknown:
             raise ValueError(f"parameters must be {', '.join(self.names)}, got {', '.join(map(str, params)) or 'none'}")
         for name, value in params.items():
-            if not math.isfinite(value) or (self.logarithmic(name) and value <= 0):
-                kind = "positive and finite" if self.logarithmic(name) else "finite"
+            if not math.isfinite(value) or value < LEAST[self.scales[name]]:
+                kind = {"log": "positive and finite", "sqrt": "non-negative and finite"}.get(
+                    self.scales[name], "finite"
+                )
                 raise ValueError(f"{name} must be {kind}, got {value!r}")
         return np.array([self._theta(name, params[name]) for name in self.names])
 
@@ -71,10 +91,19 @@ class Space:
         for name, value in zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True):
             lower, upper = self.ranges[name]
             inside = self._theta(name, lower) <= value <= self._theta(name, upper)
-            params[name] = 10.0**value if self.logarithmic(name) else value
+            if self.logarithmic(name):
+                params[name] = 10.0**value
+            else:
+                params[name] = value * value if self.scales[name] == "sqrt" else value
             if inside:  # 10^log10(end) may miss the end by rounding
                 params[name] = min(max(params[name], lower), upper)
         return params
 
     def _theta(self, name: str, value: float) -> float:
-        return math.log10(value) if self.logarithmic(name) and value < math.inf else float(value)
+        if value == math.inf or self.scales[name] == "linear":
+            return float(value)
+        return math.log10(value) if self.logarithmic(name) else math.sqrt(value)
+
+
+def _usual(lower: float) -> str:
+    return "log" if lower > 0 else "linear"

@@ -40,6 +40,7 @@ from typing import Literal, get_args
 
 from suffice._array import EPS, Array, norm, vector
 from suffice.problem import Canonical, Composite
+from suffice.terms.prox import Zero
 
 Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -84,6 +85,13 @@ def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: flo
     return 0.5 * D + math.sqrt(R_squared)
 
 
+def _smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
+    """`gap_radius` of x = z - tau grad f(z) for g = 0, where every norm is a multiple of size = ||grad f(z)||."""
+    D = abs(1.0 / mu - tau) * size
+    moved = tau * size
+    return 0.5 * D + math.sqrt(0.25 * D * D + 0.5 * max(M / mu - 1.0, 0.0) * moved * moved)
+
+
 def certify_step(
     problem: Canonical, x: Array, image: Array, evidence: Evidence, rule: Rule, initial_radius: float
 ) -> Certificate:
@@ -106,15 +114,18 @@ def certify_step(
         return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
 
     rounding = _rounding(problem, z, evidence.z_image)
-    at_z = gap_radius(problem, z, z, z_gradient)
+    smooth = isinstance(problem.g, Zero)
+    size = norm(z_gradient) if smooth else math.nan
+    at_z = size / problem.mu if smooth else gap_radius(problem, z, z, z_gradient)
     if tau is None:
         return _with_rounding(at_z, "gap", rounding)
-    rounding += 8.0 * EPS * norm(x)
-    c, moved = evidence.contraction, norm(x - z)
+    c, moved = evidence.contraction, tau * size if smooth else norm(x - z)
+    rounding += 8.0 * EPS * (norm(z) + moved if smooth else norm(x))
     nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved, c))
     candidates = [_with_rounding(nearer, "contraction", rounding)]
     if rule == "tightest":
-        gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
+        M = evidence.majoriser
+        gap = _smooth_gap(problem.mu, M, tau, size) if smooth else gap_radius(problem, x, z, z_gradient, M)
         candidates.append(_with_rounding(gap, "gap", rounding))
         if problem.f.rounding_is_known:
             candidates.append(_with_rounding(a_priori, "rate", 2.0 * rounding))

@@ -63,7 +63,7 @@ class Fista:
         t, beta = momentum(state.t, q, q)
         z, z_image, image = _extrapolate(problem, state, beta)
         z_gradient = problem.f.gradient_at(z, z_image)
-        x = problem.g.prox(z - tau * z_gradient, tau)
+        x = problem.g.prox(descended(z, tau, z_gradient), tau)
         a_priori = rate(problem.L / problem.mu, state.k + 1)
         evidence = Evidence(z, z_image, z_gradient, tau, 1.0 - q, problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, problem.f.image(x), image, evidence)
@@ -89,7 +89,7 @@ class AdaptiveFista:
         t, beta = momentum(state.t, state.taken * problem.mu if state.taken else q, q)
         z, z_image, image = _extrapolate(problem, state, beta)
         z_gradient = problem.f.gradient_at(z, z_image)
-        x = problem.g.prox(z - tau * z_gradient, tau)
+        x = problem.g.prox(descended(z, tau, z_gradient), tau)
         x_image = problem.f.image(x)
         M = min(problem.f.majoriser(z, z_image, x, x_image), problem.L)
         if tau * M > 1.0 + 1e-12:
@@ -107,7 +107,17 @@ def _extrapolate(problem: Canonical, state: FistaState, beta: float) -> tuple[Ar
     if state.k == 0 or beta == 0.0:
         return state.x, image, image
     previous = problem.f.image(state.previous) if state.previous_image is None else state.previous_image
-    return state.x + beta * (state.x - state.previous), image + beta * (image - previous), image
+    z = state.x - state.previous  # in place from here on: for an image of many pixels, memory is what a step costs
+    z *= beta
+    z += state.x
+    return z, image + beta * (image - previous), image
+
+
+def descended(z: Array, tau: float, gradient: Array) -> Array:
+    """z - tau gradient, with one array made."""
+    x = gradient * -tau
+    x += z
+    return x
 
 
 def momentum(t: float, q: float, q_next: float) -> tuple[float, float]:

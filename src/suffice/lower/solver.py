@@ -20,6 +20,7 @@ from suffice._array import EPS, Array, frozen, norm, positive, vector
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
+from suffice.lower.newton_tv import NewtonTV
 from suffice.problem import Canonical, Composite
 
 
@@ -55,6 +56,7 @@ class Solver(Protocol):
 
 
 SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (Fista(), AdaptiveFista(), GradientDescent())}
+SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
 @dataclass(frozen=True)
@@ -215,9 +217,10 @@ def find_solver(solver: str | Solver) -> Solver:
         if not all(callable(getattr(solver, method, None)) for method in ("start", "step")):
             raise TypeError(f"solver must offer start and step, {solver!r} does not")
         return solver
-    if solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or a Solver, got {solver!r}")
-    return SOLVERS[solver]
+    known = SPECIAL | SOLVERS
+    if solver not in known:
+        raise ValueError(f"solver must be one of {', '.join(known)} or a Solver, got {solver!r}")
+    return known[solver]
 
 
 def _count(value: int | None, name: str, *, optional: bool = False) -> int | None:

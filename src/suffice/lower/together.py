@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from suffice._array import Array, host, like, namespace
+from suffice.lower import together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
 from suffice.lower.fista import AdaptiveFista, FistaState, rate
@@ -77,6 +78,8 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
                     max_steps=first.max_steps if first.steps is None else None,
                 )
             ]
+        elif not share_a_design([first.problem]):
+            found = together_tv.steps_together([ask.problem for ask in group], first.steps or 0, str(solver))
         else:
             found = solve_together(
                 [ask.problem for ask in group],
@@ -91,18 +94,26 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
 
 
 def _groups(asks: Sequence[Ask], solver: str | Solver) -> list[list[int]]:
-    if solver not in METHODS:
-        return [[j] for j in range(len(asks))]
+    """Numbers of asks that go together: columns of one design, or images of one format and as many steps from 0."""
     groups: list[list[int]] = []
     for j, ask in enumerate(asks):
         for group in groups:
-            other = asks[group[0]]
-            if other.steps == ask.steps and share_a_design([other.problem, ask.problem]):
+            if _go_together(asks[group[0]], ask, solver):
                 group.append(j)
                 break
         else:
             groups.append([j])
     return groups
+
+
+def _go_together(one: Ask, other: Ask, solver: str | Solver) -> bool:
+    pair = [one.problem, other.problem]
+    if one.steps != other.steps or not isinstance(solver, str):
+        return False
+    if solver in METHODS and share_a_design(pair):
+        return True
+    cold = one.steps is not None and one.warm is None and other.warm is None
+    return cold and solver in together_tv.METHODS and together_tv.share_a_format(pair)
 
 
 def _limit(ask: Ask) -> float:

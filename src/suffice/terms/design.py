@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -143,7 +144,8 @@ def squared_norm_bound(A: Any) -> float:
         return float(min(largest + rounding * trace, trace * (1 + rounding)))
     A = A.tocsr() if sp.issparse(A) else A
     frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
-    return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), _lanczos_bound(A)))
+    lanczos = lanczos_bound(lambda v: _gram_product(A, v), columns)
+    return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), lanczos))
 
 
 def _gram_product(A: Any, v: Array) -> Array:
@@ -166,8 +168,8 @@ def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
     return bound * float(1 + sum(B.shape) * EPS)
 
 
-def _lanczos_bound(A: Any) -> float:
-    n = A.shape[1]
+def lanczos_bound(normal: Callable[[Array], Array], n: int) -> float:
+    """A bound on the largest eigenvalue of a positive semidefinite operator on R^n (see the module's text)."""
     k = math.ceil(0.5 + math.log(1.648 * math.sqrt(n) / LANCZOS_FAILURE) / (2 * math.sqrt(LANCZOS_SLACK)))
     k = min(k, n)
     rng = np.random.default_rng(0)
@@ -178,7 +180,7 @@ def _lanczos_bound(A: Any) -> float:
     off: list[float] = []
     for i in range(k):
         basis[i] = q
-        image = _gram_product(A, q)
+        image = normal(q)
         diagonal.append(float(image @ q))
         for _ in range(2):  # twice is enough to keep the basis orthogonal
             image -= basis[: i + 1].T @ (basis[: i + 1] @ image)

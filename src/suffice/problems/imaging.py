@@ -1,0 +1,256 @@
+r"""Images from noisy or incomplete measurements, by smoothed total variation (`suffice.terms.variation`):
+
+    x_hat = argmin  1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2.
+
+`Denoising` has A = 1, `SampledFourier` the unitary Fourier transform with w_i = c_i / (1 - c_i), 0 <= c_i < 1: the
+samples' weights as functions of how much each is wanted (Ehrhardt and Roberts, J. Math. Imaging Vis. 63, 2021), and
+`Reconstruction` any linear operator: a matrix, sparse or not, SciPy's or pylops' operators.
+
+Images have one or two dimensions, real or complex pixels. Solvers work on flat real vectors, so that `solution.x` is
+one; `problem.image(solution)` is the image, `problem.flat(image)` the way back (for a start, or for `suffice.certify`),
+and `losses.SquaredDistance` takes the clean image as it is. Parameters that are not tuned are given once, to the
+constructor, and tuned ones to `at`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from suffice._array import Array, frozen, positive
+from suffice.lower.solver import Solution
+from suffice.problem import Composite
+from suffice.terms.measurement import Fourier, General
+from suffice.terms.prox import Zero
+from suffice.terms.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
+
+LARGEST = 1e100  # beyond, squares leave the range of floats
+SMALLEST = 1e-100
+
+
+class _Image:
+    """What the problems share: an image's format, and parameters that are fixed or given to `at`."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, boundary: str, alpha: Any, eps_l2: Any, eps_tv: Any) -> None:
+        if len(shape) not in (1, 2) or 0 in shape:
+            raise ValueError(f"images must have one or two dimensions and at least one pixel, got shape {shape}")
+        if boundary not in BOUNDARIES:
+            raise ValueError(f"boundary must be one of {', '.join(BOUNDARIES)}, got {boundary!r}")
+        self.shape, self.dtype, self.boundary = shape, np.dtype(dtype), boundary
+        self._fixed = {
+            name: value
+            for name, value in (("alpha", alpha), ("eps_l2", eps_l2), ("eps_tv", eps_tv))
+            if value is not None
+        }
+        for name, value in self._fixed.items():
+            self._checked(name, value)
+
+    @property
+    def size(self) -> int:
+        """The number of real unknowns."""
+        return math.prod(self.shape) * (2 if self.dtype.kind == "c" else 1)
+
+    def image(self, x: Any) -> Pixels:
+        """The image that a solution, or its vector x, stands for."""
+        x = x.x if isinstance(x, Solution) else np.asarray(x, dtype=np.float64)
+        if x.shape != (self.size,):
+            raise ValueError(f"x must have shape ({self.size},), got {x.shape}")
+        pixels: Pixels = x.view(self.dtype).reshape(self.shape).copy()
+        return pixels
+
+    def flat(self, image: Any) -> Array:
+        """The vector that stands for an image."""
+        pixels = _pixels(image, "image", self.dtype)
+        if pixels.shape != self.shape:
+            raise ValueError(f"image must have shape {self.shape}, got {pixels.shape}")
+        return flat(pixels).copy()
+
+    def _checked(self, name: str, value: Any) -> float:
+        number = positive(value, name, zero=name != "eps_tv")
+        if number > LARGEST or (name == "eps_tv" and number < SMALLEST):
+            raise ValueError(f"{name} must lie within {SMALLEST:g} and {LARGEST:g}, got {value!r}")
+        return number
+
+    def _parameter(self, name: str, value: Any) -> float:
+        if value is not None:
+            if name in self._fixed:
+                raise ValueError(f"{name} is fixed at {self._fixed[name]!r} by this problem, got {value!r}")
+            return self._checked(name, value)
+        if name not in self._fixed:
+            raise ValueError(f"{name} must be given, here or to the problem's constructor")
+        return float(self._fixed[name])
+
+    def _composite(
+        self, y: Pixels, operator: Measurement | None, weights: Array | None, alpha: Any, eps_l2: Any, eps_tv: Any
+    ) -> Composite:
+        smooth = Variation(
+            y,
+            self.shape,
+            self.dtype,
+            self._parameter("alpha", alpha),
+            self._parameter("eps_tv", eps_tv),
+            self._parameter("eps_l2", eps_l2),
+            operator,
+            weights,
+            self.boundary,  # type: ignore[arg-type]
+        )
+        if not smooth.mu > 0.0:
+            raise ValueError("eps_l2 must be positive, since A alone does not determine the image, got 0")
+        return Composite(smooth, Zero(), mu=smooth.mu, L=smooth.L, size=self.size)
+
+
+class Denoising(_Image):
+    """An image y with noise; A = 1."""
+
+    def __init__(
+        self,
+        y: Any,
+        *,
+        alpha: float | None = None,
+        eps_l2: float | None = None,
+        eps_tv: float | None = None,
+        boundary: Boundary = "free",
+    ) -> None:
+        self.y = frozen(_pixels(y, "y"))
+        super().__init__(self.y.shape, self.y.dtype, boundary, alpha, eps_l2, eps_tv)
+
+    def at(self, *, alpha: float | None = None, eps_l2: float | None = None, eps_tv: float | None = None) -> Composite:
+        """The problem at fixed parameters: alpha >= 0, eps_l2 >= 0, eps_tv > 0."""
+        return self._composite(self.y, None, None, alpha, eps_l2, eps_tv)
+
+
+class SampledFourier(_Image):
+    """Fourier coefficients y (unitary transform, zero frequency first) of an image, each with a weight c / (1 - c).
+
+    `dtype` is that of the image's pixels: complex, or float for an image that is known to be real.
+    """
+
+    def __init__(
+        self,
+        y: Any,
+        *,
+        c: Any = None,
+        alpha: float | None = None,
+        eps_l2: float | None = None,
+        eps_tv: float | None = None,
+        boundary: Boundary = "free",
+        dtype: Any = complex,
+    ) -> None:
+        self.y = frozen(_pixels(y, "y", np.dtype(complex)))
+        super().__init__(self.y.shape, _pixel_type(dtype), boundary, alpha, eps_l2, eps_tv)
+        self.operator = Fourier(self.shape)
+        self._c = None if c is None else self._weights(c)
+        count = math.prod(self.shape)
+        self.names = tuple(f"c{i}" for i in range(count))  # the samples in C order, as parameters of their own
+
+    def at(
+        self,
+        *,
+        c: Any = None,
+        alpha: float | None = None,
+        eps_l2: float | None = None,
+        eps_tv: float | None = None,
+        **each: float,
+    ) -> Composite:
+        """The problem at fixed parameters; `c` as an array (or one number for all), or each by name: c0, c1, ..."""
+        weights = self._c
+        if c is not None or each:
+            if weights is not None or (c is not None and each):
+                raise ValueError("c must be given once: to the constructor, as c=..., or as c0=..., c1=..., ...")
+            if each:
+                missing, unknown = set(self.names) - set(each), set(each) - set(self.names)
+                if unknown:
+                    raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
+                if missing:
+                    raise ValueError(
+                        f"c must be given for every sample, {len(missing)} of {len(self.names)} are missing"
+                    )
+                c = np.array([each[name] for name in self.names]).reshape(self.shape)
+            weights = self._weights(c)
+        if weights is None:
+            raise ValueError("c must be given, here or to the problem's constructor")
+        return self._composite(self.y, self.operator, weights, alpha, eps_l2, eps_tv)
+
+    def _weights(self, c: Any) -> Array:
+        samples = np.asarray(c, dtype=np.float64)
+        if samples.shape not in ((), self.shape):
+            raise ValueError(f"c must have shape {self.shape}, got {samples.shape}")
+        if not ((samples >= 0.0) & (samples < 1.0)).all():
+            raise ValueError(f"c must satisfy 0 <= c < 1, got {float(samples.min())!r} to {float(samples.max())!r}")
+        samples = np.broadcast_to(samples, self.shape)
+        return frozen(samples / (1.0 - samples))
+
+
+class Reconstruction(_Image):
+    """Measurements y = A x + noise by any linear operator A.
+
+    A is a matrix, dense or sparse, or an operator with shape, dtype, matvec and rmatvec, such as SciPy's and pylops'.
+    The image has the shape `shape`, by default A's `dims` if it has some, and complex pixels if A or y is complex,
+    unless `dtype` says otherwise. `norm` is an upper bound of ||A||, `least` a lower bound of the least eigenvalue of
+    A^H A; without `norm` it is bounded by products with A, about 90 of each kind. `weights` are those of the data, w.
+    """
+
+    def __init__(
+        self,
+        A: Any,
+        y: Any,
+        *,
+        alpha: float | None = None,
+        eps_l2: float | None = None,
+        eps_tv: float | None = None,
+        boundary: Boundary = "free",
+        shape: tuple[int, ...] | None = None,
+        dtype: Any = None,
+        weights: Any = None,
+        norm: float | None = None,
+        least: float = 0.0,
+    ) -> None:
+        data = _pixels(y, "y")
+        if not hasattr(A, "shape") or len(A.shape) != 2:
+            raise TypeError(f"A must be a matrix or a linear operator, got {type(A).__name__}")
+        if shape is None:
+            shape = tuple(int(n) for n in getattr(A, "dims", (A.shape[1],)))
+        if dtype is None:
+            dtype = complex if np.dtype(A.dtype).kind == "c" or data.dtype.kind == "c" else float
+        super().__init__(tuple(shape), _pixel_type(dtype), boundary, alpha, eps_l2, eps_tv)
+        if data.size != A.shape[0]:
+            raise ValueError(f"y must have {A.shape[0]} entries, one per row of A, got {data.size}")
+        self.operator = A if isinstance(A, General) else General(A, self.shape, self.dtype, norm=norm, least=least)
+        self.y = frozen(data.reshape(-1))
+        self.weights = None if weights is None else _weights(weights, data)
+
+    def at(self, *, alpha: float | None = None, eps_l2: float | None = None, eps_tv: float | None = None) -> Composite:
+        """The problem at fixed parameters: alpha >= 0, eps_l2 > 0 (or >= 0 with a positive `least`), eps_tv > 0."""
+        return self._composite(self.y, self.operator, self.weights, alpha, eps_l2, eps_tv)
+
+
+def _weights(weights: Any, data: Pixels) -> Array:
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape not in ((), data.shape):
+        raise ValueError(f"weights must have the shape of y, {data.shape}, got {w.shape}")
+    if not (np.isfinite(w).all() and (w >= 0.0).all()):
+        raise ValueError("weights must be finite and non-negative")
+    return frozen(np.broadcast_to(w, data.shape).reshape(-1).copy())
+
+
+def _pixel_type(dtype: Any) -> Any:
+    kind = np.dtype(dtype).kind
+    if kind not in "fc":
+        raise TypeError(f"dtype must be float or complex, got {dtype!r}")
+    return np.dtype(np.complex128 if kind == "c" else np.float64)
+
+
+def _pixels(value: Any, name: str, dtype: Any = None) -> Pixels:
+    """`value` as a fresh contiguous array of finite float64 or complex128, or an error that names it."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "buifc":
+        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
+    wanted = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64) if dtype is None else np.dtype(dtype)
+    if array.dtype.kind == "c" and wanted.kind != "c":
+        raise TypeError(f"{name} must be real, got complex numbers")
+    pixels: Pixels = np.array(array, dtype=wanted, order="C")
+    if not np.isfinite(pixels).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries")
+    return pixels

@@ -1,0 +1,131 @@
+r"""Linear operators A that measure an image, with what proofs need to know about them.
+
+`Fourier` is the unitary discrete Fourier transform: A^H A = 1. Its computed value errs by at most about 6.7 u log2(n)
+times the norm of its argument for n a power of two (Higham, Accuracy and Stability of Numerical Algorithms, section
+24.1); twice that is assumed for other lengths with small prime factors, eight times for any other.
+
+`General` takes anything with products with A and A^H. Its norm is bounded by the user, or else from Lanczos' value
+as in `suffice.terms.design`, which fails with probability 1e-15. Whether the adjoint is one is tested on random
+vectors. Its rounding is assumed to be that of sums over rows and columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from suffice._array import EPS, Array, positive
+from suffice.terms.design import lanczos_bound
+from suffice.terms.variation import Pixels, flat
+
+ADJOINT_SLACK = 1e-8
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """The unitary transform over the last axes, as many as `shape` has."""
+
+    shape: tuple[int, ...]
+    squared_norm: float = 1.0
+    least: float = 1.0
+    rounding_is_known: bool = True
+
+    @property
+    def rounding(self) -> float:
+        n = math.prod(self.shape)
+        factor = max(_difficulty(length) for length in self.shape)
+        return 3.5 * factor * EPS * (math.log2(n) + 1.0)
+
+    def apply(self, x: Pixels) -> Pixels:
+        if len(self.shape) == 1:  # numpy's function for several axes costs more than a short transform
+            return np.fft.fft(x, norm="ortho")
+        return np.fft.fftn(x, axes=(-2, -1), norm="ortho")
+
+    def adjoint(self, y: Pixels) -> Pixels:
+        if len(self.shape) == 1:
+            return np.fft.ifft(y, norm="ortho")
+        return np.fft.ifftn(y, axes=(-2, -1), norm="ortho")
+
+
+def _difficulty(n: int) -> float:
+    for prime in (2, 3, 5, 7, 11):
+        while n % prime == 0 and n > 1:
+            n //= prime
+            if n == 1:
+                return 1.0 if prime == 2 else 2.0
+    return 8.0 if n > 1 else 1.0
+
+
+class General:
+    """A matrix, a sparse matrix, or an operator with shape, dtype, matvec and rmatvec (SciPy's, pylops')."""
+
+    def __init__(self, A: Any, shape: tuple[int, ...], dtype: Any, *, norm: float | None, least: float) -> None:
+        try:
+            operator: LinearOperator = A if hasattr(A, "matvec") and hasattr(A, "rmatvec") else aslinearoperator(A)
+        except TypeError as error:
+            raise TypeError(f"A must be a matrix or a linear operator, got {type(A).__name__}") from error
+        self.operator, self.shape, self.dtype = operator, shape, np.dtype(dtype)
+        self.rows, self.columns = (int(count) for count in operator.shape)
+        if math.prod(shape) != self.columns:
+            raise ValueError(f"shape must have {self.columns} pixels, one per column of A, got {shape}")
+        self._check_adjoint()
+        bound = self._bound() if norm is None else positive(norm, "norm", zero=True) ** 2
+        self.squared_norm = bound
+        self.least = positive(least, "least", zero=True)
+        if self.least > bound:
+            raise ValueError(f"least must not exceed the squared norm of A, got {least!r} > {bound!r}")
+        self.rounding_is_known = False
+
+    @property
+    def rounding(self) -> float:
+        n = max(self.rows, self.columns)
+        return min(float(n), 4.0 * math.sqrt(n)) * EPS
+
+    def apply(self, x: Pixels) -> Pixels:
+        return self._batched(self.operator.matvec, x, len(self.shape))
+
+    def adjoint(self, y: Pixels) -> Pixels:
+        pulled = self._batched(self.operator.rmatvec, y, 1)
+        return pulled.reshape(*pulled.shape[:-1], *self.shape)
+
+    @staticmethod
+    def _batched(product: Any, v: Pixels, axes: int) -> Pixels:
+        if v.ndim == axes:
+            return np.asarray(product(v.reshape(-1)))
+        return np.array([np.asarray(product(row.reshape(-1))) for row in v])
+
+    def _random(self, rng: np.random.Generator, n: int, kind: str) -> Pixels:
+        v = rng.standard_normal(n)
+        return v + 1j * rng.standard_normal(n) if kind == "c" else v
+
+    def _check_adjoint(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(3):
+            x = self._random(rng, self.columns, self.dtype.kind)
+            image = np.asarray(self.operator.matvec(x))
+            if image.shape != (self.rows,) or not np.isfinite(image).all():
+                raise ValueError(f"A must map to {self.rows} finite numbers, got shape {image.shape}")
+            y = self._random(rng, self.rows, image.dtype.kind)
+            pulled = np.asarray(self.operator.rmatvec(y))
+            sizes = np.linalg.norm(image) * np.linalg.norm(y) + np.linalg.norm(x) * np.linalg.norm(pulled)
+            gap = abs(np.vdot(y, image) - np.vdot(pulled, x))
+            if not gap <= ADJOINT_SLACK * sizes:
+                raise ValueError(
+                    f"A's rmatvec is not the adjoint of its matvec: <y, A x> and <A^H y, x> differ by {gap:g}"
+                )
+
+    def _bound(self) -> float:
+        def normal(v: Array) -> Array:
+            # A copy: what an operator returns may be its argument.
+            return flat(self.image_like(self.operator.rmatvec(self.operator.matvec(v.view(self.dtype))))).copy()
+
+        return lanczos_bound(normal, self.columns * (2 if self.dtype.kind == "c" else 1))
+
+    def image_like(self, v: Any) -> Pixels:
+        """v with the image's dtype: the adjoint as seen by real images is the real part."""
+        v = np.asarray(v)
+        return np.ascontiguousarray(v.real if self.dtype.kind != "c" else v, dtype=self.dtype)

@@ -1,0 +1,277 @@
+r"""Smoothed total variation around linear measurements of an image:
+
+    f(x) = 1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2.
+
+x is an image of one or two dimensions, real or complex; solvers see it as a flat real vector, in which a complex pixel
+is two neighbouring entries, and all norms are those of that vector. (D x)_i holds the differences of pixel i to the
+pixel before it along every axis (isotropic); at the edge there is no difference ("free"), or one to a pixel that is 0
+("zero"). With phi(d) = sqrt(|d|^2 + eps_tv^2), eta_i = phi((D x)_i):
+
+- Each row of D has two entries of size 1 per axis, and each pixel is in two differences per axis, so that ||D||^2 <= 4
+  per axis, and 0 <= phi'' <= 1/eps_tv. Hence
+
+      L = ||A||_w^2 + 4 alpha (number of axes) / eps_tv + eps_l2,    mu = lambda_min(A^H w A) + eps_l2.
+
+- phi is concave as a function of |d|^2, so that phi(d') <= phi(d) + phi'(d).(d' - d) + |d' - d|^2 / (2 phi(d)) for all
+  d' and d. That is what `majoriser` uses: where the image is not flat the curvature is far below 1/eps_tv.
+
+Rounding, with u = eps/2. Pixels are exact, so differences have a relative error u, eta_i at most 4.5 u, and the
+components of alpha D x / eta at most 8 u (two axes, complex). They are at most alpha in size and D^T adds up to four of
+them, that makes 11 u alpha ||D|| sqrt(number of pixels); D^T (D x / eta) is also at most ||D||^2 ||x|| / eps_tv. The
+other terms are sums of three and contribute their sizes times u each. A product with A errs by at most `rounding` ||A||
+times the size of what it is applied to.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice._array import EPS, Array, norm
+
+Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of the image
+Boundary = Literal["free", "zero"]
+BOUNDARIES: tuple[str, ...] = get_args(Boundary)
+NO_IMAGE: Array = np.empty(0)
+
+
+class Measurement(Protocol):
+    """A linear operator on images; the last axes of its arguments are an image or data, any before them a batch."""
+
+    @property
+    def squared_norm(self) -> float:
+        """An upper bound of ||A||^2."""
+        ...
+
+    @property
+    def least(self) -> float:
+        """A lower bound of the least eigenvalue of A^H A."""
+        ...
+
+    @property
+    def rounding(self) -> float:
+        """||fl(A x) - A x|| <= rounding ||A|| ||x||, and the same for the adjoint."""
+        ...
+
+    @property
+    def rounding_is_known(self) -> bool: ...
+
+    def apply(self, x: Pixels) -> Pixels: ...
+
+    def adjoint(self, y: Pixels) -> Pixels: ...
+
+
+def flat(image: Pixels) -> Array:
+    """The image as a real vector: a view where that is possible."""
+    return np.ascontiguousarray(image).view(np.float64).reshape(-1)
+
+
+class _Scratch(threading.local):
+    """Arrays that never leave this module, kept for the next gradient: fresh memory costs more than the arithmetic."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[tuple[Any, ...], Pixels] = {}
+
+    def array(self, use: str, shape: tuple[int, ...], dtype: Any) -> Pixels:
+        key = (use, shape, np.dtype(dtype).char)
+        if key not in self.arrays:
+            if len(self.arrays) >= 16:
+                self.arrays.clear()
+            self.arrays[key] = np.empty(shape, dtype)
+        return self.arrays[key]
+
+
+_scratch = _Scratch()
+
+
+def squares(d: Pixels, out: Array | None = None) -> Array:
+    """|d|^2, entry by entry."""
+    if d.dtype.kind == "c":
+        parts = np.multiply(
+            d.view(np.float64), d.view(np.float64), out=_scratch.array("c", (*d.shape[:-1], 2 * d.shape[-1]), float)
+        )
+        summed: Array = np.add(parts[..., ::2], parts[..., 1::2], out=out)
+        return summed
+    squared: Array = np.multiply(d, d, out=out)
+    return squared
+
+
+def differences(x: Pixels, axes: int, boundary: str, out: Pixels | None = None) -> Pixels:
+    """D x for the last `axes` axes of x, stacked along a new first axis."""
+    d = np.empty((axes, *x.shape), x.dtype) if out is None else out
+    for k in range(axes):
+        here, pixels = np.moveaxis(d[k], k - axes, 0), np.moveaxis(x, k - axes, 0)
+        np.subtract(pixels[1:], pixels[:-1], out=here[1:])
+        here[0] = pixels[0] if boundary == "zero" else 0.0
+    return d
+
+
+def adjoint_differences(p: Pixels, boundary: str) -> Pixels:
+    """D^T p."""
+    axes = len(p)
+    x: Pixels = p[0].copy() if axes == 1 else p[0] + p[1]
+    for k in range(axes):
+        here, pixels = np.moveaxis(p[k], k - axes, 0), np.moveaxis(x, k - axes, 0)
+        pixels[:-1] -= here[1:]
+        if boundary == "free":
+            pixels[0] -= here[0]  # the first difference does not exist, whatever p says there
+    return x
+
+
+@dataclass(frozen=True, eq=False)
+class Variation:
+    """The f of the module's text for data y in A's format; without `operator` A = 1, without `weights` w = 1."""
+
+    y: Pixels
+    shape: tuple[int, ...]
+    dtype: Any
+    alpha: float
+    eps_tv: float
+    eps_l2: float
+    operator: Measurement | None = None
+    weights: Array | None = None
+    boundary: Boundary = "free"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Variation) and self.like(other) and (self.y is other.y or np.array_equal(self.y, other.y))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def like(self, other: Variation) -> bool:
+        """Whether the two differ in nothing but their data."""
+        return (
+            (self.shape, self.dtype, self.boundary) == (other.shape, other.dtype, other.boundary)
+            and (self.alpha, self.eps_tv, self.eps_l2) == (other.alpha, other.eps_tv, other.eps_l2)
+            and self.operator == other.operator
+            and (self.weights is other.weights or np.array_equal(self.weights, other.weights))  # type: ignore[arg-type]
+        )
+
+    @property
+    def axes(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of real unknowns."""
+        return math.prod(self.shape) * (2 if np.dtype(self.dtype).kind == "c" else 1)
+
+    @property
+    def mu(self) -> float:
+        """A lower bound of the strong convexity."""
+        least = 1.0 if self.operator is None else self.operator.least
+        lightest = 1.0 if self.weights is None else float(self.weights.min())
+        return (least * lightest + self.eps_l2) * (1.0 - 4.0 * EPS)
+
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        """An upper bound of the Lipschitz constant of the gradient."""
+        return (self._data_curvature + 4.0 * self.axes * self.alpha / self.eps_tv + self.eps_l2) * (1.0 + 8.0 * EPS)
+
+    @cached_property
+    def _data_curvature(self) -> float:
+        heaviest = 1.0 if self.weights is None else float(self.weights.max())
+        return heaviest if self.operator is None else heaviest * self.operator.squared_norm
+
+    @cached_property
+    def _size_of_data(self) -> float:
+        return norm(flat(self.y))
+
+    def pixels(self, x: Array) -> Pixels:
+        """The flat vector(s) x as image(s)."""
+        image: Pixels = x.view(self.dtype).reshape(*x.shape[:-1], *self.shape)
+        return image
+
+    def value(self, x: Array) -> float:
+        X = self.pixels(x)
+        misfit = squares(X - self.y if self.operator is None else self.operator.apply(X) - self.y)
+        fidelity = 0.5 * float(np.sum(misfit if self.weights is None else self.weights * misfit))
+        variation = float(np.sum(self.slopes(X)[1]))
+        return fidelity + self.alpha * variation + 0.5 * self.eps_l2 * float(x @ x)
+
+    def gradient(self, x: Array) -> Array:
+        return self.gradient_at(x, NO_IMAGE)
+
+    def image(self, x: Array) -> Array:
+        # One product with A per step is needed in any case: for the gradient, at the very point it belongs to.
+        return NO_IMAGE
+
+    def value_at(self, x: Array, image: Array) -> float:
+        return self.value(x)
+
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        return flat(self.gradient_of(self.pixels(x), self.y))
+
+    def slopes(self, X: Pixels, d: Pixels | None = None, eta: Array | None = None) -> tuple[Pixels, Array]:
+        """D x and eta, into the arrays given if any."""
+        d = differences(X, self.axes, self.boundary, d)
+        eta = squares(d[0], eta)
+        for k in range(1, self.axes):
+            eta += squares(d[k], _scratch.array("square", eta.shape, float))
+        eta += self.eps_tv * self.eps_tv
+        return d, np.sqrt(eta, out=eta)
+
+    def gradient_of(self, X: Pixels, y: Pixels) -> Pixels:
+        """The gradient for image(s) X and data y; with a batch of images, y is a batch of data."""
+        d = _scratch.array("d", (self.axes, *X.shape), X.dtype)
+        d, eta = self.slopes(X, d, _scratch.array("eta", X.shape, float))
+        np.divide(self.alpha, eta, out=eta)
+        d *= eta
+        gradient = adjoint_differences(d, self.boundary)
+        if self.operator is None and self.weights is None:
+            rest: Pixels = np.multiply(X, 1.0 + self.eps_l2, out=d[0])
+            rest -= y
+            gradient += rest
+            return gradient
+        misfit = X - y if self.operator is None else self.operator.apply(X) - y
+        if self.weights is not None:
+            misfit *= self.weights
+        pulled = misfit if self.operator is None else self.operator.adjoint(misfit)
+        gradient += pulled if gradient.dtype.kind == "c" or pulled.dtype.kind != "c" else pulled.real
+        gradient += self.eps_l2 * X
+        return gradient
+
+    @cached_property
+    def gram(self) -> Array:
+        """A^H w A as a matrix on the flat real vector, for small images."""
+        n = math.prod(self.shape)
+        units = np.eye(n, dtype=self.dtype).reshape(n, *self.shape)
+        A = (units if self.operator is None else self.operator.apply(units)).reshape(n, -1).T
+        w = np.ones(len(A)) if self.weights is None else self.weights.reshape(-1)
+        gram = A.conj().T @ (w[:, None] * A)
+        if np.dtype(self.dtype).kind != "c":
+            return np.ascontiguousarray(gram.real)
+        real = np.empty((2 * n, 2 * n))
+        real[::2, ::2] = real[1::2, 1::2] = gram.real
+        real[1::2, ::2], real[::2, 1::2] = gram.imag, -gram.imag
+        return real
+
+    @property
+    def rounding_is_known(self) -> bool:
+        return self.operator is None or self.operator.rounding_is_known
+
+    def gradient_rounding(self, x: Array, image: Array) -> float:
+        size = norm(x)
+        spread = 2.0 * math.sqrt(self.axes)  # ||D||
+        slopes = spread * min(math.sqrt(math.prod(self.shape)), spread * size / self.eps_tv)
+        product = 0.0 if self.operator is None else 2.0 * self.operator.rounding
+        data = 1.0 if self.operator is None else math.sqrt(self.operator.squared_norm)
+        heaviest = 1.0 if self.weights is None else float(self.weights.max())
+        fidelity = (product + 4.0 * EPS) * heaviest * data * (data * size + self._size_of_data)
+        return 8.0 * EPS * self.alpha * slopes + fidelity + 4.0 * EPS * self.eps_l2 * size
+
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        moved = norm(x - z)
+        if moved < 1e-150:  # its square is no longer a number to divide by
+            return self.L
+        eta = self.slopes(self.pixels(z))[1]
+        change = differences(self.pixels(x - z), self.axes, self.boundary)
+        steep = sum(float(np.vdot(squares(change[k]), 1.0 / eta)) for k in range(self.axes))
+        return self._data_curvature + self.alpha * steep / moved**2 + self.eps_l2
