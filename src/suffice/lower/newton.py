@@ -44,7 +44,7 @@ Indices = npt.NDArray[np.intp]
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
-FIRST_ROWS = 8  # the first Hessian takes one row in so many
+FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
 ADMM_ITERATIONS = 500
 CHECK_EVERY = 5
@@ -115,7 +115,8 @@ class Newton:
         least = problem.g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
-        working, complete = _working_set(here.z, least, largest_working_set(terms.model.design))
+        most = largest_working_set(terms.model.design)
+        working, complete = _working_set(here.z, least, most)
         metric, fresh = state.metric, False
         if metric is None or not np.isin(working, metric.working).all():
             metric, fresh = Metric(here.z, working, _rows(terms, state, len(working))), True
@@ -129,12 +130,13 @@ class Newton:
         before, after = norm(least), norm(problem.g.least_subgradient(x, gradient))
         N = terms.model.design.shape[0]
         if blurred and after > 0.5 * before:
-            # Values of Phi no longer tell one point from the other, and subgradients do not fall any more.
-            last = fresh and metric.rows == N and complete
+            # Values of Phi no longer tell one point from the other, and subgradients hardly fall any more.
+            best_model = fresh and metric.rows == N
             if after >= before:
-                return replace(state, rows=N, metric=None, ended=last, image=here.z_image, evidence=here)
-            return NewtonState(x, state.k + 1, N, None, last, image, Evidence(x, image, gradient))
-        rows = min(4 * metric.rows, N) if complete else metric.rows
+                return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
+            ended = best_model and complete
+            return NewtonState(x, state.k + 1, N, None, ended, image, Evidence(x, image, gradient))
+        rows = min(4 * metric.rows, N) if complete or len(working) == most else metric.rows
         keep = whole and after <= REUSE * before
         return NewtonState(
             x,
@@ -157,15 +159,13 @@ def _at(problem: Canonical, state: NewtonState) -> Evidence:
 def largest_working_set(design: Design) -> int:
     """As many columns as keep four square matrices of that size within MEMORY times X."""
     X = design.X
-    if sp.issparse(X):
-        size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-    else:
-        size = 8 * math.prod(design.shape)
+    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
+    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
     return max(FIRST_WORKING_SET, math.isqrt(int(0.75 * MEMORY * size) // 32))
 
 
 def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
-    """The columns to move, and whether they are all that are not at their optimum."""
+    """The columns to move, at most so many, and whether they are all that are not at their optimum."""
     support, wanted = x != 0.0, (x != 0.0) | (least != 0.0)
     limit = min(max(FIRST_WORKING_SET, int(GROWTH * np.count_nonzero(support))), most)
     candidates = np.flatnonzero(wanted)
@@ -180,7 +180,7 @@ def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
 
 def _rows(terms: Terms, state: NewtonState, columns: int) -> int:
     N = terms.model.design.shape[0]
-    rows = max(state.rows or N // FIRST_ROWS, 2 * columns)
+    rows = max(state.rows or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
     return N if 2 * rows > N else rows
 
 
@@ -281,19 +281,18 @@ def minimise_model(H: Array, gradient: Array, w: Array, l1: float) -> Array:
     b = H @ w - gradient
     if l1 == 0.0:
         return _solve(_factor(H), b)
-    goal = MODEL_TOLERANCE * norm(_least(w, gradient, l1))
+    noise = 8.0 * EPS * (norm(np.abs(H) @ np.abs(w)) + norm(gradient))  # what rounding leaves of any subgradient
+    goal = max(MODEL_TOLERANCE * norm(_least(w, gradient, l1)), noise)
     settled = np.count_nonzero(w) > 0.8 * len(w)
     v = _with_signs_of(w, gradient, H, b, l1, goal) if settled else None
+    v = _admm(H, b, w, gradient, l1, goal) if v is None else v
     if v is None:
-        v = _admm(H, b, w, gradient, l1, goal)
-    step = v - w
-    if float(gradient @ step) + 0.5 * float(step @ (H @ step)) + l1 * float(np.abs(v).sum() - np.abs(w).sum()) < 0.0:
-        return v
-    tau = 1.0 / float(np.abs(H).sum(axis=0).max())
-    return soft(w - tau * gradient, tau * l1)
+        tau = 1.0 / float(np.abs(H).sum(axis=0).max())
+        v = soft(w - tau * gradient, tau * l1)
+    return v
 
 
-def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float) -> Array:
+def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float) -> Array | None:
     R = 0.3 * np.diag(H)
     factor = _factor(H + np.diag(R))
     v, y, threshold, signs = w, np.clip(-gradient, -l1, l1), l1 / R, np.sign(w)
@@ -310,8 +309,10 @@ def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float)
                 if exact is not None:
                     return exact
                 if near:
-                    break
-    return v
+                    return v
+    step = v - w
+    change = float(gradient @ step) + 0.5 * float(step @ (H @ step)) + l1 * float(np.abs(v).sum() - np.abs(w).sum())
+    return v if change < 0.0 else None
 
 
 def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float, goal: float) -> Array | None:

@@ -2,8 +2,9 @@ r"""The one inner loop: step, certify, stop as soon as the proof is there.
 
 A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. A step
 that cannot improve on a state any more returns it as it is. The loop works either until the certificate's radius is at
-most `within`, or for a fixed number of `steps`, of which only the last is certified. A solution keeps its solver's state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit,
-what a single run would have.
+most `within`, or for a fixed number of `steps`, of which only the last is certified. A solution keeps its solver's
+state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit, what a single run
+would have.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice.lower.auto import Auto
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
@@ -56,7 +58,9 @@ class Solver(Protocol):
     def step(self, problem: Canonical, state: Any) -> Any: ...
 
 
-SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (Fista(), AdaptiveFista(), GradientDescent(), Newton())}
+SOLVERS: dict[str, Solver] = {
+    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def solve(
     *,
     within: float | None = None,
     steps: int | None = None,
-    solver: str | Solver = "fista",
+    solver: str | Solver = "auto",
     warm: Solution | Array | None = None,
     certificate: Rule = "tightest",
     max_steps: int | None = None,
