@@ -74,12 +74,15 @@ class Evidence:
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
     """The bound D/2 + R of the module's text, in exact arithmetic."""
+    return _gap_radius(problem, x, problem.mu * z - z_gradient, 0.0 if x is z else norm(x - z), M)
+
+
+def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) -> float:
     mu = problem.mu
-    w_bar, B = problem.g.remainder(x, mu * z - z_gradient, mu)
+    w_bar, B = problem.g.remainder(x, v, mu)
     D = norm(x - w_bar)
     R_squared = B / mu + 0.25 * D * D
-    if x is not z:
-        moved = norm(x - z)
+    if moved > 0.0:
         R_squared += 0.5 * max(M / mu - 1.0, 0.0) * moved * moved
     return 0.5 * D + math.sqrt(R_squared)
 
@@ -106,19 +109,21 @@ def certify_step(
         return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
 
     rounding = _rounding(problem, z, evidence.z_image)
-    at_z = gap_radius(problem, z, z, z_gradient)
+    v = problem.mu * z - z_gradient
+    at_z = _gap_radius(problem, z, v, 0.0, math.inf)
     if tau is None:
         return _with_rounding(at_z, "gap", rounding)
     rounding += 8.0 * EPS * norm(x)
     c, moved = evidence.contraction, norm(x - z)
     nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved, c))
-    candidates = [_with_rounding(nearer, "contraction", rounding)]
+    best = _with_rounding(nearer, "contraction", rounding)
     if rule == "tightest":
-        gap = gap_radius(problem, x, z, z_gradient, evidence.majoriser)
-        candidates.append(_with_rounding(gap, "gap", rounding))
-        if problem.f.rounding_is_known:
-            candidates.append(_with_rounding(a_priori, "rate", 2.0 * rounding))
-    return min(candidates, key=lambda candidate: candidate.radius)
+        gap = _gap_radius(problem, x, v, moved, evidence.majoriser)
+        if gap < nearer:
+            best = _with_rounding(gap, "gap", rounding)
+        if a_priori < best.radius and problem.f.rounding_is_known:
+            best = min(best, _with_rounding(a_priori, "rate", 2.0 * rounding), key=lambda proof: proof.radius)
+    return best
 
 
 def fixed_point_radius(moved: float, c: float) -> float:

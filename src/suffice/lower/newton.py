@@ -172,7 +172,7 @@ def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
     if len(candidates) <= limit:
         return candidates, True
     pull = np.abs(least[candidates])
-    if np.count_nonzero(support) <= limit:
+    if limit < most:  # there is room for all of the support
         pull[support[candidates]] = math.inf
     chosen = np.argpartition(pull, len(pull) - limit)[len(pull) - limit :]
     return np.sort(candidates[chosen]), False
