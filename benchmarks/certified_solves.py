@@ -1,15 +1,15 @@
 """How fast is one certified solve? Elastic-net models on MNIST, suffice against skglm, celer and scikit-learn.
 
-The paper's training data: 5000 images of 784 raw pixels as a sparse matrix, one problem per digit 0..5. Penalties are the
-paper's optimum and others, with condition numbers from 1e2 to 1e6; one has l1 = 0, for the solvers that only know l2;
-one is least squares on labels -1 and 1. Every solver starts from 0 and has to reach a distance of 1e-3 or 1e-8 to the
-exact weights.
+The paper's training data: 5000 images of 784 raw pixels as a sparse matrix, one problem per digit 0..5. Penalties are
+the paper's optimum and others, with condition numbers from 1e2 to 1e6; one has l1 = 0, for the solvers that only know
+l2; one is least squares on labels -1 and 1. Every solver starts from 0 and has to reach a distance of 1e-3 or 1e-8 to
+the exact weights.
 
-suffice stops by its own certificate. A rival has no such test: it gets the loosest tolerance, a power of ten, with which
-`suffice.certify` proves as much of its result. Neither the search for that tolerance nor the certificate counts for the
-rival, nor does compilation. Times are CPU time of one thread, which is wall time on a core of one's own: the least of
-three runs where a run is short, of the six digits together. A solver that needs more than --limit seconds for a digit
-is not run on the others.
+suffice stops by its own certificate. A rival has no such test: it gets the loosest tolerance, a power of ten, with
+which `suffice.certify` proves as much of its result. Neither the search for that tolerance nor the certificate counts
+for the rival, nor does compilation. Times are CPU time of one thread, which is wall time on a core of one's own: the
+least of three runs where a run is short, of the six digits together. A solver that needs more than --limit seconds for
+a digit is not run on the others.
 
 The price of certificates is measured for FISTA: as many steps with a certificate after each as without any.
 """
@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -151,7 +152,7 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
 def measure_ours(solver: str, problems: list[suffice.Composite], goal: float, limit: float) -> dict[str, Any]:
     seconds, steps, reached = 0.0, [], True
     for problem in problems:
-        spent, solution = timed(lambda p=problem: suffice.solve(p, within=goal, solver=solver, max_steps=STEPS))  # type: ignore[misc]
+        spent, solution = timed(partial(suffice.solve, problem, within=goal, solver=solver, max_steps=STEPS))
         seconds += spent
         steps.append(solution.steps)
         reached = reached and solution.reached
@@ -166,7 +167,7 @@ def measure_rival(name: str, fit: Fit, families: list[Family], setting: Setting,
         problem = setting.at(family)
         l1, l2 = problem.canonical.g.l1, problem.mu  # type: ignore[attr-defined]
         while True:
-            spent, w = timed(lambda f=family: fit(f, l1, l2, TOLERANCES[k]))  # type: ignore[misc]
+            spent, w = timed(partial(fit, family, l1, l2, TOLERANCES[k]))
             if suffice.certify(problem, w).radius <= goal:
                 break
             k += 1
@@ -214,7 +215,9 @@ def report(rows: list[dict[str, Any]], price: dict[str, float]) -> tuple[str, li
         ])  # fmt: skip
         what = f"{row['setting']}, {row['goal']:g}"
         if row["kappa"] >= 1e4:
-            targets.append(target(f"{what}: times faster than fista", fista["seconds"] / auto["seconds"], 10, at_least=True))
+            targets.append(
+                target(f"{what}: times faster than fista", fista["seconds"] / auto["seconds"], 10, at_least=True)
+            )
         if best is not None:
             ratio = best["seconds"] / auto["seconds"]
             targets.append(target(f"{what}: times faster than the best rival", ratio, 1.0, at_least=True))
