@@ -128,8 +128,8 @@ def test_max_steps_are_an_outcome_with_a_valid_certificate(problem, solver):
 
 
 def test_max_steps_limit_this_call_only():
-    first = solve(PROBLEMS["lasso"], within=1e-8, max_steps=4)
-    second = solve(PROBLEMS["lasso"], within=1e-8, max_steps=5, warm=first)
+    first = solve(PROBLEMS["lasso"], within=1e-8, solver="fista", max_steps=4)
+    second = solve(PROBLEMS["lasso"], within=1e-8, solver="fista", max_steps=5, warm=first)
     assert (first.steps, second.steps) == (4, 9)
 
 

@@ -22,7 +22,7 @@ from suffice.lower.newton import Newton, NewtonState, Terms, largest_working_set
 from suffice.problem import Canonical
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
-EASY = 50.0  # kappa up to which FISTA is as fast
+EASY = 150.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
 
 

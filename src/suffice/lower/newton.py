@@ -120,7 +120,7 @@ class Newton:
         metric, fresh = state.metric, False
         if metric is None or not np.isin(working, metric.working).all():
             metric, fresh = Metric(here.z, working, _rows(terms, state, len(working))), True
-        H = _hessian(problem, terms, metric)
+        H = _hessian(problem, terms, metric, here.z_image if fresh else None)
         W = metric.working
         target = here.z.copy()
         target[W] = minimise_model(H, here.z_gradient[W], here.z[W], terms.l1)
@@ -194,13 +194,14 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
-def _hessian(problem: Canonical, terms: Terms, metric: Metric) -> Array:
+def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Array:
+    """H of the module's text, at the metric's anchor, whose image may be known."""
     known = _memory.hessians.get(metric)
     if known is not None:
         return known
     _memory.hessians.clear()
     model, design = terms.model, terms.model.design
-    image = problem.f.image(metric.anchor)
+    image = problem.f.image(metric.anchor) if image is None else image
     curvature = host(design.weights * model.loss.curvature_between(image, image, model.y))
     rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
     H = gram(design.X, metric.working, rows, np.sqrt(weights))
@@ -261,7 +262,7 @@ def _search(problem: Canonical, here: Evidence, target: Array) -> tuple[Array, A
     direction, image = target - x, f.image(target)
     with np.errstate(over="ignore", invalid="ignore"):
         value = f.value_at(x, here.z_image) + g.value(x)
-        slope = float(here.z_gradient @ direction) + g.value(target) - g.value(x)
+        slope = min(float(here.z_gradient @ direction) + g.value(target) - g.value(x), 0.0)
         noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
         blurred = abs(slope) <= 16.0 * noise
         if f.value_at(target, image) + g.value(target) <= value + 1e-3 * slope + noise:
@@ -294,7 +295,7 @@ def minimise_model(H: Array, gradient: Array, w: Array, l1: float) -> Array:
 
 def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float) -> Array | None:
     R = 0.3 * np.diag(H)
-    factor = _factor(H + np.diag(R))
+    factor = _factor(H, R)
     v, y, threshold, signs = w, np.clip(-gradient, -l1, l1), l1 / R, np.sign(w)
     for iteration in range(1, ADMM_ITERATIONS + 1):
         s = _solve(factor, b + R * v - y)
@@ -332,12 +333,12 @@ def _least(v: Array, gradient: Array, l1: float) -> Array:
     return np.where(v == 0.0, soft(gradient, l1), gradient + l1 * np.sign(v))
 
 
-def _factor(H: Array) -> Array:
-    """A Cholesky factor; of a matrix with a little more on the diagonal where rounding has made it indefinite."""
+def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:
+    """A Cholesky factor of H plus a diagonal; plus a little more where rounding has made it indefinite."""
     shift = 0.0
     while True:
-        shifted = np.array(H, order="F")
-        shifted[np.diag_indices(len(H))] += shift
+        shifted = np.array(H.T, order="F")
+        shifted[np.diag_indices(len(H))] += diagonal + shift
         factor, failed = dpotrf(shifted, overwrite_a=True, clean=False)
         if not failed:
             return np.asarray(factor)
