@@ -60,7 +60,8 @@ class Evidence:
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
     without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
-    a priori (infinite where nothing is known).
+    a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
+    a better bound than f's own.
     """
 
     z: Array
@@ -70,6 +71,7 @@ class Evidence:
     contraction: float = 1.0
     majoriser: float = math.inf
     rate: float = math.inf
+    rounding: float | None = None
 
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
@@ -97,7 +99,7 @@ def certify_step(
         return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, x, image))
     if rule in ("gap", "minimum_norm", "subgradient"):
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
-        rounding = _rounding(problem, x, image)
+        rounding = _rounding(problem, x, image, evidence.rounding if tau is None else None)
         if rule == "gap":
             return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding)
         if rule == "minimum_norm":
@@ -108,7 +110,7 @@ def certify_step(
         step_rounding = 2.0 * EPS * (norm(z) + norm(x)) / (tau * problem.mu)
         return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
 
-    rounding = _rounding(problem, z, evidence.z_image)
+    rounding = _rounding(problem, z, evidence.z_image, evidence.rounding)
     v = problem.mu * z - z_gradient
     at_z = _gap_radius(problem, z, v, 0.0, math.inf)
     if tau is None:
@@ -143,9 +145,10 @@ def certify(problem: Composite, x: Array) -> Certificate:
     return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
 
 
-def _rounding(problem: Canonical, x: Array, image: Array) -> float:
+def _rounding(problem: Canonical, x: Array, image: Array, known: float | None = None) -> float:
     """How far the gradient's rounding may move the minimiser, plus the rounding of the certificate itself."""
-    return problem.f.gradient_rounding(x, image) / problem.mu + 8.0 * EPS * norm(x)
+    error = problem.f.gradient_rounding(x, image) if known is None else known
+    return error / problem.mu + 8.0 * EPS * norm(x)
 
 
 def _with_rounding(radius: float, rule: str, rounding: float) -> Certificate:

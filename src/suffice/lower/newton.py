@@ -111,7 +111,7 @@ class Newton:
             return state
         terms = Terms.of(problem)
         assert terms is not None
-        here = _at(problem, state)
+        here = _at(problem, terms, state)
         least = problem.g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
@@ -126,8 +126,8 @@ class Newton:
         target[W] = minimise_model(H, here.z_gradient[W], here.z[W], terms.l1)
         x, image, whole, blurred = _search(problem, here, target)
 
-        gradient = problem.f.gradient_at(x, image)
-        before, after = norm(least), norm(problem.g.least_subgradient(x, gradient))
+        there = _evidence(problem, terms, x, image)
+        before, after = norm(least), norm(problem.g.least_subgradient(x, there.z_gradient))
         N = terms.model.design.shape[0]
         if blurred and after > 0.5 * before:
             # Values of Phi no longer tell one point from the other, and subgradients hardly fall any more.
@@ -135,25 +135,24 @@ class Newton:
             if after >= before:
                 return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
             ended = best_model and complete
-            return NewtonState(x, state.k + 1, N, None, ended, image, Evidence(x, image, gradient))
+            return NewtonState(x, state.k + 1, N, None, ended, image, there)
         rows = min(4 * metric.rows, N) if complete or len(working) == most else metric.rows
         keep = whole and after <= REUSE * before
         return NewtonState(
-            x,
-            state.k + 1,
-            N if 2 * rows > N else rows,
-            metric if keep else None,
-            image=image,
-            evidence=Evidence(x, image, gradient),
+            x, state.k + 1, N if 2 * rows > N else rows, metric if keep else None, image=image, evidence=there
         )
 
 
-def _at(problem: Canonical, state: NewtonState) -> Evidence:
+def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
     """x with its image and its gradient, computed where the state has none."""
     if state.evidence is not None:
         return state.evidence
-    image = problem.f.image(state.x) if state.image is None else state.image
-    return Evidence(state.x, image, problem.f.gradient_at(state.x, image))
+    return _evidence(problem, terms, state.x, problem.f.image(state.x) if state.image is None else state.image)
+
+
+def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any) -> Evidence:
+    rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * terms.l2 * norm(x)
+    return Evidence(x, image, problem.f.gradient_at(x, image), rounding=rounding)
 
 
 def largest_working_set(design: Design) -> int:

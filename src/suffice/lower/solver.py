@@ -65,7 +65,7 @@ SOLVERS: dict[str, Solver] = {
 
 @dataclass(frozen=True)
 class Solution:
-    """x with its certificate. `steps` counts gradients from the very start, continuations included."""
+    """x with its certificate. `steps` counts the solver's steps from the very start, continuations included."""
 
     x: Array
     certificate: Certificate
