@@ -34,6 +34,7 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/derivative_free.py --out benchmarks/results
 	$(BIN)/python benchmarks/dynamic_accuracy.py --out benchmarks/results
 	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
+	$(BIN)/python benchmarks/certified_solves.py --out benchmarks/results
 
 clean:  ## remove the environment, caches and the worked example's output
 	rm -rf $(VENV) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache

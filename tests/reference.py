@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 import suffice
 from suffice import terms
+from suffice.lower.solver import SOLVERS
 from suffice.terms.design import Design
 
 LONG = np.longdouble
@@ -27,7 +28,7 @@ def norm(x):
 
 
 class Margins:
-    """sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 for psi "squared", "logistic" or "huber" (delta = 1)."""
+    """sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 for psi "squared", "logistic", "huber" (delta = 1) or "poisson"."""
 
     def __init__(self, X, y, a, psi, l2):
         self.X, self.y, self.a = (np.asarray(part, dtype=LONG) for part in (X, y, a))
@@ -40,6 +41,8 @@ class Margins:
             psi = np.logaddexp(LONG(0), -y * m)
         elif self.psi == "huber":
             psi = np.where(abs(m - y) <= 1, (m - y) ** 2 / 2, abs(m - y) - LONG(0.5))
+        elif self.psi == "poisson":
+            psi = np.exp(m) - y * m
         else:
             psi = (m - y) ** 2 / 2
         return self.a @ psi + self.l2 / 2 * (w @ w)
@@ -48,6 +51,8 @@ class Margins:
         m, y = self.X @ w, self.y
         if self.psi == "logistic":
             slope = -y / (1 + np.exp(np.minimum(y * m, 1e4)))
+        elif self.psi == "poisson":
+            slope = np.exp(m) - y
         else:
             slope = np.clip(m - y, -1, 1) if self.psi == "huber" else m - y
         return self.X.T @ (self.a * slope) + self.l2 * w
@@ -56,6 +61,8 @@ class Margins:
         m, y = self.X @ w, self.y
         if self.psi == "logistic":
             curvature = 1 / (2 + np.exp(np.minimum(m, 1e4)) + np.exp(np.minimum(-m, 1e4)))
+        elif self.psi == "poisson":
+            curvature = np.exp(m)
         else:
             curvature = abs(m - y) <= 1 if self.psi == "huber" else np.ones(len(m))
         X = self.X.astype(float)
@@ -246,6 +253,17 @@ class Case:
 
 LOSSES = ("squared", "logistic", "huber", "own")
 TERMS = ("l1", "elastic_net", "group", "nonnegative", "box", "zero", "own_l1", "own_box")
+
+
+def solves(solver, loss, term):
+    """Whether a solver takes problems of this kind."""
+    return solver != "newton" or (loss != "own" and term in ("l1", "elastic_net", "zero"))
+
+
+METHODS = [solver for solver in SOLVERS if solver != "auto"]  # auto is one of them
+SOLVABLE = [
+    (loss, term, solver) for loss in LOSSES for term in TERMS for solver in METHODS if solves(solver, loss, term)
+]
 
 
 @cache

@@ -47,7 +47,7 @@ class BilevelProblem:
         *,
         space: Space,
         penalty: Penalty | None = None,
-        solver: str | Solver = "fista_adaptive",
+        solver: str | Solver = "auto",
         max_steps: int = 100_000,
     ) -> None:
         self.lower, self.losses = tuple(lower), tuple(losses)

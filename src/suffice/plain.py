@@ -18,6 +18,7 @@ import numpy as np
 from suffice.lower.certificate import Certificate
 from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
+from suffice.lower.newton import Metric, NewtonState
 from suffice.lower.solver import Outcome, Solution
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
@@ -28,7 +29,7 @@ from suffice.upper.search import Pending, Plan, Point, State, Trial
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(Certificate, FistaState, DescentState, Solution, Options, Record, Evaluation, Scaling),
+        *(Certificate, FistaState, DescentState, NewtonState, Metric, Solution, Options, Record, Evaluation, Scaling),
         *(Pending, Plan, Point, State, Trial),
     )
 }
@@ -40,6 +41,7 @@ _LEFT_OUT: dict[type, tuple[str, ...]] = {
     Solution: ("problem",),
     FistaState: ("image", "previous_image", "evidence"),
     DescentState: ("image", "evidence"),
+    NewtonState: ("image", "evidence"),
 }
 
 
@@ -81,7 +83,7 @@ def _encode_fields(value: Any) -> dict[str, Any]:
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if not isinstance(value.state, FistaState | DescentState):
+        if not isinstance(value.state, FistaState | DescentState | NewtonState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 

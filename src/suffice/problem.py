@@ -7,6 +7,7 @@ x_hat is unique. Every proof in this package rests on mu being a lower and L an 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,7 @@ from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 class Composite:
     """f + g: `smooth` has value(x) and gradient(x), `prox` has value(x) and prox(v, step); mu and L belong to f.
 
+    L may be infinite for a linear model, such as Poisson regression: then solvers that need none can be used.
     `size` is the dimension of x; without it a start must be given to `suffice.solve`.
     """
 
@@ -37,7 +39,8 @@ class Composite:
             if missing:
                 raise TypeError(f"{name} must offer {' and '.join(methods)}, {term!r} lacks {' and '.join(missing)}")
         ridge = self.prox.l2 if isinstance(self.prox, ElasticNet) else 0.0
-        mu, L = positive(self.mu, "mu", zero=ridge > 0), positive(self.L, "L", zero=ridge > 0)
+        own = not isinstance(self.smooth, ImagedSmooth)  # without bounds of its own on rounding
+        mu, L = positive(self.mu, "mu", zero=ridge > 0), positive(self.L, "L", zero=ridge > 0, infinite=not own)
         if mu > L:
             raise ValueError(f"mu must not exceed L, got mu={mu!r}, L={L!r}")
         if self.size is not None and (not isinstance(self.size, int | np.integer) or self.size < 1):
@@ -62,6 +65,11 @@ class Canonical:
     g: CertifiableProx
     mu: float
     L: float
+
+    def require_lipschitz(self, solver: str) -> None:
+        """For solvers whose steps are proven by L."""
+        if math.isinf(self.L):
+            raise ValueError(f"solver={solver!r} needs a finite L, and f has none: use solver='newton'")
 
     @classmethod
     def of(cls, problem: Composite) -> Canonical:

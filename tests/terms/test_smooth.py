@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.terms import HUBER, LOGISTIC, SQUARED, Huber, LinearModel
+from suffice.terms import HUBER, LOGISTIC, POISSON, SQUARED, Huber, LinearModel
 from suffice.terms.design import Design
 from suffice.terms.smooth import Plain, Ridged, imaged
 from tests.reference import LONG, Margins, OwnSmooth, norm
@@ -54,7 +54,27 @@ def test_value_and_gradient_are_those_of_the_formula(model, reference):
         assert model.value(w) == pytest.approx(float(reference.value(w.astype(LONG))), rel=1e-12)
         error = norm(model.gradient(w) - reference.gradient(w.astype(LONG)))
         if w.any():
+            assert error <= model.rounding_at(w, model.image(w))
             assert error <= model.gradient_rounding(w, model.image(w))
+
+
+def test_where_psi_is_flat_the_sharper_bound_on_rounding_is_far_sharper():
+    model, _ = model_and_reference("logistic", "dense")
+    w = 50.0 * np.ones(D)
+    assert model.rounding_at(w, model.image(w)) < 0.2 * model.gradient_rounding(w, model.image(w))
+
+
+def test_the_poisson_gradient_errs_by_at_most_its_bound():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((N, D)), rng.poisson(3.0, N).astype(float)
+    design = Design.of(X)
+    model, reference = LinearModel(design, y, POISSON, L2), Margins(X, y, design.weights, "poisson", L2)
+    for size in (1e-3, 0.1, 1.0, 10.0, 60.0):
+        w = size * rng.standard_normal(D)
+        error = norm(model.gradient(w) - reference.gradient(w.astype(LONG)))
+        bound = model.gradient_rounding(w, model.image(w))
+        assert error <= bound <= 1e-10 * (1.0 + float(norm(reference.gradient(w.astype(LONG)))))
+        assert model.value(w) == pytest.approx(float(reference.value(w.astype(LONG))), rel=1e-12)
 
 
 @BY_MODEL

@@ -61,7 +61,8 @@ class Evidence:
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
     without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
-    a priori (infinite where nothing is known).
+    a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
+    a better bound than f's own.
     """
 
     z: Array
@@ -71,16 +72,20 @@ class Evidence:
     contraction: float = 1.0
     majoriser: float = math.inf
     rate: float = math.inf
+    rounding: float | None = None
 
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
     """The bound D/2 + R of the module's text, in exact arithmetic."""
+    return _gap_radius(problem, x, problem.mu * z - z_gradient, 0.0 if x is z else norm(x - z), M)
+
+
+def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) -> float:
     mu = problem.mu
-    w_bar, B = problem.g.remainder(x, mu * z - z_gradient, mu)
+    w_bar, B = problem.g.remainder(x, v, mu)
     D = norm(x - w_bar)
     R_squared = B / mu + 0.25 * D * D
-    if x is not z:
-        moved = norm(x - z)
+    if moved > 0.0:
         R_squared += 0.5 * max(M / mu - 1.0, 0.0) * moved * moved
     return 0.5 * D + math.sqrt(R_squared)
 
@@ -102,7 +107,7 @@ def certify_step(
         return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, x, image))
     if rule in ("gap", "minimum_norm", "subgradient"):
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
-        rounding = _rounding(problem, x, image)
+        rounding = _rounding(problem, x, image, evidence.rounding if tau is None else None)
         if rule == "gap":
             return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding)
         if rule == "minimum_norm":
@@ -113,23 +118,25 @@ def certify_step(
         step_rounding = 2.0 * EPS * (norm(z) + norm(x)) / (tau * problem.mu)
         return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
 
-    rounding = _rounding(problem, z, evidence.z_image)
+    rounding = _rounding(problem, z, evidence.z_image, evidence.rounding)
     smooth = isinstance(problem.g, Zero)
     size = norm(z_gradient) if smooth else math.nan
-    at_z = size / problem.mu if smooth else gap_radius(problem, z, z, z_gradient)
+    v = z_gradient if smooth else problem.mu * z - z_gradient
+    at_z = size / problem.mu if smooth else _gap_radius(problem, z, v, 0.0, math.inf)
     if tau is None:
         return _with_rounding(at_z, "gap", rounding)
     c, moved = evidence.contraction, tau * size if smooth else norm(x - z)
     rounding += 8.0 * EPS * (norm(z) + moved if smooth else norm(x))
     nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved, c))
-    candidates = [_with_rounding(nearer, "contraction", rounding)]
+    best = _with_rounding(nearer, "contraction", rounding)
     if rule == "tightest":
         M = evidence.majoriser
-        gap = _smooth_gap(problem.mu, M, tau, size) if smooth else gap_radius(problem, x, z, z_gradient, M)
-        candidates.append(_with_rounding(gap, "gap", rounding))
-        if problem.f.rounding_is_known:
-            candidates.append(_with_rounding(a_priori, "rate", 2.0 * rounding))
-    return min(candidates, key=lambda candidate: candidate.radius)
+        gap = _smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
+        if gap < nearer:
+            best = _with_rounding(gap, "gap", rounding)
+        if a_priori < best.radius and problem.f.rounding_is_known:
+            best = min(best, _with_rounding(a_priori, "rate", 2.0 * rounding), key=lambda proof: proof.radius)
+    return best
 
 
 def fixed_point_radius(moved: float, c: float) -> float:
@@ -149,9 +156,10 @@ def certify(problem: Composite, x: Array) -> Certificate:
     return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
 
 
-def _rounding(problem: Canonical, x: Array, image: Array) -> float:
+def _rounding(problem: Canonical, x: Array, image: Array, known: float | None = None) -> float:
     """How far the gradient's rounding may move the minimiser, plus the rounding of the certificate itself."""
-    return problem.f.gradient_rounding(x, image) / problem.mu + 8.0 * EPS * norm(x)
+    error = problem.f.gradient_rounding(x, image) if known is None else known
+    return error / problem.mu + 8.0 * EPS * norm(x)
 
 
 def _with_rounding(radius: float, rule: str, rounding: float) -> Certificate:

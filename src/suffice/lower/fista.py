@@ -54,6 +54,7 @@ class Fista:
     name: str = "fista"
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
+        problem.require_lipschitz(self.name)
         image = problem.f.image(x)
         return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image)
 
@@ -79,6 +80,7 @@ class AdaptiveFista:
     shrink: float = 0.5
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
+        problem.require_lipschitz(self.name)
         image = problem.f.image(x)
         return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image, tau=1.0 / problem.L)
 

@@ -27,6 +27,7 @@ class GradientDescent:
     name: str = "gradient_descent"
 
     def start(self, problem: Canonical, x: Array) -> DescentState:
+        problem.require_lipschitz(self.name)
         return DescentState(x, k=0, image=problem.f.image(x))
 
     def step(self, problem: Canonical, state: DescentState) -> DescentState:

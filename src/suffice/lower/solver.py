@@ -1,9 +1,10 @@
 r"""The one inner loop: step, certify, stop as soon as the proof is there.
 
-A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. The
-loop works either until the certificate's radius is at most `within`, or for a fixed number of `steps`. A solution
-keeps its solver's state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit,
-what a single run would have.
+A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. A step
+that cannot improve on a state any more returns it as it is. The loop works either until the certificate's radius is at
+most `within`, or for a fixed number of `steps`, of which only the last is certified. A solution keeps its solver's
+state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit, what a single run
+would have.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice.lower.auto import Auto
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
+from suffice.lower.newton import Newton
 from suffice.lower.newton_tv import NewtonTV
 from suffice.problem import Canonical, Composite
 
@@ -45,7 +48,8 @@ class State(Protocol):
 
 
 class Solver(Protocol):
-    """A lower-level method. States are never modified; `step` returns a new one with its evidence."""
+    """A lower-level method. States are never modified; `step` returns a new one with its evidence, or the very state
+    it was given if rounding is all that is left."""
 
     @property
     def name(self) -> str: ...
@@ -55,13 +59,15 @@ class Solver(Protocol):
     def step(self, problem: Canonical, state: Any) -> Any: ...
 
 
-SOLVERS: dict[str, Solver] = {solver.name: solver for solver in (Fista(), AdaptiveFista(), GradientDescent())}
+SOLVERS: dict[str, Solver] = {
+    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
+}
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
 @dataclass(frozen=True)
 class Solution:
-    """x with its certificate. `steps` counts gradients from the very start, continuations included."""
+    """x with its certificate. `steps` counts the solver's steps from the very start, continuations included."""
 
     x: Array
     certificate: Certificate
@@ -83,7 +89,7 @@ def solve(
     *,
     within: float | None = None,
     steps: int | None = None,
-    solver: str | Solver = "fista",
+    solver: str | Solver = "auto",
     warm: Solution | Array | None = None,
     certificate: Rule = "tightest",
     max_steps: int | None = None,
@@ -101,8 +107,8 @@ def solve(
         positive(within, "within", zero=True)
     limit = _count(steps, "steps") if steps is not None else _count(max_steps, "max_steps", optional=True)
     best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
-    solution = None
-    for taken, solution in enumerate(iterate(problem, solver=solver, warm=warm, certificate=certificate)):
+    state = None
+    for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0)):
         if within is not None:
             if certificate == "rate" and taken > 0 and solution.state.evidence.rate == math.inf:
                 raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
@@ -110,11 +116,12 @@ def solve(
                 return replace(solution, outcome=Outcome.REACHED)
             if solution.certificate.radius < 0.999 * best:
                 best, best_at = solution.certificate.radius, taken
-            # Either rounding is all that is left of the radius, or the radius has stopped falling, as it does where a
-            # user's own terms are blurred by more rounding than we know of.
+            # Either rounding is all that is left of the radius, or the solver says so, or the radius has stopped
+            # falling, as it does where a user's own terms are blurred by more rounding than we know of.
             blurred = solution.certificate.radius <= 2.0 * solution.certificate.rounding
-            if blurred or taken - best_at > patience:
+            if blurred or solution.state is state or taken - best_at > patience:
                 return replace(solution, outcome=Outcome.PRECISION)
+            state = solution.state
         if taken == limit:
             return replace(solution, outcome=Outcome.STEPS if within is None else Outcome.MAX_STEPS)
     raise AssertionError("the iteration has no end of its own")
@@ -131,6 +138,13 @@ def iterate(
 
     A cold start's certificate comes from the first step's gradient, which is the gradient there.
     """
+    return _iterate(problem, solver, warm, certificate, 0)
+
+
+def _iterate(
+    problem: Composite, solver: str | Solver, warm: Solution | Array | None, certificate: Rule, certify_from: int
+) -> Iterator[Solution]:
+    """`iterate`, with certificates from the step `certify_from` on only."""
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
     method = find_solver(solver)
@@ -145,13 +159,17 @@ def iterate(
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
+    taken, pending = 0, False
     while True:
         before, state = state, method.step(canonical, state)
-        steps += 1
-        if steps == 1:
+        steps, taken = steps + 1, taken + 1
+        if steps == 1 and state.evidence.tau is not None:
             start_radius = initial_radius(canonical, state.x, state.evidence)
-        if state.x is not before.x:  # else the step was not made, and the proof stands
+        # Without new evidence the step was not made, and the proof stands.
+        pending = pending or state.evidence is not before.evidence
+        if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
+            pending = False
             if math.isnan(proof.radius):
                 raise ArithmeticError(f"the gradient or the prox is not finite after {steps} steps of {method.name}")
         _freeze(state)

@@ -1,13 +1,21 @@
 """Ready-made lower-level problems: linear models (`linear`) and images (`imaging`)."""
 
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
-from suffice.problems.linear import ElasticNet, ElasticNetHuber, ElasticNetLogistic, LowerLevel, signs
+from suffice.problems.linear import (
+    ElasticNet,
+    ElasticNetHuber,
+    ElasticNetLogistic,
+    ElasticNetPoisson,
+    LowerLevel,
+    signs,
+)
 
 __all__ = [
     "Denoising",
     "ElasticNet",
     "ElasticNetHuber",
     "ElasticNetLogistic",
+    "ElasticNetPoisson",
     "LowerLevel",
     "Reconstruction",
     "SampledFourier",

@@ -2,10 +2,11 @@ r"""Ready-made lower-level problems: linear models with an elastic-net penalty, 
 
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s), or 1/N
 
-`ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's. In
-scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False) and
-ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False). There is no intercept: append a column of ones
-to X and it is penalised like the others. For l1 >= `l1_max` the solution is exactly 0.
+`ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's,
+`ElasticNetPoisson` psi = exp(m) - y m. In scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)),
+l1_ratio=l1/(l1 + l2), fit_intercept=False), ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and,
+for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is no intercept: append a column of ones to X and it
+is penalised like the others. For l1 >= `l1_max` the solution is exactly 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from suffice._array import Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
-from suffice.terms.smooth import LOGISTIC, SQUARED, Huber, LinearModel, MarginLoss
+from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, Huber, LinearModel, MarginLoss
 
 
 class LowerLevel(Protocol):
@@ -95,6 +96,23 @@ class ElasticNetHuber(_ElasticNetModel):
 
     def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None) -> None:
         super().__init__(X, y, Huber(delta), sample_weight)
+
+
+class ElasticNetPoisson(_ElasticNetModel):
+    """Elastic-net Poisson regression for counts y >= 0: the mean of y_i is exp(x_i . w), up to terms without w.
+
+    Its gradient has no Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies it,
+    first-order methods refuse it.
+    """
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
+        super().__init__(X, y, POISSON, sample_weight)
+
+    def _targets(self, y: Any) -> Array:
+        targets = super()._targets(y)
+        if (targets < 0.0).any():
+            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
+        return targets
 
 
 def signs(y: Any) -> tuple[Array, Any]:

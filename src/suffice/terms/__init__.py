@@ -1,12 +1,13 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
 from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, Zero
-from suffice.terms.smooth import HUBER, LOGISTIC, SQUARED, Huber, LinearModel, MarginLoss, Smooth
+from suffice.terms.smooth import HUBER, LOGISTIC, POISSON, SQUARED, Huber, LinearModel, MarginLoss, Poisson, Smooth
 
 __all__ = [
     "HUBER",
     "L1",
     "LOGISTIC",
+    "POISSON",
     "SQUARED",
     "Box",
     "ElasticNet",
@@ -15,6 +16,7 @@ __all__ = [
     "LinearModel",
     "MarginLoss",
     "NonNegative",
+    "Poisson",
     "Prox",
     "Smooth",
     "Zero",

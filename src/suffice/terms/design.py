@@ -109,6 +109,12 @@ class Design:
         return norms
 
     @cached_property
+    def column_norms(self) -> Array:
+        """||diag(a)^(1/2) X_j|| of every column."""
+        norms: Array = np.sqrt(host(self._squares().T @ self.weights))
+        return norms
+
+    @cached_property
     def row_length(self) -> int:
         """The largest number of nonzeros in a row."""
         return int(self.X.count_nonzero(axis=1).max()) if sp.issparse(self.X) else self.shape[1]
