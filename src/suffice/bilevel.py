@@ -132,6 +132,17 @@ class BilevelProblem:
         """The evaluation with the errors that its solutions' certificates prove, however it was made."""
         return self._assemble(evaluation.point, evaluation.solutions, evaluation.work)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {
+            "lower": self.lower,
+            "losses": self.losses,
+            "space": self.space.ranges,
+            "solver": self.solver,
+            "max_steps": self.max_steps,
+            "penalty at a few points": [self._penalties(theta) for theta in _probes(self.space)],
+        }
+
     def _evaluate(
         self,
         theta: Array,
@@ -197,6 +208,18 @@ class FixedSteps:
         return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
 
     evaluate_weights = evaluate
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {**self.problem.fingerprint(), "steps": self.steps}
+
+
+def _probes(space: Space) -> list[Array]:
+    """A few theta inside the box."""
+    lower, upper = space.bounds
+    lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
+    upper = np.where(np.isfinite(upper), upper, lower + 1.0)
+    return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
 
 
 def _error(value: LossAt, solution: Solution) -> float:

@@ -13,6 +13,8 @@ from suffice._array import positive
 Policy = Literal["residual", "weights"]
 ModelKind = Literal["competing", "linear"]
 
+BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these say when to stop, never where to go
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
