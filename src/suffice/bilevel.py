@@ -11,21 +11,25 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from suffice._array import Array, norm, positive
+from suffice._array import Array, norm, positive, whole_number
+from suffice.executors import Spread, find
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
 from suffice.lower.together import fista_together, share_a_design
+from suffice.plain import light
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
 INFORMATIVE = 0.2
+
+On = Literal["residual", "weights", "steps"]
 
 Penalty = Callable[[Mapping[str, float]], Any]
 
@@ -35,7 +39,8 @@ class BilevelProblem:
 
     `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
     whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
-    accuracy it has reached, and is continued if it matters.
+    accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
+    process, one after the other (None), or side by side elsewhere, with the same result (`suffice.executors`).
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class BilevelProblem:
         penalty: Penalty | None = None,
         solver: str | Solver = "fista_adaptive",
         max_steps: int = 100_000,
+        executor: Any = None,
     ) -> None:
         self.lower, self.losses = tuple(lower), tuple(losses)
         if not self.lower:
@@ -62,62 +68,22 @@ class BilevelProblem:
                 raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
         if penalty is not None and not callable(penalty):
             raise TypeError(f"penalty must be callable, got {penalty!r}")
-        if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
-            raise ValueError(f"max_steps must be a positive integer, got {max_steps!r}")
         find_solver(solver)
-        self.space, self.penalty, self.solver, self.max_steps = space, penalty, solver, max_steps
+        self.space, self.penalty, self.solver = space, penalty, solver
+        self.max_steps = whole_number(max_steps, "max_steps", least=1)
+        self.executor: Spread | None = find(executor)
+        self._share = Share(self.lower, self.losses, solver, self.max_steps)
 
     def __len__(self) -> int:
         return len(self.lower)
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, from as few steps as can be."""
-        positive(within, "within", zero=True, infinite=True)
-
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            first = 0 if continues(start, problem, self.solver) else 1
-            solution = solve(problem, steps=first, solver=self.solver, warm=start)
-            budget = solution.steps + self.max_steps - first
-            while (left := budget - solution.steps) > 0:
-                at = loss.at(solution.x)
-                if at.error(solution.certificate.radius) <= within:
-                    break
-                target = min(at.radius(within), solution.certificate.radius)
-                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=left)
-                if further.steps == solution.steps:
-                    break
-                solution = further
-            return solution
-
-        return self._evaluate(theta, warm, settle)
+        return self._evaluate(theta, "residual", positive(within, "within", zero=True, infinite=True), warm)
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
-        positive(within, "within", zero=True, infinite=True)
-
-        def settle(problem: Composite, loss: Loss, start: Solution | None) -> Solution:
-            solution = solve(
-                problem,
-                within=min(within, sys.float_info.max),
-                solver=self.solver,
-                warm=start,
-                max_steps=self.max_steps,
-            )
-            if start is None or continues(start, problem, self.solver):
-                return solution
-            # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
-            # another theta off as the loss here: go on until the solution has moved by more than its error.
-            budget = self.max_steps - solution.steps
-            while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
-                target = 0.5 * solution.certificate.radius
-                further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=budget)
-                if not further.reached:
-                    return further
-                budget -= further.steps - solution.steps
-                solution = further
-            return solution
-
-        return self._evaluate(theta, warm, settle)
+        return self._evaluate(theta, "weights", positive(within, "within", zero=True, infinite=True), warm)
 
     def fixed(self, steps: int) -> FixedSteps:
         """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
@@ -143,27 +109,47 @@ class BilevelProblem:
             "penalty at a few points": [self._penalties(theta) for theta in _probes(self.space)],
         }
 
-    def _evaluate(
-        self,
-        theta: Array,
-        warm: Evaluation | None,
-        settle: Callable[[Composite, Loss, Solution | None], Solution],
-    ) -> Evaluation:
+    def take_events(self) -> list[dict[str, Any]]:
+        """What has happened to workers since the last call, for the journal."""
+        if self.executor is None:
+            return []
+        events, self.executor.events = self.executor.events, []
+        return events
+
+    def close(self) -> None:
+        """Let go of the executor's workers, if there are any; they come back when they are needed."""
+        if self.executor is not None:
+            self.executor.close()
+
+    def __enter__(self) -> BilevelProblem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _evaluate(self, theta: Array, on: On, within: float, warm: Evaluation | None) -> Evaluation:
         theta = np.asarray(theta, dtype=np.float64)
         starts: Sequence[Any] = (None,) * len(self) if warm is None or not warm.solutions else warm.solutions
         if len(starts) != len(self):
             raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
         same = warm is not None and np.array_equal(warm.point, theta)
-        solutions, work = [], 0
-        for problem, loss, start in zip(self.at(theta), self.losses, starts, strict=True):
-            if start is not None:
-                # A solution at this very theta is continued, also after it has been through a file without its problem.
-                start = replace(start, problem=problem if same else None)
-            solution = settle(problem, loss, start)
-            continued = start is not None and continues(start, problem, self.solver)
-            work += solution.steps - (start.steps if continued else 0)
-            solutions.append(solution)
+        params = self.space.params(theta)
+        tasks = [Task(j, params, on, within, start, same) for j, start in enumerate(starts)]
+        solutions, work = self._solve(tasks), 0
+        for task, solution in zip(tasks, solutions, strict=True):
+            assert solution.problem is not None
+            start = _at_home(task, solution.problem)
+            continued = start is not None and continues(start, solution.problem, self.solver)
+            work += solution.steps - (start.steps if start is not None and continued else 0)
         return self._assemble(theta, solutions, work)
+
+    def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
+        if self.executor is None:
+            return [self._share.solve(task, here=True) for task in tasks]
+        problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
+        light_tasks = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
+        answers = self.executor.map(self._share, light_tasks)
+        return [replace(answer, problem=problem) for answer, problem in zip(answers, problems, strict=True)]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
@@ -194,24 +180,119 @@ class FixedSteps:
     """
 
     def __init__(self, problem: BilevelProblem, steps: int) -> None:
-        if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"steps must be a positive integer, got {steps!r}")
-        self.problem, self.steps, self.space = problem, int(steps), problem.space
+        self.problem, self.steps, self.space = problem, whole_number(steps, "steps", least=1), problem.space
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """K steps, whatever `within` and `warm` say."""
+        """K steps, whatever `within` and `warm` say. Problems that share X are solved together, as one, right here."""
         problem, lower = self.problem, self.problem.at(theta)
         if problem.solver == "fista" and share_a_design(lower):
             solutions = fista_together(lower, self.steps)
         else:
-            solutions = [solve(one, steps=self.steps, solver=problem.solver) for one in lower]
+            params = problem.space.params(np.asarray(theta))
+            solutions = problem._solve([Task(j, params, "steps", self.steps) for j in range(len(problem))])
         return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
 
     evaluate_weights = evaluate
 
+    def take_events(self) -> list[dict[str, Any]]:
+        return self.problem.take_events()
+
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares before it is continued."""
         return {**self.problem.fingerprint(), "steps": self.steps}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Solve the j-th problem at these parameters, `on` what is `within` bounded; "steps": that many, from 0."""
+
+    j: int
+    params: Mapping[str, float]
+    on: On
+    within: float
+    start: Solution | None = None
+    same: bool = False  # whether `start` is a solution at these very parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What a worker has to know in order to solve any of the problems."""
+
+    lower: tuple[LowerLevel, ...]
+    losses: tuple[Loss, ...]
+    solver: str | Solver
+    max_steps: int
+
+    def solve(self, task: Task, here: bool = False) -> Solution:
+        """The solution; `light`, that is, fit for travelling, unless it stays here."""
+        problem, loss = self.lower[task.j].at(**task.params), self.losses[task.j]
+        start = _at_home(task, problem)
+        if task.on == "residual":
+            solution = self._settle(problem, loss, start, task.within)
+        elif task.on == "weights":
+            solution = self._settle_weights(problem, start, task.within)
+        else:
+            solution = solve(problem, steps=int(task.within), solver=self.solver)
+        return solution if here else light(solution)
+
+    def complaint(self, task: Task, answer: Any) -> str | None:
+        """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if not isinstance(answer, Solution):
+            return f"a Solution was expected, got {type(answer).__name__}"
+        x, radius = answer.x, answer.certificate.radius
+        if not (isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1 and np.isfinite(x).all()):
+            return "x is not a vector of finite numbers"
+        if task.start is not None and x.shape != task.start.x.shape:
+            return f"x must have shape {task.start.x.shape}, got {x.shape}"
+        size = self.lower[task.j].at(**task.params).size
+        if size is not None and x.shape != (size,):
+            return f"x must have shape ({size},), got {x.shape}"
+        if not radius >= 0.0:
+            return f"the radius must be non-negative, got {radius!r}"
+        return None
+
+    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Solution:
+        """On to the radius that the loss asks for at the point reached so far, until both agree."""
+        first = 0 if continues(start, problem, self.solver) else 1
+        solution = solve(problem, steps=first, solver=self.solver, warm=start)
+        budget = solution.steps + self.max_steps - first
+        while (left := budget - solution.steps) > 0:
+            at = loss.at(solution.x)
+            if at.error(solution.certificate.radius) <= within:
+                break
+            target = min(at.radius(within), solution.certificate.radius)
+            further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=left)
+            if further.steps == solution.steps:
+                break
+            solution = further
+        return solution
+
+    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Solution:
+        solution = solve(
+            problem,
+            within=min(within, sys.float_info.max),
+            solver=self.solver,
+            warm=start,
+            max_steps=self.max_steps,
+        )
+        if start is None or continues(start, problem, self.solver):
+            return solution
+        # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
+        # another theta off as the loss here: go on until the solution has moved by more than its error.
+        budget = self.max_steps - solution.steps
+        while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
+            target = 0.5 * solution.certificate.radius
+            further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=budget)
+            if not further.reached:
+                return further
+            budget -= further.steps - solution.steps
+            solution = further
+        return solution
+
+
+def _at_home(task: Task, problem: Composite) -> Solution | None:
+    """The start; a solution at this very theta is continued, also after it has been through a file or to a worker."""
+    return None if task.start is None else replace(task.start, problem=problem if task.same else None)
 
 
 def _probes(space: Space) -> list[Array]:

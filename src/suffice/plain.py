@@ -12,7 +12,7 @@ import math
 import re
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -89,6 +89,13 @@ def _encode_fields(value: Any) -> dict[str, Any]:
         if type(value.state) not in (FistaState, DescentState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
+
+
+def light(solution: Solution) -> Solution:
+    """The solution without what can be had again: all that a worker needs to continue it, and hardly more than x."""
+    state: Any = solution.state
+    left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
+    return replace(solution, problem=None, state=replace(state, **left_out) if left_out else state)
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.
