@@ -30,7 +30,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -77,7 +77,7 @@ class _Raised:
 _HELD: dict[str, Work] = {}
 
 
-def _call(token: str, task: bytes, data: bytes | None = None) -> Any:
+def _call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
     """One task, by a process that holds the work or is given it now; the answer in bytes.
 
     Tasks, work and answers are packed here rather than by the executor: arrays that others unpack may lie in memory
@@ -87,6 +87,8 @@ def _call(token: str, task: bytes, data: bytes | None = None) -> Any:
         if data is None:
             return _Missing(os.getpid())
         _hold(token, data)
+    elif not _at_home(token):  # a forked process was born with them
+        _one_thread()
     try:
         answer = _HELD[token].solve(pickle.loads(task))
     except MemoryError:
@@ -96,13 +98,17 @@ def _call(token: str, task: bytes, data: bytes | None = None) -> Any:
     return _packed(answer)
 
 
-def _hold(token: str, data: Any) -> None:
-    """Keep the work; what is held for another run of the same parent goes."""
+def _at_home(token: str) -> bool:
+    return token.partition(":")[0].endswith(f".{os.getpid()}")
+
+
+def _hold(token: str, data: bytes | str) -> None:
+    """Keep the work, given as bytes or as a folder of this machine; what is held for its parent's earlier work goes."""
     _one_thread()
     parent = token.partition(":")[0]
     for other in [known for known in _HELD if known.partition(":")[0] == parent]:
         del _HELD[other]
-    _HELD[token] = pickle.loads(data) if isinstance(data, bytes) else data
+    _HELD[token] = pickle.loads(data) if isinstance(data, bytes) else _read_shared(Path(data))
 
 
 def _packed(value: Any, out_of_band: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
@@ -150,7 +156,7 @@ class Spread:
         self.events: list[dict[str, Any]] = []
         self._token = ""
         self._work: Work | None = None
-        self._parent = uuid.uuid4().hex
+        self._parent = f"{uuid.uuid4().hex}.{os.getpid()}"
 
     def map(self, work: Work, tasks: Sequence[Any]) -> list[Any]:
         """[work.solve(task) for task in tasks]."""
@@ -171,6 +177,9 @@ class Spread:
                 raise WorkerError(f"the solve of problem {index} was lost {lost[index]} times, lastly: {reason}")
             waiting.append(index)
 
+        def hand_out_again(gone: list[Future[Any]]) -> None:
+            waiting.extend(under_way.pop(future)[0] for future in gone if future in under_way)
+
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < self.width():
@@ -179,15 +188,15 @@ class Spread:
                         under_way[self.submit(packed[index], False)] = index, time.monotonic()
                     except Exception as error:  # a pool that broke a moment ago
                         again(index, _reason(error))
-                        self.recover()
+                        hand_out_again(self.recover(error, list(under_way)))
                 done, _ = wait(under_way, self._patience(under_way.values()), FIRST_COMPLETED)
-                broken = False
+                trouble: Exception | None = None
                 for future in done:
                     index, _ = under_way.pop(future)
                     try:
                         answer = future.result()
                     except Exception as error:
-                        broken = True
+                        trouble = error
                         again(index, _reason(error))
                         continue
                     if isinstance(answer, _Missing):
@@ -202,16 +211,12 @@ class Spread:
                     else:
                         answers[index] = answer
                 late = [future for future, (_, since) in under_way.items() if self._is_late(since)]
+                for future in late:
+                    again(under_way.pop(future)[0], f"it took longer than {self.deadline} s")
                 if late:
-                    reason = f"it took longer than {self.deadline} s"
-                    for future in self.give_up(late, list(under_way)):
-                        index, _ = under_way.pop(future)
-                        if future in late:
-                            again(index, reason)
-                        else:
-                            waiting.append(index)
-                elif broken:
-                    self.recover()
+                    hand_out_again(self.give_up(late, list(under_way)))
+                if trouble is not None:
+                    hand_out_again(self.recover(trouble, list(under_way)))
         except BaseException:
             self.abandon(list(under_way))
             raise
@@ -238,11 +243,12 @@ class Spread:
         """How many tasks are handed out at a time; with a deadline, no more than start at once."""
         raise NotImplementedError
 
-    def recover(self) -> None:
-        """After a task was lost: be ready to take tasks again."""
+    def recover(self, error: Exception, under_way: list[Future[Any]]) -> list[Future[Any]]:
+        """After a task was lost: be ready to take tasks again. Returns those that are lost with it."""
+        raise NotImplementedError
 
     def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
-        """End tasks that are late; returns those that have to be handed out again, others may be among them."""
+        """End tasks that are late. Returns those that are lost with them."""
         raise NotImplementedError
 
     def abandon(self, under_way: list[Future[Any]]) -> None:
@@ -277,7 +283,7 @@ class Processes(Spread):
         self._finalizer: Any = weakref.finalize(self, _nothing)
 
     def prepare(self, token: str, work: Work) -> None:
-        self.close()  # workers of other work
+        self._finalizer()
         folder = tempfile.mkdtemp(prefix="suffice-")  # nobody else may read or write there
         self._folder = folder
         self._finalizer = weakref.finalize(self, _remove, folder)
@@ -287,29 +293,33 @@ class Processes(Spread):
         if self._pool is None:
             from joblib.externals.loky import ProcessPoolExecutor
 
-            arguments = (self._token, self._folder)
-            self._pool = ProcessPoolExecutor(self.workers, initializer=_hold_shared, initargs=arguments)
-        future: Future[Any] = self._pool.submit(_call, self._token, task)
+            self._pool = ProcessPoolExecutor(self.workers)
+            if self.deadline is not None:  # the clock does not run while processes start
+                wait([self._pool.submit(os.getpid) for _ in range(self.workers)])
+        future: Future[Any] = self._pool.submit(_call, self._token, task, self._folder)
         return future
 
     def width(self) -> int:
         return self.workers if self.deadline is not None else 2 * self.workers
 
-    def recover(self) -> None:
+    def recover(self, error: Exception, under_way: list[Future[Any]]) -> list[Future[Any]]:
+        return self._drop(under_way) if isinstance(error, BrokenExecutor | RuntimeError) else []
+
+    def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
+        return self._drop(under_way)
+
+    def _drop(self, under_way: list[Future[Any]]) -> list[Future[Any]]:
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
             self._pool = None
-
-    def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
-        self.recover()
         return under_way
 
     def abandon(self, under_way: list[Future[Any]]) -> None:
         super().abandon(under_way)
-        self.recover()
+        self._drop(under_way)
 
     def close(self) -> None:
-        self.recover()
+        self._drop([])
         self._finalizer()
         self._folder, self._work = None, None
 
@@ -337,15 +347,14 @@ def _write_shared(work: Work, folder: Path) -> None:
     (folder / "sizes").write_bytes(pickle.dumps(sizes))
 
 
-def _hold_shared(token: str, folder: str) -> None:
-    path = Path(folder)
-    sizes = pickle.loads((path / "sizes").read_bytes())
+def _read_shared(folder: Path) -> Any:
+    sizes = pickle.loads((folder / "sizes").read_bytes())
     whole = memoryview(b"")
-    if sizes and (path / "arrays").stat().st_size:
-        with (path / "arrays").open("rb") as file:
+    if sizes and (folder / "arrays").stat().st_size:
+        with (folder / "arrays").open("rb") as file:
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     buffers = [whole[start : start + size] for start, size in sizes]
-    _hold(token, pickle.loads((path / "work").read_bytes(), buffers=buffers))
+    return pickle.loads((folder / "work").read_bytes(), buffers=buffers)
 
 
 class Futures(Spread):
@@ -405,32 +414,33 @@ class Futures(Spread):
     def width(self) -> int:
         return self.workers or int(getattr(self._ready(), "_max_workers", 0)) or 1 << 30
 
-    def recover(self) -> None:
-        if self._make is not None:
-            self._drop()
-        elif getattr(self._executor, "_broken", False):
+    def recover(self, error: Exception, under_way: list[Future[Any]]) -> list[Future[Any]]:
+        if not isinstance(error, BrokenExecutor):
+            return []
+        if self._make is None:
             raise WorkerError(
                 "the executor is broken for good, as pools are after a worker's death; executor='processes' mends "
                 "itself, and so does executor=Futures(make), where make() returns a new one"
-            )
+            ) from error
+        return self._drop(under_way)
 
-    def _drop(self) -> None:
+    def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
+        if self._make is not None:
+            return self._drop(under_way)
+        for future in late:  # another worker takes it; the executor is the user's own
+            future.cancel()
+        return []
+
+    def _drop(self, under_way: list[Future[Any]]) -> list[Future[Any]]:
         if self._executor is not None:
             with suppress(Exception):
                 self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
-
-    def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
-        if self._make is not None:
-            self._drop()
-            return under_way
-        for future in late:
-            future.cancel()
-        return late  # another worker takes it; the executor is the user's own
+        return under_way
 
     def close(self) -> None:
         if self._make is not None:
-            self._drop()
+            self._drop([])
         _HELD.pop(self._token, None)
         self._work, self._data = None, b""
 
@@ -503,9 +513,10 @@ class Dask(Spread):
         threads = sum(self._workers.values()) or 1
         return threads if self.deadline is not None else 2 * threads + 2
 
-    def recover(self) -> None:
+    def recover(self, error: Exception, under_way: list[Future[Any]]) -> list[Future[Any]]:
         time.sleep(0.05)  # the scheduler hears of a death a moment later
         self._look()
+        return []
 
     def give_up(self, late: list[Future[Any]], under_way: list[Future[Any]]) -> list[Future[Any]]:
         inner = [future.dask for future in late]  # type: ignore[attr-defined]
@@ -514,7 +525,7 @@ class Dask(Spread):
             hung = [address for address, busy in self.client.processing().items() if keys & set(busy)]
             self.client.restart_workers(hung, timeout=10, raise_for_error=False)
         self.client.cancel(inner, force=True)
-        return late
+        return []
 
     def abandon(self, under_way: list[Future[Any]]) -> None:
         with suppress(Exception):

@@ -50,6 +50,8 @@ class Design:
                 X = np.asarray(X, dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"X must be a matrix of real numbers, got {type(X).__name__}") from error
+            if not (X.flags.c_contiguous or X.flags.f_contiguous):
+                X = np.ascontiguousarray(X)
             finite = X.ndim == 2 and bool(np.isfinite(X).all())
         if X.ndim != 2 or 0 in X.shape:
             raise ValueError(f"X must be a matrix with at least one row and column, got shape {X.shape}")
