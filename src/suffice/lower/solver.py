@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice._array import EPS, Array, frozen, norm, positive, vector, whole_number
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.problem import Canonical, Composite
+from suffice.terms.prox import check_size
 
 
 class Outcome(Enum):
@@ -97,7 +98,10 @@ def solve(
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
     if within is not None:
         positive(within, "within", zero=True)
-    limit = _count(steps, "steps") if steps is not None else _count(max_steps, "max_steps", optional=True)
+    if steps is not None and max_steps is not None:
+        raise ValueError(f"max_steps goes with within, not with steps, got steps={steps!r}, max_steps={max_steps!r}")
+    name, limit = ("max_steps", max_steps) if steps is None else ("steps", steps)
+    limit = None if limit is None else whole_number(limit, name, least=0)
     best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
     solution = None
     for taken, solution in enumerate(iterate(problem, solver=solver, warm=warm, certificate=certificate)):
@@ -205,6 +209,8 @@ def _start(problem: Composite, warm: Solution | Array | None) -> Array:
         raise ValueError("the problem has no size: give a starting point as `warm`, or Composite(..., size=...)")
     if problem.size is not None and x.shape != (problem.size,):
         raise ValueError(f"warm must have shape ({problem.size},), got {x.shape}")
+    if problem.size is None:
+        check_size(problem.prox, x.size)
     return frozen(x)
 
 
@@ -217,11 +223,3 @@ def find_solver(solver: str | Solver) -> Solver:
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(SOLVERS)} or a Solver, got {solver!r}")
     return SOLVERS[solver]
-
-
-def _count(value: int | None, name: str, *, optional: bool = False) -> int | None:
-    if optional and value is None:
-        return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
-    return int(value)

@@ -60,7 +60,10 @@ class Design:
         rows = X.shape[0]
         if sample_weight is None:
             return cls(X, np.full(rows, 1.0 / rows))
-        a = np.asarray(sample_weight, dtype=np.float64)
+        try:
+            a = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"sample_weight must be numeric, got {type(sample_weight).__name__}") from error
         if a.shape != (rows,):
             raise ValueError(f"sample_weight must have shape ({rows},), got {a.shape}")
         if not (np.isfinite(a).all() and (a >= 0).all() and a.sum() > 0):
