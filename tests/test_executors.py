@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 
 from suffice import BilevelProblem, Options, OracleError, Space, Status, losses, problems, resume, tune
 from suffice import journal as journals
-from suffice.executors import Dask, Futures, Processes, WorkerError, find
+from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find
 from suffice.terms.design import Design
 
 SPACE = Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1))
@@ -55,7 +55,7 @@ def out_of_memory():
     raise MemoryError
 
 
-def bilevel(executor=None, *, folder=None, trouble=None, count=0, shared=True, **changes):
+def bilevel(executor="serial", *, folder=None, trouble=None, count=0, shared=True, **changes):
     rng = np.random.default_rng(0)
     X, X_val = rng.standard_normal((2, 60, 6))
     design = Design.of(X)
@@ -106,6 +106,16 @@ def test_processes_give_the_serial_result_and_serial_runs_continue_theirs(tmp_pa
         assert same(resume(tmp_path / "serial", problem=problem, options=OPTIONS), serial)
 
 
+def test_problems_with_data_of_their_own_give_the_serial_result_without_an_executor_too():
+    assert same(run(bilevel(None, shared=False)), run(bilevel(shared=False)))
+
+
+def test_problems_solved_together_differ_by_rounding_only(serial):
+    result = run(bilevel(None))
+    np.testing.assert_allclose(result.theta, serial.theta, atol=1e-9)
+    np.testing.assert_allclose(result.cost, serial.cost, rtol=1e-9)
+
+
 def test_threads_give_the_serial_result(serial):
     with ThreadPoolExecutor(3) as pool:
         assert same(run(bilevel(pool)), serial)
@@ -124,10 +134,10 @@ def test_other_solvers_policies_and_fixed_steps_give_the_serial_result():
     with Processes(2) as executor:
         for policy in ("residual", "weights"):
             options = Options(max_evaluations=6, policy=policy)
-            one, other = (bilevel(where, solver="gradient_descent") for where in (None, executor))
+            one, other = (bilevel(where, solver="gradient_descent") for where in ("serial", executor))
             assert same(tune(one, START, options=options), tune(other, START, options=options))
         for solver, shared in (("fista", True), ("fista", False), ("gradient_descent", True)):
-            one, other = (bilevel(where, solver=solver, shared=shared).fixed(20) for where in (None, executor))
+            one, other = (bilevel(where, solver=solver, shared=shared).fixed(20) for where in ("serial", executor))
             assert same(tune(one, START, options=OPTIONS), tune(other, START, options=OPTIONS))
 
 
@@ -138,7 +148,7 @@ def test_arrays_in_any_layout_give_the_serial_result():
     lower = [problems.ElasticNet(X, y) for X in layouts]
     upper = [losses.SquaredError(X[:20], y[:20]) for X in layouts]
     with Processes(1) as executor:
-        one, other = (BilevelProblem(lower, upper, space=SPACE, executor=where) for where in (None, executor))
+        one, other = (BilevelProblem(lower, upper, space=SPACE, executor=where) for where in ("serial", executor))
         assert same(tune(one, START, options=OPTIONS), tune(other, START, options=OPTIONS))
 
 
@@ -361,6 +371,7 @@ def test_bad_settings_are_named(make, message):
 
 def test_executors_are_found():
     assert find(None) is None
+    assert isinstance(find("serial"), Serial)
     assert isinstance(find("processes"), Processes)
     assert isinstance(find("dask"), Dask)
     assert isinstance(find(ThreadPoolExecutor(1)), Futures)

@@ -981,3 +981,50 @@ def test_a_tuner_may_be_stopped_from_outside():
 
 def test_the_public_names_are_there():
     assert all(hasattr(suffice, name) for name in suffice.__all__)
+
+
+class Walled:
+    """F = ||theta||^2 + J with J known beforehand and steep: exp grows a thousandfold per unit."""
+
+    def __init__(self):
+        self.asked = []
+
+    def residuals(self, theta):
+        return np.array([theta[0] - 5.0, 0.1 * theta[1], self.wall(theta)])
+
+    def wall(self, theta):
+        return 1e-6 * 10.0 ** (3.0 * theta[0])
+
+    def evaluate(self, theta, *, within, warm=None):
+        self.asked.append(theta.copy())
+        return suffice.Evaluation(theta, self.residuals(theta), np.zeros(3), work=1)
+
+
+class WalledAndKnown(Walled):
+    def lower_bound(self, theta):
+        return self.wall(theta) ** 2
+
+
+def test_a_step_that_a_free_lower_bound_rules_out_is_never_evaluated():
+    known, unknown = WalledAndKnown(), Walled()
+    bounds = ([-8.0, -8.0], [8.0, 8.0])
+    results = [suffice.tune(one, [-3.0, 1.0], bounds=bounds) for one in (known, unknown)]
+    assert (
+        max(known.wall(theta) ** 2 for theta in known.asked[3:])
+        < 100.0
+        < max(unknown.wall(theta) ** 2 for theta in unknown.asked)
+    )
+    np.testing.assert_allclose(results[0].theta, results[1].theta, atol=1e-3)
+
+
+def test_a_lower_bound_goes_with_a_state_that_is_taken_up_again():
+    known = WalledAndKnown()
+    whole = suffice.tune(known, [-3.0, 1.0], bounds=([-8.0, -8.0], [8.0, 8.0]))
+    tuner = suffice.Tuner([-3.0, 1.0], bounds=([-8.0, -8.0], [8.0, 8.0]), lower_bound=known.lower_bound)
+    while not tuner.done:
+        request = tuner.ask()
+        tuner.tell(known.evaluate(request.theta, within=request.within))
+        tuner = suffice.Tuner.from_state(json.loads(json.dumps(tuner.state())), lower_bound=known.lower_bound)
+    np.testing.assert_array_equal(tuner.result().theta, whole.theta)
+    with pytest.raises(TypeError, match="lower_bound must be callable"):
+        suffice.Tuner([0.0], lower_bound=3.0)

@@ -1,4 +1,9 @@
-"""The one array type of the package, and the checks every public entrance shares."""
+"""The one array type of the package, arrays that live elsewhere, and the checks every public entrance shares.
+
+Weights, gradients and certificates are NumPy arrays in float64. A design matrix, and with it the margins of all its
+rows, may also be an array of torch, CuPy or JAX on any device: `namespace` finds its functions (through
+array-api-compat, the extra `gpu`), `host` brings a result back.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,49 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
+
+
+def namespace(x: Any) -> Any:
+    """The functions of the array API standard for arrays of this kind."""
+    if isinstance(x, np.ndarray):
+        return np
+    return _compat().array_namespace(x)
+
+
+def lives_elsewhere(x: Any) -> bool:
+    """Whether x is an array of torch, CuPy, JAX or any other library of the standard: not NumPy's, not scipy.sparse."""
+    if isinstance(x, np.ndarray | np.generic):
+        return False
+    return hasattr(x, "__array_namespace__") or type(x).__module__.partition(".")[0] == "torch"
+
+
+def host(x: Any) -> Array:
+    """x as a NumPy array."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "detach"):  # torch
+        x = x.detach().cpu()
+    elif hasattr(x, "get"):  # CuPy
+        x = x.get()
+    result: Array = np.asarray(x)
+    return result
+
+
+def like(x: Any, model: Any) -> Any:
+    """The NumPy array x as an array of `model`'s kind, on its device, in float64; one that lives elsewhere stays."""
+    if isinstance(model, np.ndarray) or not isinstance(x, np.ndarray) or not lives_elsewhere(model):
+        return x
+    xp = namespace(model)
+    # A copy: torch complains about memory that it may not write to, and ours is frozen.
+    return xp.asarray(np.array(x, dtype=np.float64), dtype=xp.float64, device=_compat().device(model))
+
+
+def _compat() -> Any:
+    try:
+        import array_api_compat
+    except ImportError as error:
+        raise ImportError("arrays of torch, CuPy or JAX need array-api-compat: pip install 'suffice[gpu]'") from error
+    return array_api_compat
 
 
 def norm(x: Array) -> float:

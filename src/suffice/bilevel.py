@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,8 +19,8 @@ import numpy as np
 from suffice._array import Array, norm, positive, whole_number
 from suffice.executors import Spread, find
 from suffice.losses import Loss, LossAt
-from suffice.lower.solver import Solution, Solver, continues, find_solver, solve
-from suffice.lower.together import fista_together, share_a_design
+from suffice.lower.solver import Solution, Solver, continues, find_solver
+from suffice.lower.together import Ask, solve_each
 from suffice.plain import light
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
@@ -32,6 +32,7 @@ INFORMATIVE = 0.2
 On = Literal["residual", "weights", "steps"]
 
 Penalty = Callable[[Mapping[str, float]], Any]
+Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
 
 
 class BilevelProblem:
@@ -40,7 +41,7 @@ class BilevelProblem:
     `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
     whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
     accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
-    process, one after the other (None), or side by side elsewhere, with the same result (`suffice.executors`).
+    process, those that share X together (None), or side by side elsewhere (`suffice.executors`).
     """
 
     def __init__(
@@ -79,11 +80,23 @@ class BilevelProblem:
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, from as few steps as can be."""
-        return self._evaluate(theta, "residual", positive(within, "within", zero=True, infinite=True), warm)
+        return self.evaluate_all([theta], within=within, warm=[warm])[0]
+
+    def evaluate_all(
+        self, thetas: Sequence[Array], *, within: float, warm: Sequence[Evaluation | None] | None = None
+    ) -> list[Evaluation]:
+        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
+        positive(within, "within", zero=True, infinite=True)
+        return self._evaluate(thetas, warm, "residual", within)
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
-        return self._evaluate(theta, "weights", positive(within, "within", zero=True, infinite=True), warm)
+        positive(within, "within", zero=True, infinite=True)
+        return self._evaluate([theta], [warm], "weights", within)[0]
+
+    def lower_bound(self, theta: Array) -> float:
+        """A lower bound of F that costs nothing: J, since losses are not negative."""
+        return float(np.sum(np.square(self._penalties(theta)))) * (1.0 - 1e-12)
 
     def fixed(self, steps: int) -> FixedSteps:
         """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
@@ -127,28 +140,39 @@ class BilevelProblem:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _evaluate(self, theta: Array, on: On, within: float, warm: Evaluation | None) -> Evaluation:
-        theta = np.asarray(theta, dtype=np.float64)
-        starts: Sequence[Any] = (None,) * len(self) if warm is None or not warm.solutions else warm.solutions
-        if len(starts) != len(self):
-            raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
-        same = warm is not None and np.array_equal(warm.point, theta)
-        params = self.space.params(theta)
-        tasks = [Task(j, params, on, within, start, same) for j, start in enumerate(starts)]
-        solutions, work = self._solve(tasks), 0
-        for task, solution in zip(tasks, solutions, strict=True):
-            assert solution.problem is not None
-            start = _at_home(task, solution.problem)
-            continued = start is not None and continues(start, solution.problem, self.solver)
-            work += solution.steps - (start.steps if start is not None and continued else 0)
-        return self._assemble(theta, solutions, work)
+    def _evaluate(
+        self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: float
+    ) -> list[Evaluation]:
+        thetas = [np.asarray(theta, dtype=np.float64) for theta in thetas]
+        warm = [None] * len(thetas) if warm is None else warm
+        tasks = []
+        for theta, near in zip(thetas, warm, strict=True):
+            params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
+            tasks += [Task(j, params, on, within, start, same) for j, start in enumerate(self._starts(near))]
+        solutions = self._solve(tasks)
+        work = [
+            solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
+        ]
+        n = len(self)
+        return [
+            self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
+            for k, theta in enumerate(thetas)
+        ]
+
+    def _starts(self, warm: Evaluation | None) -> Sequence[Any]:
+        if warm is None or not warm.solutions:
+            return (None,) * len(self)
+        if len(warm.solutions) != len(self):
+            raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
+        return warm.solutions
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
-        if self.executor is None:
-            return [self._share.solve(task, here=True) for task in tasks]
         problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
-        light_tasks = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
-        answers = self.executor.map(self._share, light_tasks)
+        if self.executor is None:
+            settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
+            return _settle_all(settling, self.solver)
+        travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
+        answers = self.executor.map(self._share, travelling)
         return [replace(answer, problem=problem) for answer, problem in zip(answers, problems, strict=True)]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
@@ -183,16 +207,23 @@ class FixedSteps:
         self.problem, self.steps, self.space = problem, whole_number(steps, "steps", least=1), problem.space
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """K steps, whatever `within` and `warm` say. Problems that share X are solved together, as one, right here."""
-        problem, lower = self.problem, self.problem.at(theta)
-        if problem.solver == "fista" and share_a_design(lower):
-            solutions = fista_together(lower, self.steps)
-        else:
-            params = problem.space.params(np.asarray(theta))
-            solutions = problem._solve([Task(j, params, "steps", self.steps) for j in range(len(problem))])
-        return problem._assemble(np.asarray(theta), solutions, self.steps * len(problem), exact=True)
+        """K steps, whatever `within` and `warm` say."""
+        return self.evaluate_all([theta])[0]
+
+    def evaluate_all(self, thetas: Sequence[Array]) -> list[Evaluation]:
+        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
+        problem, n = self.problem, len(self.problem)
+        params = [problem.space.params(np.asarray(theta)) for theta in thetas]
+        solutions = problem._solve([Task(j, one, "steps", self.steps) for one in params for j in range(n)])
+        return [
+            problem._assemble(np.asarray(theta), solutions[k * n : (k + 1) * n], self.steps * n, exact=True)
+            for k, theta in enumerate(thetas)
+        ]
 
     evaluate_weights = evaluate
+
+    def lower_bound(self, theta: Array) -> float:
+        return self.problem.lower_bound(theta)
 
     def take_events(self) -> list[dict[str, Any]]:
         return self.problem.take_events()
@@ -223,17 +254,25 @@ class Share:
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task, here: bool = False) -> Solution:
-        """The solution; `light`, that is, fit for travelling, unless it stays here."""
-        problem, loss = self.lower[task.j].at(**task.params), self.losses[task.j]
+    def solve(self, task: Task) -> Solution:
+        """The solution of one problem, fit for travelling."""
+        problem = self.lower[task.j].at(**task.params)
+        return light(_settle_all([self.settle(task, problem)], self.solver)[0])
+
+    def settle(self, task: Task, problem: Composite) -> Settling:
+        """The way to the solution, for all tasks to go together."""
         start = _at_home(task, problem)
         if task.on == "residual":
-            solution = self._settle(problem, loss, start, task.within)
-        elif task.on == "weights":
-            solution = self._settle_weights(problem, start, task.within)
-        else:
-            solution = solve(problem, steps=int(task.within), solver=self.solver)
-        return solution if here else light(solution)
+            return self._settle(problem, self.losses[task.j], start, task.within)
+        if task.on == "weights":
+            return self._settle_weights(problem, start, task.within)
+        return _settle_steps(problem, int(task.within))
+
+    def known(self, task: Task, solution: Solution) -> int:
+        """The steps of a solution that were made before this task."""
+        assert solution.problem is not None
+        start = _at_home(task, solution.problem)
+        return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
     def complaint(self, task: Task, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
@@ -251,43 +290,55 @@ class Share:
             return f"the radius must be non-negative, got {radius!r}"
         return None
 
-    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Solution:
+    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Settling:
         """On to the radius that the loss asks for at the point reached so far, until both agree."""
         first = 0 if continues(start, problem, self.solver) else 1
-        solution = solve(problem, steps=first, solver=self.solver, warm=start)
+        solution = yield Ask(problem, start, steps=first)
         budget = solution.steps + self.max_steps - first
         while (left := budget - solution.steps) > 0:
             at = loss.at(solution.x)
             if at.error(solution.certificate.radius) <= within:
                 break
             target = min(at.radius(within), solution.certificate.radius)
-            further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=left)
+            further = yield Ask(problem, solution, within=target, max_steps=left)
             if further.steps == solution.steps:
                 break
             solution = further
         return solution
 
-    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Solution:
-        solution = solve(
-            problem,
-            within=min(within, sys.float_info.max),
-            solver=self.solver,
-            warm=start,
-            max_steps=self.max_steps,
-        )
+    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Settling:
+        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
         if start is None or continues(start, problem, self.solver):
             return solution
         # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
         # another theta off as the loss here: go on until the solution has moved by more than its error.
         budget = self.max_steps - solution.steps
         while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
-            target = 0.5 * solution.certificate.radius
-            further = solve(problem, within=target, solver=self.solver, warm=solution, max_steps=budget)
+            further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
             if not further.reached:
                 return further
             budget -= further.steps - solution.steps
             solution = further
         return solution
+
+
+def _settle_steps(problem: Composite, steps: int) -> Settling:
+    return (yield Ask(problem, None, steps=steps))
+
+
+def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
+    """Every task to its end, all that they ask for at the same time answered together."""
+    settled: dict[int, Solution] = {}
+    answers: dict[int, Solution | None] = dict.fromkeys(range(len(tasks)))
+    while answers:
+        asked: dict[int, Ask] = {}
+        for j, answer in answers.items():
+            try:
+                asked[j] = next(tasks[j]) if answer is None else tasks[j].send(answer)
+            except StopIteration as end:
+                settled[j] = end.value
+        answers = dict(zip(asked, solve_each(list(asked.values()), solver), strict=True))
+    return [settled[j] for j in range(len(tasks))]
 
 
 def _at_home(task: Task, problem: Composite) -> Solution | None:

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from suffice._array import host, lives_elsewhere
+
 DEPTH = 12
 BLOCK = 1 << 24  # bytes of a memory-mapped array that are looked at in one go
 
@@ -98,8 +100,8 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{key!r}]", item) for key, item in value.items())
     elif isinstance(value, tuple | list):
         yield from ((f"[{i}]", item) for i, item in enumerate(value))
-    elif callable(getattr(value, "__array__", None)):
-        yield "values", np.asarray(value)
+    elif lives_elsewhere(value):
+        yield "values", host(value)
     elif hasattr(value, "__dict__"):
         for name, item in vars(value).items():
             if not isinstance(getattr(type(value), name, None), cached_property):

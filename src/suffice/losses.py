@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice._array import EPS, Array, frozen, host, lives_elsewhere, norm, positive, vector
 from suffice.problems import signs
 from suffice.terms.design import Design
 
@@ -139,7 +139,7 @@ class _MarginLoss:
         return np.minimum(*ends), np.maximum(*ends)
 
     def at(self, w: Array) -> LossAt:
-        m = self.design.margins(_weights(w, self.design.shape[1]))
+        m = host(self.design.margins(_weights(w, self.design.shape[1])))
         residuals = self.residuals(m)
         loss = float(residuals @ residuals)
         gradient = norm(self.design.adjoint(self.derivative(m)))
@@ -207,7 +207,7 @@ class SquaredError(_MarginLoss):
 
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
-        self.y = frozen(vector(y, "y"))
+        self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
@@ -228,11 +228,11 @@ def _rounding(residuals: Array) -> float:
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:
-    if np.shape(y) != (rows,):
-        raise ValueError(f"y must have shape ({rows},) to match X, got {np.shape(y)}")
+    y = host(y) if lives_elsewhere(y) else np.asarray(y)
+    if y.shape != (rows,):
+        raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
     if positive is None:
         return signs(y)[0]
-    y = np.asarray(y)
     if y.dtype.kind == "f" and np.isnan(y).any():
         raise ValueError("y must hold labels, got NaN")
     kinds = {_KINDS.get(np.asarray(label).dtype.kind) for label in (y, positive)}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import Array, frozen, positive
+from suffice._array import Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
@@ -37,9 +37,10 @@ class _ElasticNetModel:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.loss = loss
         rows = self.design.shape[0]
-        if np.shape(y) != (rows,):
-            raise ValueError(f"y must have shape ({rows},) to match X, got {np.shape(y)}")
-        self.y = frozen(self._targets(np.asarray(y)))
+        y = host(y) if lives_elsewhere(y) else np.asarray(y)
+        if y.shape != (rows,):
+            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
+        self.y = like(frozen(self._targets(y)), self.design.X)  # lives with X
 
     def _targets(self, y: Any) -> Array:
         try:

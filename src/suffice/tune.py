@@ -47,15 +47,28 @@ class Request:
 
 
 class Tuner:
-    """The search as ask and tell, for those who run their evaluations themselves."""
+    """The search as ask and tell, for those who run their evaluations themselves.
 
-    def __init__(self, theta0: Any, *, bounds: Any = None, options: Options | None = None) -> None:
+    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
+    that it proves to be worse than the incumbent are never asked for.
+    """
+
+    def __init__(
+        self,
+        theta0: Any,
+        *,
+        bounds: Any = None,
+        options: Options | None = None,
+        lower_bound: Callable[[Array], float] | None = None,
+    ) -> None:
         theta = vector(theta0, "theta0")
         if theta.size == 0:
             raise ValueError("theta0 must not be empty")
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"options must be Options, got {options!r}")
-        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options)
+        if lower_bound is not None and not callable(lower_bound):
+            raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
+        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options, lower_bound)
         scaling = self._setting.scaling
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
@@ -145,14 +158,14 @@ class Tuner:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Tuner:
-        """The search that `state()` wrote down; it continues to the same bits."""
+    def from_state(cls, state: Mapping[str, Any], *, lower_bound: Callable[[Array], float] | None = None) -> Tuner:
+        """The search that `state()` wrote down; it continues to the same bits, given the same `lower_bound`."""
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
         scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
         if not (isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State)):
             raise ValueError("state must hold a scaling, options and the state of a search")
-        setting = Setting(scaling, options)
+        setting = Setting(scaling, options, lower_bound)
         check_state(searched, setting)
         return cls._of(setting, searched)
 
@@ -195,15 +208,16 @@ def tune(
 
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
-    speak in named parameters. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+    speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
+    out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
 
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
     the run up again, to the same result. It is made if need be, and refused if it holds a run already.
 
     Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
     is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
-    So does a journal that can no longer be written (a full disk, say). An objective that fails raises `OracleError`,
-    whose `result` holds everything evaluated before.
+    A journal that can no longer be written (a full disk, say) ends the run as well. An objective that fails raises
+    `OracleError`, whose `result` holds everything evaluated before.
     """
     space = getattr(objective, "space", None)
     if space is not None:
@@ -211,7 +225,7 @@ def tune(
         bounds = space.bounds if bounds is None else bounds
     elif isinstance(theta0, Mapping):
         raise TypeError("theta0 by name needs an objective with a `space`")
-    tuner = Tuner(theta0, bounds=bounds, options=options)
+    tuner = Tuner(theta0, bounds=bounds, options=options, lower_bound=_lower_bound(objective))
     _oracle(objective, tuner.options)
     _check_callback(callback)
     if journal is None:
@@ -251,7 +265,7 @@ def resume(
         if changed:
             shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
             raise JournalError(f"{os.fspath(book.folder)} holds a run of another problem: {shown}")
-        tuner = _taken_up(contents, options)
+        tuner = _taken_up(contents, options, problem)
         _oracle(problem, tuner.options)
         if tuner.done:
             return _result(tuner, problem)
@@ -265,13 +279,19 @@ def resume(
         return _run(tuner, problem, callback, book)
 
 
-def _taken_up(contents: Contents, options: Options | None) -> Tuner:
+def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tuner:
     """The search in a journal, with budgets that may have changed."""
-    setting = contents.setting if options is None else replace(contents.setting, options=options)
+    options = contents.setting.options if options is None else options
+    setting = replace(contents.setting, options=options, lower_bound=_lower_bound(objective))
     state = replace(contents.state, status=Status.RUNNING)
     if state.records:
         state = replace(state, status=_budget(state, setting.options))
     return Tuner._of(setting, state)
+
+
+def _lower_bound(objective: Any) -> Callable[[Array], float] | None:
+    known = getattr(objective, "lower_bound", None)
+    return known if callable(known) else None
 
 
 def _changed_options(before: Options, now: Options | None) -> list[str]:

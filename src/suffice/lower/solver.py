@@ -143,7 +143,7 @@ def iterate(
             state, start_radius = method.start(canonical, warm.x), proof.radius
         yield warm
     else:
-        state = method.start(canonical, _start(problem, warm))
+        state = method.start(canonical, start_point(problem, warm))
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
@@ -198,7 +198,8 @@ def _name(solver: str | Solver) -> str:
     return solver if isinstance(solver, str) else solver.name
 
 
-def _start(problem: Composite, warm: Solution | Array | None) -> Array:
+def start_point(problem: Composite, warm: Solution | Array | None) -> Array:
+    """Where a solve that does not continue another begins."""
     if isinstance(warm, Solution):
         x = warm.x
     elif warm is not None:

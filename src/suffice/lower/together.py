@@ -1,82 +1,468 @@
-r"""A fixed number of FISTA steps for several linear models that share X, l1 and l2, such as one model per class.
+r"""FISTA for many linear models that share X: one iteration on matrices, one product with X and one with X^T.
 
-Their steps have the same length and momentum, so that n problems are one iteration on matrices: one product of X
-with n columns and one of X^T. Certificates are made at the end, column by column, as for a single problem.
+Column j has its own targets y_j, penalties (l1_j, l2_j), step length tau_j, momentum t_j and requested accuracy: the
+classes of a data set, folds, the first points of a search, many starts. The method is `fista` or `fista_adaptive`,
+column by column as in `suffice.lower.fista`; only the rounding of the products differs.
+
+A column leaves the batch when it is proven. Proofs are made in one place, `certify_step`; it is asked about a column
+as soon as an estimate of its radius, without rounding and for all columns at once, says that it may succeed:
+
+    c_j (D/2 + sqrt(B/mu + D^2/4)),   D = ||z - w_bar||,   the gap at z, times the step's contraction,
+    c_j/(1 - c_j) ||x - z||,                               the fixed-point bound,
+    rate(k) ||x^0 - x_hat||                                a priori, for `fista`.
+
+X may live on any device; then all columns do, and the host only sees the estimates (on CUDA every few iterations) and
+the columns that leave.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, frozen
-from suffice.lower.certificate import Evidence, certify_step
-from suffice.lower.fista import FistaState, momentum, rate
-from suffice.lower.solver import Outcome, Solution, initial_radius
+from suffice._array import Array, host, like, namespace
+from suffice.lower.certificate import Certificate, Evidence, certify_step
+from suffice.lower.cuda import Stepper
+from suffice.lower.fista import AdaptiveFista, FistaState, rate
+from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.prox import L1
 from suffice.terms.smooth import LinearModel
 
+METHODS = ("fista", "fista_adaptive")
+LOOK_EVERY = 20  # iterations between two looks at a batch whose steps are recorded
+
 
 def share_a_design(problems: Sequence[Composite]) -> bool:
-    """Whether the problems differ in nothing but their targets y."""
-    first = problems[0]
-    if len(problems) < 2 or not isinstance(first.smooth, LinearModel) or not isinstance(first.prox, L1):
-        return False
-    return all(
+    """Whether the problems can be columns of one batch: linear models of one X and one psi, with an l1 penalty."""
+    first = problems[0].smooth
+    return isinstance(first, LinearModel) and all(
         isinstance(problem.smooth, LinearModel)
-        and problem.smooth.design is first.smooth.design
-        and problem.smooth.loss == first.smooth.loss
-        and problem.smooth.l2 == first.smooth.l2
-        and problem.prox == first.prox
-        and (problem.mu, problem.L) == (first.mu, first.L)
+        and isinstance(problem.prox, L1)
+        and problem.smooth.design is first.design
+        and problem.smooth.loss == first.loss
         for problem in problems
     )
 
 
-def fista_together(problems: Sequence[Composite], steps: int) -> list[Solution]:
-    """`solve(problem, steps=steps)` for every problem, from 0, for problems that `share_a_design`."""
-    smooth, prox, canonical = problems[0].smooth, problems[0].prox, problems[0].canonical
-    assert isinstance(smooth, LinearModel) and isinstance(prox, L1)
-    design, loss, l2 = smooth.design, smooth.loss, smooth.l2
-    Y = np.column_stack([problem.smooth.y for problem in problems])  # type: ignore[attr-defined]
-    weights = design.weights[:, None]
-    tau = 1.0 / canonical.L
-    q = tau * canonical.mu
-    W = np.zeros((design.shape[1], len(problems)))
-    M = np.zeros(Y.shape)
-    W_before, M_before, t = W, M, 0.0
-    radii: list[float] = []
-    for k in range(1, steps + 1):
-        t, beta = momentum(t, q, q)
-        Z = W if k == 1 else W + beta * (W - W_before)
-        M_z = M if k == 1 else M + beta * (M - M_before)
-        derivative = loss.derivative(M_z, Y)
-        derivative *= weights
-        gradient = design.adjoint(derivative) + l2 * Z
-        W_before, M_before = W, M
-        W = prox.prox(Z - tau * gradient, tau)
-        M = design.margins(W)
-        if k == 1:
-            starts = [_evidence(Z, M_z, gradient, j, tau, q, canonical.L, 1) for j in range(len(problems))]
-            radii = [
-                initial_radius(problem.canonical, W[:, j], start)
-                for j, (problem, start) in enumerate(zip(problems, starts, strict=True))
+@dataclass(frozen=True)
+class Ask:
+    """A solve that is wanted: the arguments of `solve`."""
+
+    problem: Composite
+    warm: Solution | Array | None = None
+    within: float | None = None
+    steps: int | None = None
+    max_steps: int | None = None
+
+
+def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
+    """`solve` for every ask; linear models that share a design go together where the solver can."""
+    solutions: dict[int, Solution] = {}
+    for numbers in _groups(asks, solver):
+        group = [asks[j] for j in numbers]
+        first = group[0]
+        if len(group) == 1:
+            found = [
+                solve(
+                    first.problem,
+                    within=first.within,
+                    steps=first.steps,
+                    solver=solver,
+                    warm=first.warm,
+                    max_steps=first.max_steps if first.steps is None else None,
+                )
             ]
-    solutions = []
-    for j, problem in enumerate(problems):
-        evidence = _evidence(Z, M_z, gradient, j, tau, q, canonical.L, steps)
-        x, image = _column(W, j), _column(M, j)
-        proof = certify_step(problem.canonical, x, image, evidence, "tightest", radii[j])
-        state = FistaState(x, _column(W_before, j), t, steps, image, _column(M_before, j), evidence)
-        solutions.append(Solution(x, proof, steps, Outcome.STEPS, "fista", state, radii[j], problem))
+        else:
+            found = solve_together(
+                [ask.problem for ask in group],
+                within=None if first.within is None else [float(ask.within or 0.0) for ask in group],
+                steps=first.steps,
+                solver=str(solver),
+                warm=[ask.warm for ask in group],
+                max_steps=None if first.steps is not None else [_limit(ask) for ask in group],
+            )
+        solutions |= dict(zip(numbers, found, strict=True))
+    return [solutions[j] for j in range(len(asks))]
+
+
+def _groups(asks: Sequence[Ask], solver: str | Solver) -> list[list[int]]:
+    if solver not in METHODS:
+        return [[j] for j in range(len(asks))]
+    groups: list[list[int]] = []
+    for j, ask in enumerate(asks):
+        for group in groups:
+            other = asks[group[0]]
+            if other.steps == ask.steps and share_a_design([other.problem, ask.problem]):
+                group.append(j)
+                break
+        else:
+            groups.append([j])
+    return groups
+
+
+def _limit(ask: Ask) -> float:
+    return math.inf if ask.max_steps is None else ask.max_steps
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What stays the same: X with its weights, psi, and the columns' targets, penalties and constants."""
+
+    problems: tuple[Composite, ...]
+    adaptive: bool
+    X: Any
+    weights: Any
+    loss: Any
+    Y: Any
+    l1: Any
+    l2: Any
+    mu: Any
+    L: Any
+
+    @classmethod
+    def of(cls, problems: Sequence[Composite], solver: str) -> Batch:
+        first = problems[0].smooth
+        assert isinstance(first, LinearModel)
+        X, xp = first.design.X, namespace(first.design.weights)
+
+        def per_column(values: list[float]) -> Any:
+            return like(np.array(values), first.design.weights)
+
+        return cls(
+            tuple(problems),
+            solver == "fista_adaptive",
+            X,
+            first.design.weights[:, None],
+            first.loss,
+            xp.stack([problem.smooth.y for problem in problems], axis=1),  # type: ignore[attr-defined]
+            per_column([problem.prox.l1 for problem in problems]),  # type: ignore[attr-defined]
+            per_column([problem.smooth.l2 for problem in problems]),  # type: ignore[attr-defined]
+            per_column([problem.canonical.mu for problem in problems]),
+            per_column([problem.canonical.L for problem in problems]),
+        )
+
+    def only(self, kept: list[int]) -> Batch:
+        columns = {name: _chosen(getattr(self, name), kept) for name in ("Y", "l1", "l2", "mu", "L")}
+        return replace(self, problems=tuple(self.problems[j] for j in kept), **columns)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What moves: matrices with one column per problem (W, its margins M, and those before), and one number each.
+
+    Z, M_z and G are the points, margins and gradients of the last step that was made, `tau` its length or the next one
+    to try.
+    """
+
+    W: Any
+    W_before: Any
+    M: Any
+    M_before: Any
+    Z: Any
+    M_z: Any
+    G: Any
+    t: Any
+    k: Any
+    tau: Any
+    taken: Any
+    failed: Any
+
+    def only(self, kept: list[int]) -> Columns:
+        return Columns(*(_chosen(value, kept) for value in vars(self).values()))
+
+
+def solve_together(
+    problems: Sequence[Composite],
+    *,
+    within: Sequence[float] | None = None,
+    steps: int | None = None,
+    solver: str = "fista",
+    warm: Sequence[Solution | Array | None] | None = None,
+    max_steps: float | Sequence[float] | None = None,
+) -> list[Solution]:
+    """`solve` for every problem, for problems that `share_a_design`: `within` and `warm` hold one entry per problem."""
+    if (within is None) == (steps is None):
+        raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
+    if solver not in METHODS:
+        raise ValueError(f"solver must be one of {', '.join(METHODS)}, got {solver!r}")
+    if not share_a_design(problems):
+        raise ValueError("problems must be linear models that share one design and one loss, with an l1 penalty")
+    warm = [None] * len(problems) if warm is None else warm
+    starts = [_start(problem, one, solver) for problem, one in zip(problems, warm, strict=True)]
+    if within is None:
+        return _fixed(problems, steps or 0, solver, starts)
+    limits = np.broadcast_to(np.asarray(np.inf if max_steps is None else max_steps, dtype=np.float64), len(problems))
+    return _proven(problems, [float(one) for one in within], solver, starts, limits)
+
+
+def _fixed(problems: Sequence[Composite], steps: int, solver: str, starts: list[Solution]) -> list[Solution]:
+    if steps == 0:
+        return starts
+    batch = Batch.of(problems, solver)
+    radii = [start.initial_radius for start in starts]
+    columns, stepper, taken = _columns(batch, starts), _stepper(batch), 0
+    if any(start.steps == 0 for start in starts):
+        columns, taken = stepper.advance(columns, 1), 1
+        radii = _initial_radii(batch, columns, starts)
+    columns = stepper.advance(columns, steps - taken)
+    return [
+        _solution(batch, columns, j, replace(start, initial_radius=radii[j], steps=start.steps + steps))
+        for j, start in enumerate(starts)
+    ]
+
+
+def _proven(
+    problems: Sequence[Composite], within: list[float], solver: str, starts: list[Solution], limits: Array
+) -> list[Solution]:
+    solutions: list[Solution] = list(starts)
+    left = []  # the numbers of the columns still in the batch
+    for j, start in enumerate(starts):
+        if start.certificate.radius <= within[j]:
+            solutions[j] = replace(start, outcome=Outcome.REACHED)
+        elif limits[j] == 0:
+            solutions[j] = replace(start, outcome=Outcome.MAX_STEPS)
+        else:
+            left.append(j)
+    if not left:
+        return solutions
+    batch = Batch.of([problems[j] for j in left], solver)
+    columns, stepper = _columns(batch, [starts[j] for j in left]), _stepper(batch)
+    look = LOOK_EVERY if stepper.on_cuda else 1
+    asked = np.array([within[j] for j in left])
+    goal, best, best_at = asked.copy(), np.full(len(left), np.inf), np.zeros(len(left))
+    patience = np.array([100.0 + 20.0 * math.sqrt(problems[j].kappa) for j in left])
+    taken = 0
+    while left:
+        count = 1 if taken == 0 else int(min(look, min(limits[j] for j in left) - taken))
+        columns = stepper.advance(columns, count)
+        taken += count
+        if taken == 1:
+            radii = _initial_radii(batch, columns, [starts[j] for j in left])
+            for j, radius in zip(left, radii, strict=True):
+                starts[j] = replace(starts[j], initial_radius=radius)
+        estimate = _estimate(batch, columns, [starts[j] for j in left])
+        better = estimate < 0.999 * best
+        best, best_at = np.where(better, estimate, best), np.where(better, taken, best_at)
+        stuck = taken - best_at > patience
+        spent = np.array([taken >= limits[j] for j in left])
+        kept = []
+        for i in range(len(left)):
+            if not (estimate[i] <= goal[i] or stuck[i] or spent[i]):
+                kept.append(i)
+                continue
+            start = starts[left[i]]
+            solution = _solution(batch, columns, i, replace(start, steps=start.steps + taken))
+            proof = solution.certificate
+            if proof.radius <= asked[i]:
+                outcome = Outcome.REACHED
+            elif proof.radius <= 2.0 * proof.rounding or stuck[i]:
+                outcome = Outcome.PRECISION
+            elif spent[i]:
+                outcome = Outcome.MAX_STEPS
+            else:
+                # Rounding, which the estimate leaves out, spoils the proof: ask again when it would not.
+                goal[i] = min(max(asked[i] - proof.rounding, proof.rounding), 0.9 * estimate[i])
+                kept.append(i)
+                continue
+            solutions[left[i]] = replace(solution, outcome=outcome)
+        if len(kept) < len(left):
+            left = [left[i] for i in kept]
+            goal, best, best_at, patience, asked = (a[kept] for a in (goal, best, best_at, patience, asked))
+            if left:
+                batch, columns = batch.only(kept), columns.only(kept)
+                stepper = _stepper(batch)
     return solutions
 
 
-def _evidence(Z: Array, M: Array, gradient: Array, j: int, tau: float, q: float, L: float, k: int) -> Evidence:
-    return Evidence(_column(Z, j), _column(M, j), _column(gradient, j), tau, 1.0 - q, L, rate(1.0 / q, k))
+def _start(problem: Composite, warm: Solution | Array | None, solver: str) -> Solution:
+    """The solution that is to be continued, or a new one of no steps."""
+    if isinstance(warm, Solution) and continues(warm, problem, solver) and warm.state is not None:
+        return warm
+    x = start_point(problem, warm)
+    state = FistaState(x, x, t=0.0, k=0, tau=1.0 / problem.canonical.L if solver == "fista_adaptive" else 0.0)
+    return Solution(x, Certificate(math.inf, "tightest"), 0, Outcome.STEPS, solver, state, problem=problem)
 
 
-def _column(matrix: Array, j: int) -> Array:
-    return frozen(np.ascontiguousarray(matrix[:, j]))
+def _columns(batch: Batch, starts: Sequence[Solution]) -> Columns:
+    """The starts as columns; images that a state does not hold cost one product for all."""
+    xp, states = namespace(batch.mu), [start.state for start in starts]
+
+    def matrix(name: str) -> Any:
+        return like(np.stack([getattr(state, name) for state in states], axis=1), batch.mu)
+
+    def numbers(name: str) -> Any:
+        return like(np.array([float(getattr(state, name)) for state in states]), batch.mu)
+
+    def images(name: str, of: Any) -> Any:
+        known = [getattr(state, name) for state in states]
+        if any(image is None for image in known):
+            return batch.X @ of
+        return xp.stack([like(image, batch.mu) for image in known], axis=1)
+
+    W, W_before = matrix("x"), matrix("previous")
+    if not any(state.x.any() or state.previous.any() for state in states):
+        M = M_before = 0.0 * batch.Y
+    else:
+        M, M_before = images("image", W), images("previous_image", W_before)
+    tau = numbers("tau") if batch.adaptive else 1.0 / batch.L
+    failed = numbers("failed") > 0.5
+    return Columns(
+        *(W, W_before, M, M_before, W, M, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken"), failed)
+    )
+
+
+def _stepper(batch: Batch) -> Stepper:
+    return Stepper(lambda columns: _step(batch, columns), on_cuda=getattr(batch.X, "is_cuda", False))
+
+
+def _step(batch: Batch, s: Columns) -> Columns:
+    """One iteration of every column; a column whose step was too long stays where it is."""
+    xp = namespace(s.t)
+    method = AdaptiveFista()
+    if batch.adaptive:
+        longer = xp.where((s.k > 0.0) & ~s.failed, method.grow * s.tau, s.tau)
+        tau = xp.minimum(longer, 1.0 / batch.mu)
+    else:
+        tau = 1.0 / batch.L
+    q = tau * batch.mu
+    t, beta = _momentum(s.t, xp.where(s.taken > 0.0, s.taken * batch.mu, q), q)
+    Z, M_z = s.W + beta * (s.W - s.W_before), s.M + beta * (s.M - s.M_before)
+    derivative = batch.loss.derivative(M_z, batch.Y)
+    derivative *= batch.weights
+    G = batch.X.T @ derivative + batch.l2 * Z
+    V, threshold = Z - tau * G, tau * batch.l1
+    W = V - xp.minimum(xp.maximum(V, -threshold), threshold)
+    M = batch.X @ W
+    if not batch.adaptive:
+        return Columns(W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau, s.failed)
+    majoriser = _majoriser(batch, Z, M_z, W, M)
+    made = tau * majoriser <= 1.0 + 1e-12
+    shorter = xp.maximum(xp.minimum(method.shrink * tau, 0.95 / majoriser), 1.0 / batch.L)
+    if isinstance(made, np.ndarray) and made.all():
+        return Columns(W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau, ~made)
+
+    def chosen(new: Any, old: Any) -> Any:
+        return xp.where(made, new, old)
+
+    return Columns(
+        chosen(W, s.W),
+        chosen(s.W, s.W_before),
+        chosen(M, s.M),
+        chosen(s.M, s.M_before),
+        chosen(Z, s.Z),
+        chosen(M_z, s.M_z),
+        chosen(G, s.G),
+        chosen(t, s.t),
+        chosen(s.k + 1.0, s.k),
+        chosen(tau, shorter),
+        chosen(tau, s.taken),
+        ~made,
+    )
+
+
+def _momentum(t: Any, q: Any, q_next: Any) -> tuple[Any, Any]:
+    """`suffice.lower.fista.momentum`, column by column."""
+    xp = namespace(t)
+    a = 1.0 - q * t * t
+    t_next = 0.5 * (a + xp.sqrt(a * a + 4.0 * (q / q_next) * t * t))
+    void = 1.0 - q_next < 1e-12
+    beta = (t - 1.0) * (1.0 - q_next * t_next) / (t_next * xp.where(void, 1.0, 1.0 - q_next))
+    return t_next, xp.where(void, 0.0, beta)
+
+
+def _majoriser(batch: Batch, Z: Any, M_z: Any, W: Any, M: Any) -> Any:
+    """`LinearModel.majoriser`, column by column, and no larger than L."""
+    xp = namespace(M)
+    change, moved = M - M_z, xp.sum((W - Z) ** 2, axis=0)
+    curvature = batch.loss.curvature_between(M_z, M, batch.Y)
+    along = xp.sum(batch.weights * curvature * change * change, axis=0)
+    known = moved > 1e-300
+    return xp.where(known, xp.minimum(along / xp.where(known, moved, 1.0) + batch.l2, batch.L), batch.L)
+
+
+def _estimate(batch: Batch, s: Columns, starts: Sequence[Solution]) -> Array:
+    """The radii that `certify_step` would prove, but for rounding (see the module's text)."""
+    xp = namespace(s.t)
+    q = s.taken * batch.mu
+    c = xp.sqrt(xp.maximum(1.0 - q, 0.0 * q) / (1.0 + q)) if batch.adaptive else 1.0 - q
+    V = batch.mu * s.Z - s.G
+    p = xp.minimum(xp.maximum(V, -batch.l1), batch.l1)
+    B = xp.sum(batch.l1 * xp.abs(s.Z) - s.Z * p, axis=0)
+    D_squared = xp.sum((s.Z - (V - p) / batch.mu) ** 2, axis=0)
+    gap = 0.5 * xp.sqrt(D_squared) + xp.sqrt(B / batch.mu + 0.25 * D_squared)
+    moved = xp.sqrt(xp.sum((s.W - s.Z) ** 2, axis=0))
+    estimate = host(c * xp.minimum(gap, moved / (1.0 - c)))
+    if batch.adaptive:
+        return np.where(host(s.k) > 0.0, estimate, np.inf)
+    a_priori = [
+        rate(problem.canonical.L / problem.canonical.mu, int(k)) * start.initial_radius
+        for problem, k, start in zip(batch.problems, host(s.k), starts, strict=True)
+    ]
+    return np.minimum(estimate, a_priori)
+
+
+def _initial_radii(batch: Batch, s: Columns, starts: Sequence[Solution]) -> list[float]:
+    """What the first gradient of a new column proves about its start."""
+    return [
+        start.initial_radius
+        if start.steps > 0
+        else initial_radius(batch.problems[j].canonical, _column(s.W, j), _evidence(batch, s, j))
+        for j, start in enumerate(starts)
+    ]
+
+
+def _evidence(batch: Batch, s: Columns, j: int) -> Evidence:
+    canonical = batch.problems[j].canonical
+    tau = float(s.tau[j])
+    q = tau * canonical.mu
+    if batch.adaptive:
+        c, majoriser, a_priori = math.sqrt(max(1.0 - q, 0.0) / (1.0 + q)), 1.0 / tau, math.inf
+    else:
+        c, majoriser = 1.0 - q, canonical.L
+        a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
+    return Evidence(_column(s.Z, j), _images(s.M_z, j), _column(s.G, j), tau, c, majoriser, a_priori)
+
+
+def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
+    """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
+    problem, k = batch.problems[j], int(s.k[j])
+    x, image = _column(s.W, j), _images(s.M, j)
+    tau, taken = (float(s.tau[j]), float(s.taken[j])) if batch.adaptive else (0.0, 0.0)
+    made = k > start.state.k
+    evidence = _evidence(batch, s, j) if made else start.state.evidence
+    if made and batch.adaptive and bool(s.failed[j]):  # the length to try next is not that of the last step
+        evidence = _evidence(batch, replace(s, tau=s.taken), j)
+    state = FistaState(
+        *(x, _column(s.W_before, j), float(s.t[j]), k, image, _images(s.M_before, j), evidence),
+        *(tau, taken, batch.adaptive and bool(s.failed[j])),
+    )
+    proof = start.certificate
+    if made:
+        proof = certify_step(problem.canonical, x, image, evidence, "tightest", start.initial_radius)
+        if math.isnan(proof.radius):
+            raise ArithmeticError(f"the gradient is not finite after {start.steps} steps of {start.solver}")
+    return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
+
+
+def _column(matrix: Any, j: int) -> Array:
+    column = np.ascontiguousarray(host(matrix[:, j]))
+    column = column.copy() if column.base is not None else column
+    column.setflags(write=False)
+    return column
+
+
+def _images(matrix: Any, j: int) -> Any:
+    if isinstance(matrix, np.ndarray):
+        return _column(matrix, j)
+    return matrix[:, j] + 0.0  # a copy, where it lives
+
+
+def _chosen(value: Any, kept: list[int]) -> Any:
+    xp = namespace(value)
+    index = np.array(kept) if xp is np else xp.asarray(np.array(kept), device=value.device)
+    return xp.take(value, index, axis=-1)

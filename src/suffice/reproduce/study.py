@@ -112,9 +112,9 @@ def run(preset: Preset, variant: str, start: float, folder: Path, show: Show) ->
     if variant == DYNAMIC:
         options = replace(options, policy="weights", accuracy_factor=100.0)
     if known is not None:
-        tuner = Tuner.from_state(known["state"])
+        tuner = Tuner.from_state(known["state"], lower_bound=problem.lower_bound)
     else:
-        tuner = Tuner([1.0, start], bounds=problem.space.bounds, options=options)
+        tuner = Tuner([1.0, start], bounds=problem.space.bounds, options=options, lower_bound=problem.lower_bound)
     ask = problem.evaluate_weights if objective is problem else objective.evaluate
     while not tuner.done:
         request = tuner.ask()

@@ -1,5 +1,6 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
+from suffice.terms.blocks import RowBlocks
 from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, Zero
 from suffice.terms.smooth import HUBER, LOGISTIC, SQUARED, Huber, LinearModel, MarginLoss, Smooth
 
@@ -16,6 +17,7 @@ __all__ = [
     "MarginLoss",
     "NonNegative",
     "Prox",
+    "RowBlocks",
     "Smooth",
     "Zero",
 ]

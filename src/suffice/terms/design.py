@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array, norm
+from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.terms.blocks import RowBlocks
 
 DENSE_GRAM_SIZE = 2000
 LANCZOS_SLACK = 0.05
@@ -31,20 +32,36 @@ LANCZOS_FAILURE = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """X (dense or scipy.sparse, float64) and non-negative weights a that sum to 1."""
+    """X (dense, scipy.sparse, blocks of rows, or an array of torch, CuPy or JAX; float64) and non-negative weights a
+    that sum to 1.
+
+    Vectors w are NumPy arrays wherever X lives; margins, weights and targets live with X.
+    """
 
     X: Any
-    weights: Array
+    weights: Any
 
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
         """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
-        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
-            raise TypeError("X must be a matrix of real numbers, got complex ones")
-        if sp.issparse(X):
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind in ("c", "m", "M"):
+            raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
+        if isinstance(X, np.memmap | RowBlocks):
+            X = RowBlocks.of(X)
+            finite = X.finite()
+        elif sp.issparse(X):
             X = X if X.format in ("csr", "csc") else X.tocsr()
             X = X.astype(np.float64, copy=False)
             finite = bool(np.isfinite(X.data).all())
+        elif lives_elsewhere(X):
+            xp = namespace(X)
+            X = xp.astype(X, xp.float64, copy=False)
+            if X.dtype != xp.float64:
+                raise TypeError(
+                    "X must be in float64, which JAX offers after jax.config.update('jax_enable_x64', True)"
+                )
+            finite = X.ndim == 2 and bool(xp.all(xp.isfinite(X)))
         else:
             try:
                 X = np.asarray(X, dtype=np.float64)
@@ -59,7 +76,7 @@ class Design:
             raise ValueError("X must be finite, got NaN or infinite entries")
         rows = X.shape[0]
         if sample_weight is None:
-            return cls(X, np.full(rows, 1.0 / rows))
+            return cls(X, like(np.full(rows, 1.0 / rows), X))
         try:
             a = np.asarray(sample_weight, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -68,37 +85,43 @@ class Design:
             raise ValueError(f"sample_weight must have shape ({rows},), got {a.shape}")
         if not (np.isfinite(a).all() and (a >= 0).all() and a.sum() > 0):
             raise ValueError("sample_weight must be finite, non-negative and not all zero")
-        return cls(X, a / a.sum())
+        return cls(X, like(a / a.sum(), X))
 
     @property
     def shape(self) -> tuple[int, int]:
         rows, columns = self.X.shape
         return int(rows), int(columns)
 
-    def margins(self, w: Array) -> Array:
-        """X w."""
-        result: Array = self.X @ w
-        return result
+    def margins(self, w: Array) -> Any:
+        """X w, where X lives."""
+        return self.X @ like(w, self.X)
 
-    def adjoint(self, r: Array) -> Array:
-        """X^T r."""
-        result: Array = self.X.T @ r
-        return result
+    def adjoint(self, r: Any) -> Array:
+        """X^T r as a NumPy array, from an r that lives with X or is NumPy's."""
+        return host(self.X.T @ like(r, self.X))
 
     @cached_property
     def squared_norm(self) -> float:
         """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
+        if isinstance(self.X, RowBlocks):
+            return blocks_norm_bound(self.X, self.weights)
         return squared_norm_bound(self._weighted())
 
     @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
-        return math.sqrt(float(np.sum(self._squares().T @ self.weights)))
+        if isinstance(self.X, RowBlocks):
+            return math.sqrt(float(self.weights @ self.X.squared_rows()))
+        return math.sqrt(float(host(self._squares().T @ self.weights).sum()))
 
     @cached_property
     def row_norms(self) -> Array:
         """||x_i|| of every row."""
-        norms: Array = np.sqrt(np.asarray(self._squares().sum(axis=1)).ravel())
+        if isinstance(self.X, RowBlocks):
+            return np.sqrt(self.X.squared_rows())
+        squares = self._squares()
+        sums = squares.sum(axis=1) if sp.issparse(squares) else host(namespace(squares).sum(squares, axis=1))
+        norms: Array = np.sqrt(np.asarray(sums).ravel())
         return norms
 
     @cached_property
@@ -115,13 +138,13 @@ class Design:
         return self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
 
     def _weighted(self) -> Any:
-        root = np.sqrt(self.weights)
+        root = namespace(self.weights).sqrt(self.weights)
         return sp.diags_array(root) @ self.X if sp.issparse(self.X) else root[:, None] * self.X
 
 
 def squared_norm_bound(A: Any) -> float:
     """A proven upper bound on ||A||_2^2 for a dense or sparse A (see the module's text)."""
-    scale = float(abs(A).max())
+    scale = float(abs(A).max() if sp.issparse(A) else namespace(A).max(abs(A)))
     if not 1e-100 < scale < 1e100 and scale > 0.0:  # squares would leave the range of floats
         if scale * scale == math.inf:
             raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
@@ -130,14 +153,43 @@ def squared_norm_bound(A: Any) -> float:
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
         gram = A.T @ A if columns <= rows else A @ A.T
-        gram = gram.toarray() if sp.issparse(gram) else gram
-        trace = float(np.trace(gram))
-        largest = float(np.linalg.eigvalsh(gram)[-1])
-        rounding = (max(rows, columns) + 10 * small) * EPS
-        return float(min(largest + rounding * trace, trace * (1 + rounding)))
+        gram = gram.toarray() if sp.issparse(gram) else host(gram)
+        return _gram_bound(gram, rows, columns)
     A = A.tocsr() if sp.issparse(A) else A
-    frobenius = float(A.multiply(A).sum()) if sp.issparse(A) else float(np.einsum("ij,ij->", A, A))
+    frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
     return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), _lanczos_bound(A)))
+
+
+def blocks_norm_bound(X: RowBlocks, weights: Array) -> float:
+    """The same bound for blocks of rows. A sum over blocks errs by no more than one sum over all rows may."""
+    A = X.scaled(np.sqrt(weights))
+    scale = A.largest()
+    if scale == 0.0:
+        return 0.0
+    if not 1e-100 < scale < 1e100:
+        if scale * scale == math.inf:
+            raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
+        return max(_blocks_norm_bound(A.divided(scale)) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
+    return _blocks_norm_bound(A)
+
+
+def _blocks_norm_bound(A: RowBlocks) -> float:
+    rows, columns = A.shape
+    if min(rows, columns) <= DENSE_GRAM_SIZE:
+        return _gram_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
+    frobenius = float(A.squared_rows().sum())
+    return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(A.absolute()), _lanczos_bound(A)))
+
+
+def _gram_bound(gram: Array, rows: int, columns: int) -> float:
+    trace = float(np.trace(gram))
+    largest = float(np.linalg.eigvalsh(gram)[-1])
+    rounding = (max(rows, columns) + 10 * min(rows, columns)) * EPS
+    return float(min(largest + rounding * trace, trace * (1 + rounding)))
+
+
+def _gram_product(A: Any, v: Array) -> Array:
+    return host(A.T @ (A @ like(v, A)))
 
 
 def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
@@ -145,7 +197,7 @@ def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
     v = np.ones(B.shape[1])
     bound = math.inf
     for _ in range(rounds):
-        image = B.T @ (B @ v)
+        image = _gram_product(B, v)
         largest = float(image.max())
         if largest == 0.0:
             return 0.0
@@ -168,7 +220,7 @@ def _lanczos_bound(A: Any) -> float:
     off: list[float] = []
     for i in range(k):
         basis[i] = q
-        image = A.T @ (A @ q)
+        image = _gram_product(A, q)
         diagonal.append(float(image @ q))
         for _ in range(2):  # twice is enough to keep the basis orthogonal
             image -= basis[: i + 1].T @ (basis[: i + 1] @ image)

@@ -24,7 +24,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, norm, positive
+from suffice._array import EPS, Array, host, namespace, norm, positive
 from suffice.terms.design import Design
 
 
@@ -76,6 +76,14 @@ class MarginLoss(Protocol):
         ...
 
 
+def sigmoid(m: Array) -> Array:
+    """1/(1 + exp(-m)), wherever m lives."""
+    if isinstance(m, np.ndarray):
+        result: Array = expit(m)
+        return result
+    return 1.0 / (1.0 + namespace(m).exp(-m))  # exp overflows to infinity, without complaint outside NumPy
+
+
 @dataclass(frozen=True)
 class Squared:
     """psi = (m - y)^2 / 2."""
@@ -89,7 +97,8 @@ class Squared:
         return m - y
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return np.ones_like(m)
+        ones: Array = namespace(m).ones_like(m)
+        return ones
 
 
 @dataclass(frozen=True)
@@ -99,18 +108,20 @@ class Logistic:
     curvature: float = 0.25
 
     def value(self, m: Array, y: Array) -> Array:
-        return np.logaddexp(0.0, -y * m)
+        xp = namespace(m)
+        size = xp.abs(m)
+        result: Array = 0.5 * (size - y * m) + xp.log1p(xp.exp(-size))
+        return result
 
     def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = -y * expit(-y * m)
-        return result
+        return -y * sigmoid(-y * m)
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         # psi'' = p (1 - p) falls with |margin|: it is largest at the end nearer to 0, or at 0 if that lies between.
-        nearest = np.where(m * n > 0.0, np.minimum(np.abs(m), np.abs(n)), 0.0)
-        p = expit(nearest)
-        result: Array = p * (1.0 - p)
-        return result
+        xp = namespace(m)
+        nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
+        p = sigmoid(nearest)
+        return p * (1.0 - p)
 
 
 @dataclass(frozen=True)
@@ -124,15 +135,20 @@ class Huber:
         positive(self.delta, "delta")
 
     def value(self, m: Array, y: Array) -> Array:
-        size = np.abs(m - y)
-        return np.where(size <= self.delta, 0.5 * size**2, self.delta * (size - 0.5 * self.delta))
+        xp = namespace(m)
+        size = xp.abs(m - y)
+        result: Array = xp.where(size <= self.delta, 0.5 * size**2, self.delta * (size - 0.5 * self.delta))
+        return result
 
     def derivative(self, m: Array, y: Array) -> Array:
-        return np.clip(m - y, -self.delta, self.delta)
+        result: Array = namespace(m).clip(m - y, -self.delta, self.delta)
+        return result
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        low, high = np.minimum(m, n) - y, np.maximum(m, n) - y
-        return np.where((low <= self.delta) & (high >= -self.delta), 1.0, 0.0)
+        xp = namespace(m)
+        low, high = xp.minimum(m, n) - y, xp.maximum(m, n) - y
+        result: Array = xp.astype((low <= self.delta) & (high >= -self.delta), m.dtype)
+        return result
 
 
 SQUARED, LOGISTIC, HUBER = Squared(), Logistic(), Huber()
@@ -155,7 +171,7 @@ class LinearModel:
         return (
             isinstance(other, LinearModel)
             and self.design is other.design
-            and (self.y is other.y or np.array_equal(self.y, other.y))
+            and (self.y is other.y or np.array_equal(host(self.y), host(other.y)))
             and self.loss == other.loss
             and self.l2 == other.l2
         )
@@ -174,7 +190,8 @@ class LinearModel:
         return self.gradient_at(x, self.image(x))
 
     def image(self, x: Array) -> Array:
-        return self.design.margins(x)
+        image: Array = self.design.margins(x)
+        return image
 
     def value_at(self, x: Array, image: Array) -> float:
         return float(self.design.weights @ self.loss.value(image, self.y)) + 0.5 * self.l2 * float(x @ x)
@@ -208,7 +225,9 @@ class LinearModel:
 
     @cached_property
     def _derivative_at_zero(self) -> float:
-        return norm(self.loss.derivative(np.zeros_like(self.y), self.y) * np.sqrt(self.design.weights))
+        weights = self.design.weights
+        derivative = self.loss.derivative(0.0 * weights, self.y)
+        return norm(host(derivative * namespace(weights).sqrt(weights)))
 
 
 def _units(n: int) -> float:

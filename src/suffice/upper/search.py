@@ -5,7 +5,8 @@ from an immutable state to the next one, and nothing else changes it: an ask/tel
 are the same thing.
 
 One iteration: fit the model through the m+1 points; take its minimiser s in ball and box; if s is short, improve the
-geometry or reduce rho, without evaluating anything; else evaluate u_k + s as accurately as the verdict needs, refine
+geometry or reduce rho, without evaluating anything; if what is known of F beforehand (`lower_bound`) rules u_k + s
+out, reduce the radius without evaluating either; else evaluate u_k + s as accurately as the verdict needs, refine
 whichever end leaves the verdict open, move or stay, let the new point replace the one the model misses least, and
 update the radius.
 """
@@ -13,7 +14,7 @@ update the radius.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -124,6 +125,7 @@ class Setting:
 
     scaling: Scaling
     options: Options
+    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
 
 
 def start(u0: Array, setting: Setting) -> State:
@@ -208,6 +210,10 @@ def _step(state: State, setting: Setting) -> State:
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if length < SHORT_STEP * state.rho or predicted <= 0.0:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
+    if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
+        if state.delta > state.rho:
+            return replace(state, delta=max(options.shrink * min(length, state.delta), state.rho))
+        return _mend(state, setting, short=True)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
         error = seen(point.evaluation, options).error
