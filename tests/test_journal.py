@@ -31,6 +31,7 @@ from suffice import (
 )
 from suffice import journal as journals
 from suffice.lower.fista import AdaptiveFista, FistaState
+from suffice.terms.design import Design
 
 SOURCE = str(Path(suffice.__file__).parents[1])
 START = {"l1": 0.5, "l2": 1.0}
@@ -83,7 +84,19 @@ class Renamed(AdaptiveFista):
         return OwnState(**vars(super().step(problem, state)))
 
 
+def together(solver="fista_adaptive"):
+    """Problems that share a design, and are solved as one."""
+    rng = np.random.default_rng(3)
+    X, X_val = rng.standard_normal((2, 40, 6))
+    design = Design.of(X)
+    signs = [X @ rng.standard_normal(6) > 0 for _ in range(3)]
+    upper = [losses.Brier(X_val, X_val @ rng.standard_normal(6) > 0) for _ in range(3)]
+    lower = [problems.ElasticNetLogistic(design, y) for y in signs]
+    return BilevelProblem(lower, upper, space=Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1)), solver=solver)
+
+
 RUNS = {
+    "together": lambda: (together(), START, SHORT),
     "adaptive": lambda: (bilevel(), START, SHORT),
     "fista, weights": lambda: (bilevel("fista"), START, replace(SHORT, policy="weights")),
     "gradient descent": lambda: (bilevel("gradient_descent"), START, SHORT),
