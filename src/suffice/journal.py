@@ -484,7 +484,7 @@ def _anything_after(file: IO[bytes], offset: int, total: int) -> bool:
     """Whether a bad record is followed by another one, that is, whether a line ends before the end of the file."""
     file.seek(offset)
     position = offset
-    while chunk := file.read(1 << 20):
+    while chunk := file.read(1 << 16):
         at = chunk.find(b"\n")
         if at >= 0:
             return position + at + 1 < total

@@ -162,7 +162,10 @@ class Tuner:
         """The search that `state()` wrote down; it continues to the same bits, given the same `lower_bound`."""
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
-        scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
+        try:
+            scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
         if not (isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State)):
             raise ValueError("state must hold a scaling, options and the state of a search")
         setting = Setting(scaling, options, lower_bound)
