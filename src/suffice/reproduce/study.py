@@ -9,23 +9,26 @@ Figure 1 is a problem of its own: (1/2)||Aw - b||^2 + (10/2)||w||^2 + 10 ||w||_1
 2e4.
 
 Everything is written to a folder as it is found: one file per run, updated after every evaluation, so that a killed
-study goes on where it was. The exact F of a theta is solved afterwards with `fista_adaptive`; it is not part of a
-run's work.
+study goes on where it was. Runs of the same K go through one matrix product together; the rest of the work is spread
+over processes. The exact F of a theta is solved afterwards, as far as float64 can prove it; it is not part of a run's
+work.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 
@@ -39,6 +42,7 @@ from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
+from suffice.reproduce.progress import Progress, note
 from suffice.result import Record
 from suffice.space import Space
 from suffice.terms.design import Design
@@ -47,12 +51,13 @@ from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
 DYNAMIC = "dynamic"
+CHUNK, CHUNK_ON_DEVICE = 8, 64  # thetas whose exact F is solved in one go
 Show = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How large a study is."""
+    """How large a study is. `exact`: the points of every run whose F is solved for exactly."""
 
     name: str
     train: int
@@ -63,7 +68,8 @@ class Preset:
     validation_digits: tuple[int, ...] = tuple(range(10))
     max_evaluations: int = 80
     final_radius: float = 1e-5
-    exact_within: float = 1e-6
+    exact: Literal["all", "incumbents"] = "all"
+    exact_within: float = 1e-9
     pixels: Literal["raw", "unit"] = "raw"
 
     @property
@@ -72,15 +78,35 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset("quick", train=300, test=300, starts=(-1.0, 1.0, 3.0), final_radius=1e-4),
+    "quick": Preset("quick", train=300, test=300, final_radius=2e-4, exact="incumbents"),
     "full": Preset("full", train=5000, test=1000),
 }
 
 
-def mnist_problem(preset: Preset, data: Mnist, digits: tuple[int, ...], solver: str) -> BilevelProblem:
+@dataclass(frozen=True)
+class Place:
+    """Where a study lives and is computed: its folder, and the device of X (None: scipy.sparse on the CPU)."""
+
+    folder: Path
+    device: str | None = None
+
+    def path(self, variant: str, start: float) -> Path:
+        return self.folder / "runs" / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
+
+    @property
+    def machine(self) -> str:
+        if self.device is None or not self.device.startswith("cuda"):
+            return f"{_processor()}, {os.cpu_count()} cores"
+        torch: Any = importlib.import_module("torch")
+        return str(torch.cuda.get_device_name(self.device))
+
+
+def mnist_problem(
+    preset: Preset, data: Mnist, digits: tuple[int, ...], solver: str, device: str | None = None
+) -> BilevelProblem:
     """The paper's bilevel problem on the first images of a part of MNIST."""
     X, X_test = (
-        sp.csr_array(images[:count]) for images, count in ((data.X_train, preset.train), (data.X_test, preset.test))
+        _matrix(images[:count], device) for images, count in ((data.X_train, preset.train), (data.X_test, preset.test))
     )
     y, y_test = data.y_train[: preset.train], data.y_test[: preset.test]
     design = Design.of(X)
@@ -98,31 +124,67 @@ def mnist_problem(preset: Preset, data: Mnist, digits: tuple[int, ...], solver: 
     )
 
 
-def run(preset: Preset, variant: str, start: float, folder: Path, show: Show) -> dict[str, Any]:
-    """One variant from one start; continues what the folder already has of it."""
-    path = folder / "runs" / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
-    known: dict[str, Any] | None = _read(path)
-    if known is not None and known["preset"] != _plain(asdict(preset)):
-        raise ValueError(f"{folder} holds a study with other settings; choose another folder")
-    if known is not None and known["done"]:
-        return known
-    problem = mnist_problem(preset, load_mnist(pixels=preset.pixels), preset.digits, "fista")
-    objective = problem if variant == DYNAMIC else problem.fixed(int(variant.removeprefix("K = ")))
+def _matrix(images: Array, device: str | None) -> Any:
+    if device is None:
+        return sp.csr_array(images)
+    torch: Any = importlib.import_module("torch")
+    return torch.asarray(np.array(images, dtype=np.float64), device=device)
+
+
+def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> None:
+    """One variant from some starts, side by side; continues what the folder already has of them."""
+    known = {start: _known(preset, variant, start, place) for start in starts}
+    left = {start: one for start, one in known.items() if one is None or not one["done"]}
+    if not left:
+        return
+    problem = mnist_problem(preset, load_mnist(pixels=preset.pixels), preset.digits, "fista", place.device)
+    fixed = None if variant == DYNAMIC else problem.fixed(int(variant.removeprefix("K = ")))
     options = Options(max_evaluations=preset.max_evaluations, final_radius=preset.final_radius)
-    if variant == DYNAMIC:
+    if fixed is None:
         options = replace(options, policy="weights", accuracy_factor=100.0)
-    if known is not None:
-        tuner = Tuner.from_state(known["state"], lower_bound=problem.lower_bound)
-    else:
-        tuner = Tuner([1.0, start], bounds=problem.space.bounds, options=options, lower_bound=problem.lower_bound)
-    ask = problem.evaluate_weights if objective is problem else objective.evaluate
-    while not tuner.done:
-        request = tuner.ask()
-        record = tuner.tell(ask(request.theta, within=request.within, warm=request.warm))
-        _write(path, {"preset": _plain(asdict(preset)), "state": tuner.state(), "done": False})
-        show(f"{variant}, start {start:+g}: evaluation {record.number}, F {record.cost:.4f}")
+    tuners = {
+        start: Tuner.from_state(one["state"], lower_bound=problem.lower_bound)
+        if one is not None
+        else Tuner([1.0, start], bounds=problem.space.bounds, options=options, lower_bound=problem.lower_bound)
+        for start, one in left.items()
+    }
+    seconds = {start: 0.0 if one is None else float(one["seconds"]) for start, one in left.items()}
+    while tuners:
+        began = time.monotonic()
+        requests = [tuner.ask() for tuner in tuners.values()]
+        if fixed is None:
+            evaluations = [
+                problem.evaluate_weights(request.theta, within=request.within, warm=request.warm)
+                for request in requests
+            ]
+        else:
+            # K steps always start from 0: their solutions serve nothing, and would make the files large.
+            evaluations = [
+                replace(one, solutions=()) for one in fixed.evaluate_all([request.theta for request in requests])
+            ]
+        spent = (time.monotonic() - began) / len(tuners)
+        for (start, tuner), evaluation in zip(list(tuners.items()), evaluations, strict=True):
+            tuner.tell(evaluation)
+            seconds[start] += spent
+            if tuner.done:
+                _write(place.path(variant, start), _finished(preset, variant, start, tuner, seconds[start], place))
+                del tuners[start]
+            else:
+                unfinished = {"state": tuner.state(), "seconds": seconds[start], "done": False}
+                _write(place.path(variant, start), {"preset": _plain(asdict(preset)), **unfinished})
+            note(place.folder, variant, start, len(tuner.history), tuner.done, seconds[start])
+
+
+def _known(preset: Preset, variant: str, start: float, place: Place) -> dict[str, Any] | None:
+    known: dict[str, Any] | None = _read(place.path(variant, start))
+    if known is not None and known["preset"] != _plain(asdict(preset)):
+        raise ValueError(f"{place.folder} holds a study with other settings; choose another folder")
+    return known
+
+
+def _finished(preset: Preset, variant: str, start: float, tuner: Tuner, seconds: float, place: Place) -> dict[str, Any]:
     result = tuner.result()
-    finished = {
+    return {
         "variant": variant,
         "start": start,
         "theta": result.theta.tolist(),
@@ -130,12 +192,12 @@ def run(preset: Preset, variant: str, start: float, folder: Path, show: Show) ->
         "evaluations": result.evaluations,
         "work": result.work,
         "status": result.status.name,
+        "seconds": seconds,
+        "machine": place.machine,
         "records": [_record(record, variant) for record in result.history],
         "preset": _plain(asdict(preset)),
         "done": True,
     }
-    _write(path, finished)
-    return finished
 
 
 def _record(record: Record, variant: str) -> dict[str, Any]:
@@ -148,6 +210,7 @@ def _record(record: Record, variant: str) -> dict[str, Any]:
         "believed": record.cost,
         "interval": list(record.interval) if variant == DYNAMIC else None,
         "exact": None,
+        "exact_error": None,
         "work": record.total_work,
         "incumbent": list(record.incumbent),
         "incumbent_believed": record.incumbent_cost,
@@ -155,47 +218,69 @@ def _record(record: Record, variant: str) -> dict[str, Any]:
     }
 
 
-def add_exact(preset: Preset, runs: list[dict[str, Any]], folder: Path, show: Show) -> None:
-    """The exact F of every incumbent, into the records; known ones are kept in a file."""
-    path = folder / "exact.json"
-    known: dict[str, float] = _read(path) or {}
-    problem = mnist_problem(preset, load_mnist(pixels=preset.pixels), preset.digits, "fista_adaptive")
+def add_exact(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: int, show: Show) -> None:
+    """The exact F of the runs' points, with its proven error, into the records; known ones are kept in a file."""
+    path = place.folder / "exact.json"
+    known: dict[str, list[float]] = _read(path) or {}
+    wanted: dict[str, list[float]] = {}
     for one in runs:
         for record in one["records"]:
-            key = json.dumps(record["incumbent"])
-            if key not in known:
-                known[key] = problem.evaluate(np.array(record["incumbent"]), within=preset.exact_within).cost
-                _write(path, known)
-                show(f"exact F for {one['variant']}, start {one['start']:+g}")
-            record["incumbent_exact"] = known[key]
-            if record["theta"] == record["incumbent"]:
-                record["exact"] = known[key]
+            for theta in [record["incumbent"]] + ([record["theta"]] if preset.exact == "all" else []):
+                wanted.setdefault(json.dumps(theta), theta)
+    # Neighbours in l2 take about as many steps, and lend each other their solutions.
+    missing = sorted((theta for key, theta in wanted.items() if key not in known), key=lambda theta: -theta[1])
+    size = CHUNK if place.device is None else CHUNK_ON_DEVICE
+    chunks = [missing[i : i + size] for i in range(0, len(missing), size)]
+    tasks = [joblib.delayed(_exact)(preset, chunk, place) for chunk in chunks]
+    for done, found in enumerate(_parallel(tasks, jobs), start=1):
+        known |= found
+        _write(path, known)
+        show(f"exact F: {done} of {len(tasks)} parts")
+    for one in runs:
+        for record in one["records"]:
+            record["incumbent_exact"] = known[json.dumps(record["incumbent"])][0]
+            record["exact"], record["exact_error"] = known.get(json.dumps(record["theta"]), (None, None))
         one["exact"] = one["records"][-1]["incumbent_exact"]
 
 
-def validate(preset: Preset, runs: list[dict[str, Any]], folder: Path, show: Show) -> list[dict[str, Any]]:
+def _exact(preset: Preset, thetas: list[list[float]], place: Place) -> dict[str, list[float]]:
+    data = load_mnist(pixels=preset.pixels)
+    problem = mnist_problem(preset, data, preset.digits, "fista_adaptive", place.device)
+    evaluations = problem.evaluate_all([np.array(theta) for theta in thetas], within=preset.exact_within)
+    return {
+        json.dumps(theta): [one.cost, 0.5 * (one.interval[1] - one.interval[0])]
+        for theta, one in zip(thetas, evaluations, strict=True)
+    }
+
+
+def validate(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: int, show: Show) -> list[dict[str, Any]]:
     """Accuracy of every final theta on images that no run has seen, for all ten digits."""
-    path = folder / "validation.json"
+    path = place.folder / "validation.json"
     known: dict[str, list[float]] = _read(path) or {}
+    wanted = {json.dumps(one["theta"]): one["theta"] for one in runs}
+    missing = [theta for key, theta in wanted.items() if key not in known]
+    tasks = [joblib.delayed(_accuracies)(preset, theta, place) for theta in missing]
+    for done, found in enumerate(_parallel(tasks, jobs), start=1):
+        known |= found
+        _write(path, known)
+        show(f"validation: {done} of {len(tasks)} points")
+    return [
+        {"variant": one["variant"], "start": one["start"], "digit": digit, "accuracy": accuracy}
+        for one in runs
+        for digit, accuracy in zip(preset.validation_digits, known[json.dumps(one["theta"])], strict=True)
+    ]
+
+
+def _accuracies(preset: Preset, theta: list[float], place: Place) -> dict[str, list[float]]:
     data = load_mnist("validation", pixels=preset.pixels)
-    problem = mnist_problem(preset, data, preset.validation_digits, "fista_adaptive")
+    problem = mnist_problem(preset, data, preset.validation_digits, "fista_adaptive", place.device)
     X, y = data.X_test[: preset.test], data.y_test[: preset.test]
-    rows = []
-    for one in runs:
-        key = json.dumps(one["theta"])
-        if key not in known:
-            solutions = problem.evaluate(np.array(one["theta"]), within=1e-3).solutions
-            known[key] = [
-                float(np.mean((X @ solution.x >= 0.0) == (y == digit)))
-                for digit, solution in zip(preset.validation_digits, solutions, strict=True)
-            ]
-            _write(path, known)
-            show(f"validation of {one['variant']}, start {one['start']:+g}")
-        rows += [
-            {"variant": one["variant"], "start": one["start"], "digit": digit, "accuracy": accuracy}
-            for digit, accuracy in zip(preset.validation_digits, known[key], strict=True)
-        ]
-    return rows
+    solutions = problem.evaluate(np.array(theta), within=1e-3).solutions
+    accuracies = [
+        float(np.mean((X @ solution.x >= 0.0) == (y == digit)))
+        for digit, solution in zip(preset.validation_digits, solutions, strict=True)
+    ]
+    return {json.dumps(theta): accuracies}
 
 
 def figure1(iterations: int = 500, seed: int = 0) -> dict[str, Any]:
@@ -233,40 +318,82 @@ def _iterates(problem: Composite, start: Array, count: int) -> list[Array]:
     return [next(solutions).x for _ in range(count)]
 
 
-def provenance(command: str, seconds: float) -> dict[str, Any]:
+def provenance(command: str, seconds: float, place: Place) -> dict[str, Any]:
     """What produced a study."""
     versions = {name: version(name) for name in ("suffice", "numpy", "scipy")}
     return {
         **versions,
         "python": platform.python_version(),
-        "processor": platform.processor() or platform.machine(),
+        "machine": place.machine,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command,
         "seconds": seconds,
     }
 
 
-def make(preset: Preset, figures: set[str], folder: Path, command: str, show: Show) -> dict[str, Any]:
+def make(
+    preset: Preset,
+    figures: set[str],
+    folder: Path,
+    command: str,
+    show: Show,
+    *,
+    jobs: int = 1,
+    device: str | None = None,
+) -> dict[str, Any]:
     """All that the figures need, as plain data; `study.json` in the folder."""
     from suffice.reproduce.claims import check
 
     started = time.monotonic()
+    place = Place(folder, device)
     data: dict[str, Any] = {"preset": _plain(asdict(preset)), "runs": [], "validation": []}
     if "fig1" in figures:
         show("figure 1")
         data["figure1"] = figure1()
     if figures - {"fig1"}:
         starts = (1.0,) if figures <= {"fig1", "fig2"} else preset.starts
-        data["runs"] = [run(preset, variant, start, folder, show) for variant in preset.variants for start in starts]
-        add_exact(preset, data["runs"], folder, show)
-        best = min(data["runs"], key=lambda one: float(one["exact"]))
-        data["best"] = {"theta": best["theta"], "F": best["exact"]}
+        for variant in preset.variants:
+            for start in starts:
+                _known(preset, variant, start, place)  # refuses a folder of another study before any work
+        # The longest first; runs of one K go side by side, dynamic ones ask for other accuracies and go alone.
+        groups = [(variant, list(starts)) for variant in reversed(preset.variants) if variant != DYNAMIC]
+        groups[1:1] = [(DYNAMIC, [start]) for start in starts]
+        with Progress(folder, preset.max_evaluations, groups, jobs, show):
+            list(_parallel([joblib.delayed(run)(preset, *group, place) for group in groups], jobs))
+        data["runs"] = [_read(place.path(variant, start)) for variant in preset.variants for start in starts]
+        add_exact(preset, data["runs"], place, jobs, show)
+        data["best"] = _best(data["runs"])
     if "fig5" in figures:
-        data["validation"] = validate(preset, data["runs"], folder, show)
+        data["validation"] = validate(preset, data["runs"], place, jobs, show)
     data["claims"] = check(data)
-    data["provenance"] = provenance(command, time.monotonic() - started)
+    data["provenance"] = provenance(command, time.monotonic() - started, place)
     _write(folder / "study.json", data)
     return data
+
+
+def _best(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The lowest exact F that any run has come across."""
+    records = [record for one in runs for record in one["records"]]
+    points = [(record["incumbent_exact"], record["incumbent"]) for record in records]
+    points += [(record["exact"], record["theta"]) for record in records if record["exact"] is not None]
+    F, theta = min(points)
+    return {"theta": theta, "F": F}
+
+
+def _parallel(tasks: list[Any], jobs: int) -> Any:
+    """The results of joblib's tasks as they come; one process less overhead for a single job."""
+    if jobs == 1:
+        return (function(*arguments, **named) for function, arguments, named in tasks)
+    return joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
+
+
+def _processor() -> str:
+    """The processor's name, from Linux's own description where there is one."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 def _plain(value: Any) -> Any:
