@@ -1,5 +1,7 @@
 """Journals: nothing finished is lost, nothing else is believed, and resumed runs end where uninterrupted ones do."""
 
+import contextlib
+import copy
 import errno
 import json
 import os
@@ -12,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import suffice
 from suffice import (
@@ -142,12 +146,12 @@ def test_a_run_cut_after_any_record_ends_at_the_same_bits(name, tmp_path):
     objective, start, options = RUNS[name]()
     whole = tune(objective, start, options=options, journal=tmp_path / "whole")
     data = file_of(tmp_path / "whole").read_bytes()
-    for i, end in enumerate(offsets(tmp_path / "whole")):
+    for i, end in enumerate(offsets(tmp_path / "whole")[:: 3 if name == "exact" else 2]):
         cut = tmp_path / f"cut{i}"
         cut.mkdir()
         file_of(cut).write_bytes(data[:end])
-        assert same(resume(cut, problem=RUNS[name]()[0]), whole)
-        assert same(resume(cut, problem=RUNS[name]()[0]), whole)  # ended runs are not run again
+        assert same(resume(cut, problem=objective), whole)
+    assert same(resume(cut, problem=RUNS[name]()[0]), whole)  # a run that has ended is not run again
 
 
 def test_a_solver_whose_state_no_file_can_hold_ends_at_the_same_bits_too(tmp_path):
@@ -298,6 +302,37 @@ def test_nonsense_with_a_good_checksum_is_refused(line, path, value, message, tm
         resume(tmp_path, problem=exact(rosenbrock))
 
 
+def parts(value, here=()):
+    """The way to every part of a JSON value."""
+    found = [here] if here else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        found += parts(item, (*here, key))
+    return found
+
+
+leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text())
+json_values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+
+
+def test_whatever_stands_in_a_record_is_read_or_refused(tmp_path):
+    """A hundred of what benchmarks/fuzz.py does 100,000 times."""
+    tune(bilevel(), START, options=replace(SHORT, max_evaluations=4), journal=tmp_path)
+    lines = lines_of(tmp_path)
+    ways = [(i, path) for i, line in enumerate(lines) for path in parts(line)]
+
+    @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(ways), json_values)
+    def check(way, value):
+        changed = copy.deepcopy(lines)
+        change(changed[way[0]], way[1], value)
+        file_of(tmp_path).write_bytes(signed(*changed))
+        with contextlib.suppress(JournalError):
+            journals.read(tmp_path)
+
+    check()
+
+
 def test_a_record_that_claims_to_be_huge_is_not_read(tmp_path):
     tune(exact(rosenbrock), [-1.2, 1.0], options=SHORT, journal=tmp_path)
     data = file_of(tmp_path).read_bytes()
@@ -409,9 +444,9 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
 
 
 def test_settings_come_back(tmp_path):
-    settings = {"file": "data.csv", "target": "y", "columns": ("a", "b"), "alpha": 0.1}
-    tune(exact(rosenbrock), [-1.2, 1.0], options=SHORT, journal=Journal(tmp_path, settings=settings))
-    assert journals.read(tmp_path).settings == settings
+    chosen = {"file": "data.csv", "target": "y", "columns": ("a", "b"), "alpha": 0.1}
+    tune(exact(rosenbrock), [-1.2, 1.0], options=SHORT, journal=Journal(tmp_path, settings=chosen))
+    assert journals.read(tmp_path).settings == chosen
 
 
 @pytest.mark.parametrize("bad", [3, None, b"bytes"])
@@ -643,17 +678,17 @@ def test_a_journal_does_not_keep_what_the_search_has_forgotten(tmp_path, monkeyp
     class Bulky(Wavering):
         def evaluate(self, theta, *, within, warm=None):
             known = super().evaluate(theta, within=within)
-            return replace(known, solutions=(np.full(10_000, theta[0]),))
+            return replace(known, solutions=(np.full(3_000, theta[0]),))
 
-    options = Options(max_evaluations=200, final_radius=1e-12)
+    options = Options(max_evaluations=90, final_radius=1e-12)
     sizes = []
 
     def callback(record):
         sizes.append(file_of(tmp_path / "run").stat().st_size)
 
     whole = tune(Bulky(), [-1.2, 1.0], options=options, journal=tmp_path / "run", callback=callback)
-    one = 10_000 * 8 * 4 / 3
-    assert whole.evaluations > 80
+    one = 3_000 * 8 * 4 / 3
+    assert whole.evaluations == 90
     assert max(sizes) < 2.5 * (3 + 20 + 2) * one + 100 * 5_000  # 3 points, 20 warm starts, a step and the new one
     again = tmp_path / "again"
     again.mkdir()

@@ -119,8 +119,14 @@ class BilevelProblem:
             "space": self.space.ranges,
             "solver": self.solver,
             "max_steps": self.max_steps,
-            "penalty at a few points": [self._penalties(theta) for theta in _probes(self.space)],
+            "penalty at a few points": [self._probed(theta) for theta in _probes(self.space)],
         }
+
+    def _probed(self, theta: Array) -> list[float] | str:
+        try:
+            return self._penalties(theta)
+        except Exception as error:  # not everybody's penalty is defined everywhere
+            return type(error).__name__
 
     def take_events(self) -> list[dict[str, Any]]:
         """What has happened to workers since the last call, for the journal."""
