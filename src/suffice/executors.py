@@ -168,15 +168,16 @@ class Spread:
             self._work = work
         packed = [_packed(task) for task in tasks]
         answers: list[Any] = [None] * len(tasks)
-        lost = [0] * len(tasks)
+        lost, lacking = [0] * len(tasks), [False] * len(tasks)
         waiting = list(reversed(range(len(tasks))))
         under_way: dict[Future[Any], tuple[int, float]] = {}
 
         def again(index: int, reason: str) -> None:
             lost[index] += 1
-            self.events.append({"what": "a solve was lost", "problem": index, "times": lost[index], "reason": reason})
+            name = getattr(tasks[index], "j", index)
+            self.events.append({"what": "a solve was lost", "problem": name, "times": lost[index], "reason": reason})
             if lost[index] >= self.attempts:
-                raise WorkerError(f"the solve of problem {index} was lost {lost[index]} times, lastly: {reason}")
+                raise WorkerError(f"the solve of problem {name} was lost {lost[index]} times, lastly: {reason}")
             waiting.append(index)
 
         def hand_out_again(gone: list[Future[Any]]) -> None:
@@ -187,7 +188,7 @@ class Spread:
                 while waiting and len(under_way) < self.width():
                     index = waiting.pop()
                     try:
-                        under_way[self.submit(packed[index], False)] = index, time.monotonic()
+                        under_way[self.submit(packed[index], lacking[index])] = index, time.monotonic()
                     except Exception as error:  # a pool that broke a moment ago
                         again(index, _reason(error))
                         hand_out_again(self.recover(error, list(under_way)))
@@ -202,7 +203,8 @@ class Spread:
                         again(index, _reason(error))
                         continue
                     if isinstance(answer, _Missing):
-                        under_way[self.submit(packed[index], True)] = index, time.monotonic()
+                        lacking[index] = True
+                        waiting.append(index)
                         continue
                     answer = _unpacked(answer)
                     if isinstance(answer, _Raised):
@@ -608,6 +610,8 @@ def find(executor: Any) -> Spread | None:
         return Futures(executor)
     if type(executor).__module__.partition(".")[0] == "distributed":
         return Dask(executor)
+    if callable(getattr(executor, "submit", None)):  # one by shape, as Ray and others have
+        return Futures(executor)
     raise TypeError(
         "executor must be None, 'serial', 'processes', 'dask', a concurrent.futures.Executor, a dask Client or one of "
         f"suffice.executors, got {executor!r}"
