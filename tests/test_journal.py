@@ -623,6 +623,7 @@ def test_a_full_disk_ends_the_run_with_everything_known_so_far(trouble, partly, 
     result = tune(bilevel(), START, options=SHORT, journal=tmp_path)
     assert result.status is Status.JOURNAL and not result.success
     assert os.strerror(trouble) in result.message and str(tmp_path) in result.message
+    assert "it holds 6 of 7 evaluations" in result.message
     assert result.evaluations == 7 and repr(result.history) == repr(whole.history[:7])  # the seventh is in the result
     monkeypatch.undo()
     contents = journals.read(tmp_path)

@@ -135,6 +135,7 @@ class Journal:
     _header: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     _held: tuple[Held, ...] = field(default=(), init=False, repr=False)
     _events: list[Mapping[str, Any]] = field(default_factory=list, init=False, repr=False)
+    evaluations: int = field(default=0, init=False, repr=False)  # how many are on disk
 
     @property
     def path(self) -> Path:
@@ -176,7 +177,7 @@ class Journal:
             contents = read(self.folder)
             self._header, self._held = dict(contents.header), contents.held
             self._header["settings"] = encode(contents.settings)
-            self._events = list(contents.events)
+            self._events, self.evaluations = list(contents.events), len(contents.history)
             self._digest, self._end = contents.digest, contents.size
             self._compact_from = 2 * contents.size + SLACK
             try:
@@ -206,7 +207,7 @@ class Journal:
             if item.evaluation is evaluation:
                 line["u"] = encode(item.u)
         self._append(line)
-        self._held = held
+        self._held, self.evaluations = held, number
         if self._end > self._compact_from:
             with contextlib.suppress(OSError):  # a full disk or a folder that may not be changed: the old file is good
                 self._compact(state)

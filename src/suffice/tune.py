@@ -361,7 +361,9 @@ def _run(
     except _Terminated:
         tuner.stop(Status.TERMINATED)
     except JournalError as error:
-        tuner.stop(Status.JOURNAL, str(error))
+        assert book is not None
+        held = f"it holds {book.evaluations} of {len(tuner.history)} evaluations"
+        tuner.stop(Status.JOURNAL, f"{book.path}: {error.__cause__ or error}; {held}")
     except OracleError as error:
         tuner.stop(Status.FAILED)
         _close(book, tuner, str(error))
