@@ -27,11 +27,11 @@ import suffice
 from suffice import journal, losses, problems
 from suffice.executors import Dask, Processes
 
-OPTIONS = suffice.Options(max_evaluations=30)
-KILL_EVERY = (1.0, 3.0)  # seconds
+OPTIONS = suffice.Options(max_evaluations=20)
+KILL_EVERY = (3.0, 6.0)  # seconds
 
 
-def build(executor: Any, rows: int = 1000, d: int = 100) -> suffice.BilevelProblem:
+def build(executor: Any, rows: int = 400, d: int = 60) -> suffice.BilevelProblem:
     rng = np.random.default_rng(0)
     lower, upper = [], []
     for _ in range(64):
@@ -59,9 +59,9 @@ def killer(client: Any, kills: list[int]) -> Iterator[None]:
 
     def run() -> None:
         while not ended.wait(rng.uniform(*KILL_EVERY)):
-            processes = client.run(os.getpid, on_error="ignore")
+            processes = [nanny.pid for nanny in list(client.cluster.workers.values()) if nanny.pid]
             if processes:
-                victim = rng.choice(sorted(processes.values()))
+                victim = rng.choice(processes)
                 try:
                     os.kill(victim, signal.SIGKILL)
                 except ProcessLookupError:
@@ -130,7 +130,7 @@ def main() -> None:
     ]
     made = provenance("distributed", "joblib")
     about = (
-        f"{rows[0]['evaluations']} evaluations of 64 problems, 1000 x 100 each; {os.cpu_count()} cores, shared with "
+        f"{rows[0]['evaluations']} evaluations of 64 problems, 400 x 60 each; {os.cpu_count()} cores, shared with "
         f"other work (load {os.getloadavg()[1]:.1f}); commit {made['commit']}\n"
     )
     text = f"{table(head, shown)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"

@@ -25,7 +25,7 @@ class Reluctant:
         self, theta: np.ndarray, *, within: float, warm: suffice.Evaluation | None = None
     ) -> suffice.Evaluation:
         known = warm is not None and np.array_equal(warm.point, theta)
-        error = max(within, 0.899 * warm.e[0] if warm is not None and known else 1e8)
+        error = max(within, 0.899 * warm.e[0] if warm is not None and known else 1e14)
         residuals = [10.0 * (theta[1] - theta[0] ** 2), 1.0 - theta[0], 0.3]
         return suffice.Evaluation(theta, residuals, np.full(3, error), work=1, solutions=(np.full(2_000, theta[0]),))
 

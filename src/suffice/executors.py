@@ -30,6 +30,7 @@ import shutil
 import tempfile
 import time
 import uuid
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
@@ -466,7 +467,7 @@ class Dask(Spread):
         self._given: Any = client
         self._client: Any = None
         self._own = False
-        self._scattered: Any = None
+        self._data: Any = None
         self._holding: dict[tuple[str, int], Any] = {}
         self._workers: dict[str, int] = {}  # their addresses and threads
 
@@ -489,7 +490,7 @@ class Dask(Spread):
         return self._client
 
     def prepare(self, token: str, work: Work) -> None:
-        self._scattered, self._holding = None, {}
+        self._data, self._holding = None, {}
 
     def map(self, work: Work, tasks: Sequence[Any]) -> list[Any]:
         self._look()
@@ -515,9 +516,12 @@ class Dask(Spread):
         # Loose restrictions: should the worker die meanwhile, another one takes its place.
         here: dict[str, Any] = {"workers": [lacking[0]], "allow_other_workers": True, "pure": False}
         if lacking not in self._holding or self._holding[lacking].status not in ("pending", "finished"):
-            if self._scattered is None or self._scattered.status != "finished":
-                self._scattered = client.scatter(_packed(self._work), hash=False)
-            self._holding[lacking] = client.submit(_hold, self._token, self._scattered, **here)
+            if self._data is None or self._data.status not in ("pending", "finished"):
+                # A task, not scattered data: those would be gone for good with the worker that holds them.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about its size: it travels once
+                    self._data = client.submit(_itself, _packed(self._work), pure=False)
+            self._holding[lacking] = client.submit(_hold, self._token, self._data, **here)
         inner = client.submit(_call_by_address, self._token, task, self._holding[lacking], **here)
         return _as_future(inner, lambda place: self._submit(task, place))
 
@@ -544,10 +548,14 @@ class Dask(Spread):
             self.client.cancel([future.dask for future in under_way], force=True)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        self._scattered, self._holding, self._work = None, {}, None
+        self._data, self._holding, self._work = None, {}, None
         if self._own and self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _itself(data: bytes) -> bytes:
+    return data
 
 
 def _call_by_address(token: str, task: bytes, held: Any = None) -> Any:
