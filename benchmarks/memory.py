@@ -59,7 +59,7 @@ def main() -> None:
     shown = [[f"{n:.0f}", *(f"{size / 1e6:.1f}" for size in sizes), f"{s:.0f}"] for n, *sizes, s in rows]
     targets = [
         target("evaluations", result.evaluations, 10_000, at_least=True, digits=0),
-        target("bytes per evaluation (a record of the history is about 1,500; a solution is 16,000)", growth, 3000),
+        target("bytes per evaluation (a record of the history is most of it; a solution has 16,000)", growth, 3000),
     ]
     head = ["evaluations", "Python, MB", "process, MB", "journal, MB", "seconds"]
     text = f"{table(head, shown)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"
