@@ -2,13 +2,14 @@
 
 from suffice import datasets, losses, problems, terms
 from suffice.bilevel import BilevelProblem
+from suffice.journal import Journal, JournalError
 from suffice.lower.certificate import Certificate, certify
 from suffice.lower.solver import Outcome, Solution, iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
 from suffice.space import Space
-from suffice.tune import Request, Tuner, exact, tune
+from suffice.tune import Request, Tuner, exact, resume, tune
 from suffice.upper.evaluation import Evaluation, Objective
 
 __version__ = "0.1.0"
@@ -18,6 +19,8 @@ __all__ = [
     "Certificate",
     "Composite",
     "Evaluation",
+    "Journal",
+    "JournalError",
     "Objective",
     "Options",
     "OracleError",
@@ -35,6 +38,7 @@ __all__ = [
     "iterate",
     "losses",
     "problems",
+    "resume",
     "solve",
     "terms",
     "tune",

@@ -105,6 +105,13 @@ def positive(value: float, name: str, *, zero: bool = False, infinite: bool = Fa
     return number
 
 
+def whole_number(value: Any, name: str, *, least: int) -> int:
+    """`value` as an int >= `least` (0 or 1), or an error that names it."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a {'positive' if least else 'non-negative'} integer, got {value!r}")
+    return int(value)
+
+
 def frozen(x: Array) -> Array:
     """The same array, from now on read-only: what a result holds cannot be changed behind its back."""
     x.setflags(write=False)

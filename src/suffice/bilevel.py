@@ -11,22 +11,26 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from suffice._array import Array, norm, positive
+from suffice._array import Array, norm, positive, whole_number
+from suffice.executors import Spread, find
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Outcome, Solution, Solver, continues, find_solver
 from suffice.lower.together import Ask, solve_each
 from suffice.options import Policy
+from suffice.plain import light
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
 INFORMATIVE = 0.2
+
+On = Literal["residual", "weights", "steps"]
 
 Penalty = Callable[[Mapping[str, float]], Any]
 Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
@@ -37,7 +41,8 @@ class BilevelProblem:
 
     `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
     whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
-    accuracy it has reached, and is continued if it matters.
+    accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
+    process, those that share X together (None), or side by side elsewhere (`suffice.executors`).
     """
 
     def __init__(
@@ -49,6 +54,7 @@ class BilevelProblem:
         penalty: Penalty | None = None,
         solver: str | Solver = "auto",
         max_steps: int = 100_000,
+        executor: Any = None,
     ) -> None:
         self.lower, self.losses = tuple(lower), tuple(losses)
         if not self.lower:
@@ -64,10 +70,11 @@ class BilevelProblem:
                 raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
         if penalty is not None and not callable(penalty):
             raise TypeError(f"penalty must be callable, got {penalty!r}")
-        if not isinstance(max_steps, int) or isinstance(max_steps, bool) or max_steps < 1:
-            raise ValueError(f"max_steps must be a positive integer, got {max_steps!r}")
         find_solver(solver)
-        self.space, self.penalty, self.solver, self.max_steps = space, penalty, solver, max_steps
+        self.space, self.penalty, self.solver = space, penalty, solver
+        self.max_steps = whole_number(max_steps, "max_steps", least=1)
+        self.executor: Spread | None = find(executor)
+        self._share = Share(self.lower, self.losses, solver, self.max_steps)
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -90,39 +97,7 @@ class BilevelProblem:
     ) -> list[Evaluation]:
         """Several thetas at once, to the same accuracy; problems that share a design go through one product with X."""
         positive(within, "within", zero=True, infinite=True)
-
-        def settle_residual(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
-            first = 0 if continues(start, problem, self.solver) else 1
-            solution = yield Ask(problem, start, steps=first)
-            budget = solution.steps + self.max_steps - first
-            while (left := budget - solution.steps) > 0:
-                at = loss.at(solution.x)
-                if at.error(solution.certificate.radius) <= within:
-                    break
-                target = min(at.radius(within), solution.certificate.radius)
-                further = yield Ask(problem, solution, within=target, max_steps=left)
-                exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
-                solution = further
-                if exhausted:
-                    break
-            return solution
-
-        def settle_weights(problem: Composite, loss: Loss, start: Solution | None) -> Settling:
-            solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
-            if start is None or continues(start, problem, self.solver):
-                return solution
-            # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
-            # another theta off as the loss here: go on until the solution has moved by more than its error.
-            budget = self.max_steps - solution.steps
-            while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
-                further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
-                if not further.reached:
-                    return further
-                budget -= further.steps - solution.steps
-                solution = further
-            return solution
-
-        return self._evaluate(thetas, warm, settle_weights if policy == "weights" else settle_residual)
+        return self._evaluate(thetas, warm, policy, within)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
@@ -141,38 +116,75 @@ class BilevelProblem:
         """The evaluation with the errors that its solutions' certificates prove, however it was made."""
         return self._assemble(evaluation.point, evaluation.solutions, evaluation.work)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {
+            "lower": self.lower,
+            "losses": self.losses,
+            "space": self.space.ranges,
+            "solver": self.solver,
+            "max_steps": self.max_steps,
+            "penalty at a few points": [self._probed(theta) for theta in _probes(self.space)],
+        }
+
+    def _probed(self, theta: Array) -> list[float] | str:
+        try:
+            return self._penalties(theta)
+        except Exception as error:  # not everybody's penalty is defined everywhere
+            return type(error).__name__
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """What has happened to workers since the last call, for the journal."""
+        if self.executor is None:
+            return []
+        events, self.executor.events = self.executor.events, []
+        return events
+
+    def close(self) -> None:
+        """Let go of the executor's workers, if there are any; they come back when they are needed."""
+        if self.executor is not None:
+            self.executor.close()
+
+    def __enter__(self) -> BilevelProblem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _evaluate(
-        self,
-        thetas: Sequence[Array],
-        warm: Sequence[Evaluation | None] | None,
-        settle: Callable[[Composite, Loss, Solution | None], Settling],
+        self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: float
     ) -> list[Evaluation]:
         thetas = [np.asarray(theta, dtype=np.float64) for theta in thetas]
         warm = [None] * len(thetas) if warm is None else warm
-        tasks, known = [], []
+        tasks = []
         for theta, near in zip(thetas, warm, strict=True):
-            for problem, loss, start in zip(self.at(theta), self.losses, self._starts(theta, near), strict=True):
-                if start is not None:
-                    # A solution at this very theta is continued, also after it has been through a file without its
-                    # problem.
-                    same = near is not None and np.array_equal(near.point, theta)
-                    start = replace(start, problem=problem if same else None)
-                known.append(start.steps if continues(start, problem, self.solver) and start is not None else 0)
-                tasks.append(settle(problem, loss, start))
-        solutions = _settle_all(tasks, self.solver)
-        work = [solution.steps - steps for solution, steps in zip(solutions, known, strict=True)]
+            params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
+            tasks += [Task(j, params, on, within, start, same) for j, start in enumerate(self._starts(near))]
+        solutions = self._solve(tasks)
+        work = [
+            solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
+        ]
         n = len(self)
         return [
             self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
             for k, theta in enumerate(thetas)
         ]
 
-    def _starts(self, theta: Array, warm: Evaluation | None) -> Sequence[Any]:
+    def _starts(self, warm: Evaluation | None) -> Sequence[Any]:
         if warm is None or not warm.solutions:
             return (None,) * len(self)
         if len(warm.solutions) != len(self):
             raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
         return warm.solutions
+
+    def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
+        problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
+        if self.executor is None:
+            settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
+            return _settle_all(settling, self.solver)
+        travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
+        answers = self.executor.map(self._share, travelling)
+        return [replace(answer, problem=problem) for answer, problem in zip(answers, problems, strict=True)]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
@@ -203,9 +215,7 @@ class FixedSteps:
     """
 
     def __init__(self, problem: BilevelProblem, steps: int) -> None:
-        if not isinstance(steps, int | np.integer) or isinstance(steps, bool) or steps < 1:
-            raise ValueError(f"steps must be a positive integer, got {steps!r}")
-        self.problem, self.steps, self.space = problem, int(steps), problem.space
+        self.problem, self.steps, self.space = problem, whole_number(steps, "steps", least=1), problem.space
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """K steps, whatever `within` and `warm` say."""
@@ -214,8 +224,8 @@ class FixedSteps:
     def evaluate_all(self, thetas: Sequence[Array]) -> list[Evaluation]:
         """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
         problem, n = self.problem, len(self.problem)
-        asks = [Ask(one, None, steps=self.steps) for theta in thetas for one in problem.at(theta)]
-        solutions = solve_each(asks, problem.solver)
+        params = [problem.space.params(np.asarray(theta)) for theta in thetas]
+        solutions = problem._solve([Task(j, one, "steps", self.steps) for one in params for j in range(n)])
         return [
             problem._assemble(np.asarray(theta), solutions[k * n : (k + 1) * n], self.steps * n, exact=True)
             for k, theta in enumerate(thetas)
@@ -225,6 +235,107 @@ class FixedSteps:
 
     def lower_bound(self, theta: Array) -> float:
         return self.problem.lower_bound(theta)
+
+    def take_events(self) -> list[dict[str, Any]]:
+        return self.problem.take_events()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {**self.problem.fingerprint(), "steps": self.steps}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Solve the j-th problem at these parameters, `on` what is `within` bounded; "steps": that many, from 0."""
+
+    j: int
+    params: Mapping[str, float]
+    on: On
+    within: float
+    start: Solution | None = None
+    same: bool = False  # whether `start` is a solution at these very parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What a worker has to know in order to solve any of the problems."""
+
+    lower: tuple[LowerLevel, ...]
+    losses: tuple[Loss, ...]
+    solver: str | Solver
+    max_steps: int
+
+    def solve(self, task: Task) -> Solution:
+        """The solution of one problem, fit for travelling."""
+        problem = self.lower[task.j].at(**task.params)
+        return light(_settle_all([self.settle(task, problem)], self.solver)[0])
+
+    def settle(self, task: Task, problem: Composite) -> Settling:
+        """The way to the solution, for all tasks to go together."""
+        start = _at_home(task, problem)
+        if task.on == "residual":
+            return self._settle(problem, self.losses[task.j], start, task.within)
+        if task.on == "weights":
+            return self._settle_weights(problem, start, task.within)
+        return _settle_steps(problem, int(task.within))
+
+    def known(self, task: Task, solution: Solution) -> int:
+        """The steps of a solution that were made before this task."""
+        assert solution.problem is not None
+        start = _at_home(task, solution.problem)
+        return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
+
+    def complaint(self, task: Task, answer: Any) -> str | None:
+        """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if not isinstance(answer, Solution):
+            return f"a Solution was expected, got {type(answer).__name__}"
+        x, radius = answer.x, answer.certificate.radius
+        if not (isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1 and np.isfinite(x).all()):
+            return "x is not a vector of finite numbers"
+        if task.start is not None and x.shape != task.start.x.shape:
+            return f"x must have shape {task.start.x.shape}, got {x.shape}"
+        size = self.lower[task.j].at(**task.params).size
+        if size is not None and x.shape != (size,):
+            return f"x must have shape ({size},), got {x.shape}"
+        if not radius >= 0.0:
+            return f"the radius must be non-negative, got {radius!r}"
+        return None
+
+    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Settling:
+        """On to the radius that the loss asks for at the point reached so far, until both agree."""
+        first = 0 if continues(start, problem, self.solver) else 1
+        solution = yield Ask(problem, start, steps=first)
+        budget = solution.steps + self.max_steps - first
+        while (left := budget - solution.steps) > 0:
+            at = loss.at(solution.x)
+            if at.error(solution.certificate.radius) <= within:
+                break
+            target = min(at.radius(within), solution.certificate.radius)
+            further = yield Ask(problem, solution, within=target, max_steps=left)
+            exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
+            solution = further
+            if exhausted:
+                break
+        return solution
+
+    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Settling:
+        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
+        if start is None or continues(start, problem, self.solver):
+            return solution
+        # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
+        # another theta off as the loss here: go on until the solution has moved by more than its error.
+        budget = self.max_steps - solution.steps
+        while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
+            further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
+            if not further.reached:
+                return further
+            budget -= further.steps - solution.steps
+            solution = further
+        return solution
+
+
+def _settle_steps(problem: Composite, steps: int) -> Settling:
+    return (yield Ask(problem, None, steps=steps))
 
 
 def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
@@ -240,6 +351,19 @@ def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
                 settled[j] = end.value
         answers = dict(zip(asked, solve_each(list(asked.values()), solver), strict=True))
     return [settled[j] for j in range(len(tasks))]
+
+
+def _at_home(task: Task, problem: Composite) -> Solution | None:
+    """The start; a solution at this very theta is continued, also after it has been through a file or to a worker."""
+    return None if task.start is None else replace(task.start, problem=problem if task.same else None)
+
+
+def _probes(space: Space) -> list[Array]:
+    """A few theta inside the box."""
+    lower, upper = space.bounds
+    lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
+    upper = np.where(np.isfinite(upper), upper, lower + 1.0)
+    return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
 
 
 def _error(value: LossAt, solution: Solution) -> float:

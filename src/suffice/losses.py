@@ -85,9 +85,7 @@ class SquaredDistance:
         self.target = frozen(vector(target.reshape(-1) if isinstance(target, np.ndarray) else target, "target"))
 
     def at(self, w: Array) -> LossAt:
-        if w.shape != self.target.shape:
-            raise ValueError(f"target has {self.target.size} real entries, the solution {w.size}")
-        residuals = w - self.target
+        residuals = _weights(w, len(self.target)) - self.target
         rounding = _rounding(residuals)
         return LossAt(residuals, lambda radius: radius + rounding)
 
@@ -102,7 +100,7 @@ class Lipschitz:
         self.constant = positive(constant, "constant", zero=True)
 
     def at(self, w: Array) -> LossAt:
-        value = float(self.loss(w))
+        value = float(self.loss(_weights(w)))
         if not value >= 0.0:
             raise ValueError(f"loss must be non-negative, got {value!r}")
 
@@ -143,7 +141,7 @@ class _MarginLoss:
         return np.minimum(*ends), np.maximum(*ends)
 
     def at(self, w: Array) -> LossAt:
-        m = host(self.design.margins(w))
+        m = host(self.design.margins(_weights(w, self.design.shape[1])))
         residuals = self.residuals(m)
         loss = float(residuals @ residuals)
         gradient = norm(self.design.adjoint(self.derivative(m)))
@@ -235,9 +233,29 @@ def _signs(y: Any, positive: Any, rows: int) -> Array:
     y = host(y) if lives_elsewhere(y) else np.asarray(y)
     if y.shape != (rows,):
         raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
-    if positive is not None:  # held-out data may hold one class only
-        return np.where(y == positive, 1.0, -1.0)
-    return signs(y)[0]
+    if positive is None:
+        return signs(y)[0]
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y must hold labels, got NaN")
+    kinds = {_KINDS.get(np.asarray(label).dtype.kind) for label in (y, positive)}
+    match = y == positive
+    # Held-out data may hold one class only, and that may be the other one.
+    if len(kinds - {None}) > 1 or (not np.any(match) and len(np.unique(y)) > 1):
+        shown = ", ".join(repr(label) for label in np.unique(y)[:5].tolist())
+        raise ValueError(f"positive must be one of y's labels, {shown}, got {positive!r}")
+    return np.where(match, 1.0, -1.0)
+
+
+_KINDS = {**dict.fromkeys("biufc", "number"), **dict.fromkeys("US", "text")}
+
+
+def _weights(w: Array, size: int | None = None) -> Array:
+    w = np.asarray(w, dtype=np.float64)
+    if w.ndim != 1 or (size is not None and len(w) != size):
+        raise ValueError(f"w must have shape ({'d' if size is None else size},), got {w.shape}")
+    if not np.isfinite(w).all():
+        raise ValueError("w must be finite, got NaN or infinite weights")
+    return w
 
 
 def _root_error(loss: float, low: float, high: float) -> float:

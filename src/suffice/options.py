@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-import numpy as np
-
-from suffice._array import positive
+from suffice._array import positive, whole_number
 
 Policy = Literal["residual", "weights"]
 ModelKind = Literal["competing", "linear"]
+
+BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these say when to stop, never where to go
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,7 @@ class Options:
     grow_step: float = 4.0  # gamma_inc_bar
 
     def __post_init__(self) -> None:
-        count = self.max_evaluations
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 1:
-            raise ValueError(f"max_evaluations must be a positive integer, got {count!r}")
+        whole_number(self.max_evaluations, "max_evaluations", least=1)
         positive(self.max_work, "max_work", infinite=True)
         positive(self.max_seconds, "max_seconds", infinite=True)
         positive(self.target_cost, "target_cost", zero=True)
@@ -61,8 +59,8 @@ class Options:
             raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy!r}")
         if self.model not in get_args(ModelKind):
             raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
-        if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
-            raise ValueError(f"seed must be None or a non-negative integer, got {self.seed!r}")
+        if self.seed is not None:
+            whole_number(self.seed, "seed", least=0)
         for name in ("eta1", "eta2", "decision_error", "shrink", "grow", "grow_step"):
             positive(getattr(self, name), name)
         if not 0 < self.eta1 <= self.eta2 < 1:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import fields, is_dataclass
+import re
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import Any
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from suffice._array import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
@@ -83,31 +88,120 @@ def _encode_fields(value: Any) -> dict[str, Any]:
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if not isinstance(value.state, FistaState | DescentState | NewtonState):
+        if type(value.state) not in (FistaState, DescentState, NewtonState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 
 
+def light(solution: Solution) -> Solution:
+    """The solution without what can be had again: all that a worker needs to continue it, and hardly more than x."""
+    state: Any = solution.state
+    left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
+    return replace(solution, problem=None, state=replace(state, **left_out) if left_out else state)
+
+
+# Numbers and short text in either byte order: nothing that could hold, or stand for, an object.
+_DTYPE = re.compile(r"[<>|=]?(?:[biufc][0-9]{1,2}|[SU][0-9]{1,9})|\?")
+
+
 def decode(data: Any) -> Any:
-    """The value that `encode` turned into `data`."""
+    """The value that `encode` turned into `data`; ValueError, TypeError or KeyError if `data` is anything else."""
     if isinstance(data, list):
         return [decode(item) for item in data]
     if not isinstance(data, dict):
         return data
     if "float" in data:
-        return float(data["float"])
+        return float(_text(data["float"]))
     if "array" in data:
-        flat = np.frombuffer(base64.b64decode(data["array"]), dtype=np.dtype(data["dtype"]))
-        array = flat.reshape(data["shape"]).copy()
-        array.setflags(write=False)
-        return array
+        return _decode_array(data)
     if "enum" in data:
         return _ENUMS[data["enum"]][data["name"]]
     if "tuple" in data:
-        return tuple(decode(item) for item in data["tuple"])
+        return tuple(decode(item) for item in _list(data["tuple"]))
     if "dict" in data:
-        return {key: decode(item) for key, item in data["dict"].items()}
+        return {key: decode(item) for key, item in _dictionary(data["dict"]).items()}
     if "class" in data:
         cls = _CLASSES[data["class"]]
-        return cls(**{name: decode(item) for name, item in data["fields"].items()})
-    raise ValueError(f"not plain data of this package: {sorted(data)}")
+        values = {name: decode(item) for name, item in _dictionary(data["fields"]).items()}
+        check_fields(cls, values)
+        return cls(**values)
+    raise ValueError(f"not plain data of this package: {sorted(data)[:5]}")
+
+
+def _decode_array(data: Mapping[str, Any]) -> Any:
+    if not _DTYPE.fullmatch(_text(data["dtype"])):
+        raise ValueError(f"not a type of numbers: {data['dtype'][:20]!r}")
+    dtype, shape = np.dtype(data["dtype"]), _list(data["shape"])
+    if not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in shape):
+        raise ValueError(f"the shape of an array must be non-negative integers, got {shape[:5]}")
+    raw = base64.b64decode(_text(data["array"]), validate=True)
+    if len(raw) != dtype.itemsize * math.prod(shape):
+        raise ValueError(f"an array of {len(raw)} bytes cannot have type {dtype.str} and shape {shape[:5]}")
+    array = np.frombuffer(raw, dtype=dtype).copy() if raw else np.empty(0, dtype=dtype)
+    array = array.reshape(shape)
+    array.setflags(write=False)
+    return array
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text was expected, got {type(value).__name__}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list was expected, got {type(value).__name__}")
+    return value
+
+
+def _dictionary(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"a dictionary was expected, got {type(value).__name__}")
+    return value
+
+
+def check_fields(cls: type, values: Mapping[str, Any]) -> None:
+    """Whether values from outside are of the types that the fields of one of this package's classes declare."""
+    hints = _hints(cls)
+    for name, value in values.items():
+        if name not in hints:
+            raise ValueError(f"{cls.__name__} has no field {name!r}")
+        if not _fits(value, hints[name]):
+            raise TypeError(f"{cls.__name__}.{name} cannot be {type(value).__name__}")
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    hints = {item.name: hints[item.name] for item in fields(cls) if item.init}
+    if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
+        hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
+    if cls is Solution:
+        hints |= {"solver": str, "state": FistaState | DescentState | NewtonState | None}
+    if cls is Options:  # which checks itself, and takes whole numbers for real ones
+        hints = dict.fromkeys(hints, Any)
+    return hints
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, one) for one in arguments)
+    if origin is Literal:
+        return value in arguments
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and value.dtype == get_args(arguments[1])[0]
+    if origin is tuple and arguments[-1] is not ...:
+        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+    if origin in (tuple, Sequence):
+        return isinstance(value, tuple if origin is tuple else tuple | list) and all(
+            _fits(item, arguments[0]) for item in value
+        )
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint or type(None))

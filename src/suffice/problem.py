@@ -10,10 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from suffice._array import Array, positive
-from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable
+from suffice._array import Array, positive, whole_number
+from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 
 
@@ -43,8 +41,8 @@ class Composite:
         mu, L = positive(self.mu, "mu", zero=ridge > 0), positive(self.L, "L", zero=ridge > 0, infinite=not own)
         if mu > L:
             raise ValueError(f"mu must not exceed L, got mu={mu!r}, L={L!r}")
-        if self.size is not None and (not isinstance(self.size, int | np.integer) or self.size < 1):
-            raise ValueError(f"size must be a positive integer, got {self.size!r}")
+        if self.size is not None:
+            check_size(self.prox, whole_number(self.size, "size", least=1))
         object.__setattr__(self, "canonical", Canonical.of(self))
 
     def value(self, x: Array) -> float:

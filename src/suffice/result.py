@@ -22,6 +22,8 @@ class Status(Enum):
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
+    TERMINATED = ("the process was asked to end (SIGTERM)", False)
+    JOURNAL = ("the journal could not be written", False)
     FAILED = ("the objective failed", False)
 
     @property

@@ -1,25 +1,38 @@
-"""Tuning: the one upper loop, ask -> evaluate -> tell."""
+"""Tuning: the one upper loop, ask -> evaluate -> tell -> write down.
+
+A run may end before the search does: by Ctrl-C, SIGTERM, a spent budget, the callback, a journal that cannot be
+written. Each time the result has the best point so far with its interval and a status that says why, and the journal
+has everything up to the last finished evaluation.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from suffice._array import Array, outside_stacklevel, vector
-from suffice.options import Options
+from suffice.fingerprint import Fingerprint, differences
+from suffice.journal import Contents, Journal, JournalError, check_state, read, versions
+from suffice.options import BUDGETS, Options
 from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Setting, State, absorb, decide, start
+from suffice.upper.search import Setting, State, _budget, absorb, decide, start
 
 STATE_FORMAT = "suffice tuner 1"
+
+JournalLike = str | os.PathLike[str] | Journal
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,7 @@ class Tuner:
             )
         self._state: State = start(scaling.to_u(inside), self._setting)
         self._asked_at: float | None = None
+        self._detail = ""
 
     @property
     def options(self) -> Options:
@@ -104,21 +118,23 @@ class Tuner:
         self._state = absorb(self._state, evaluation, self._setting, seconds)
         return self._state.records[-1]
 
-    def stop(self, status: Status) -> None:
-        """End the search for an outside reason."""
+    def stop(self, status: Status, detail: str = "") -> None:
+        """End the search for an outside reason; `detail` becomes part of the result's message."""
         if self._state.status is Status.RUNNING:
             self._state = replace(self._state, status=status)
+        self._detail = detail
 
     def result(self) -> Result:
         """The incumbent so far."""
         state, scaling = self._state, self._setting.scaling
         if not state.points:
             u = state.first[0]
-            return Result(scaling.to_theta(u), math.nan, (-math.inf, math.inf), state.status, 0, 0.0, ())
+            unknown = (-math.inf, math.inf)
+            return Result(scaling.to_theta(u), math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail)
         best = state.points[state.incumbent]
         theta = scaling.to_theta(best.u)
-        detail = ""
-        if state.status is Status.ACCURACY:
+        detail = self._detail
+        if state.status is Status.ACCURACY and not detail:
             detail = f"theta = {theta.tolist()}, F lies in {list(best.evaluation.interval)}"
         return Result(
             theta,
@@ -146,10 +162,21 @@ class Tuner:
         """The search that `state()` wrote down; it continues to the same bits, given the same `lower_bound`."""
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
+        try:
+            scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
+        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
+        if not (isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State)):
+            raise ValueError("state must hold a scaling, options and the state of a search")
+        setting = Setting(scaling, options, lower_bound)
+        check_state(searched, setting)
+        return cls._of(setting, searched)
+
+    @classmethod
+    def _of(cls, setting: Setting, state: State) -> Tuner:
         tuner = cls.__new__(cls)
-        tuner._setting = Setting(decode(state["scaling"]), decode(state["options"]), lower_bound)
-        tuner._state = decode(state["state"])
-        tuner._asked_at = None
+        tuner._setting, tuner._state = setting, state
+        tuner._asked_at, tuner._detail = None, ""
         return tuner
 
     def _complaint(self, evaluation: Any, request: Request) -> str | None:
@@ -177,6 +204,7 @@ def tune(
     bounds: Any = None,
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
+    journal: JournalLike | None = None,
 ) -> Result:
     """Minimise F(theta) = sum of squared residuals, asking `objective` for no more accuracy than the next decision
     needs.
@@ -184,9 +212,15 @@ def tune(
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
     speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
-    out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run. An
-    interrupt from the keyboard ends it, too; in both cases the result holds the best point so far. An objective that
-    fails raises `OracleError`, whose `result` holds everything evaluated before.
+    out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+
+    `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
+    the run up again, to the same result. It is made if need be, and refused if it holds a run already.
+
+    Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
+    is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
+    A journal that can no longer be written (a full disk, say) ends the run as well. An objective that fails raises
+    `OracleError`, whose `result` holds everything evaluated before.
     """
     space = getattr(objective, "space", None)
     if space is not None:
@@ -194,30 +228,220 @@ def tune(
         bounds = space.bounds if bounds is None else bounds
     elif isinstance(theta0, Mapping):
         raise TypeError("theta0 by name needs an objective with a `space`")
+    tuner = Tuner(theta0, bounds=bounds, options=options, lower_bound=_lower_bound(objective))
+    _oracle(objective, tuner.options)
+    _check_callback(callback)
+    if journal is None:
+        return _run(tuner, objective, callback, None)
+    with _book(journal) as book:
+        book.create(tuner._setting, tuner._state, _fingerprint(objective))
+        return _run(tuner, objective, callback, book)
+
+
+def resume(
+    journal: JournalLike,
+    *,
+    problem: Objective,
+    options: Options | None = None,
+    callback: Callable[[Record], object] | None = None,
+) -> Result:
+    """Take up the run in a journal where it stands, and go on to what an uninterrupted run would have found.
+
+    A journal holds data, never code, so the objective is given again as `problem`. It has to be the same: what its
+    fingerprint tells (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
+    other objective what its method `fingerprint()` returns, or else its class and space only) is compared, and a
+    difference is refused with its name. `options` may change the budgets (max_evaluations, max_work, max_seconds,
+    target_cost), which are totals over all sittings; every other option has to be as it was. A run that has ended is
+    not run again.
+    """
+    _check_callback(callback)
+    with _book(journal) as book:
+        try:
+            contents, writable = book.open(), True
+        except JournalError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            contents, writable = read(book.folder), False  # a finished run may be looked at where nobody may write
+            cause = error
+        changed = [*_changed_options(contents.setting.options, options)]
+        changed += differences(contents.fingerprint, _fingerprint(problem))
+        if changed:
+            shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+            raise JournalError(f"{os.fspath(book.folder)} holds a run of another problem: {shown}")
+        tuner = _taken_up(contents, options, problem)
+        _oracle(problem, tuner.options)
+        if tuner.done:
+            return _result(tuner, problem)
+        if not writable:
+            raise cause
+        others = differences(contents.header["versions"], versions())
+        if others:
+            level = outside_stacklevel()
+            warnings.warn(f"the run is continued with other versions: {'; '.join(others)}", stacklevel=level)
+        book.event(what="resumed", evaluations=len(contents.history), dropped_bytes=contents.torn, versions=versions())
+        return _run(tuner, problem, callback, book)
+
+
+def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tuner:
+    """The search in a journal, with budgets that may have changed."""
+    options = contents.setting.options if options is None else options
+    setting = replace(contents.setting, options=options, lower_bound=_lower_bound(objective))
+    state = replace(contents.state, status=Status.RUNNING)
+    if state.records:
+        state = replace(state, status=_budget(state, setting.options))
+    return Tuner._of(setting, state)
+
+
+def _lower_bound(objective: Any) -> Callable[[Array], float] | None:
     known = getattr(objective, "lower_bound", None)
-    tuner = Tuner(theta0, bounds=bounds, options=options, lower_bound=known if callable(known) else None)
-    evaluate = _oracle(objective, tuner.options)
+    return known if callable(known) else None
+
+
+def _changed_options(before: Options, now: Options | None) -> list[str]:
+    if now is None:
+        return []
+    if not isinstance(now, Options):
+        raise TypeError(f"options must be Options, got {now!r}")
+    pairs = ((name, old, now.plain()[name]) for name, old in before.plain().items() if name not in BUDGETS)
+    return [f"option {name} was {old!r}, now it is {new!r}" for name, old, new in pairs if old != new]
+
+
+def _book(journal: JournalLike) -> Journal:
+    if isinstance(journal, Journal):
+        return journal
+    if not isinstance(journal, str | os.PathLike):
+        raise TypeError(f"journal must be a folder or a Journal, got {journal!r}")
+    return Journal(journal)
+
+
+def _fingerprint(objective: Any) -> dict[str, str]:
+    found = Fingerprint()
+    found.add("objective", type(objective).__qualname__)
+    own = getattr(objective, "fingerprint", None)
+    parts = own() if callable(own) else {}
+    if not isinstance(parts, Mapping):
+        raise TypeError(f"fingerprint() must return a dictionary, got {type(parts).__name__}")
+    space = getattr(objective, "space", None)
+    for name, value in {**({} if space is None else {"space": space.ranges}), **parts}.items():
+        found.add(str(name), value)
+    return found.parts
+
+
+def _check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}")
 
-    def result() -> Result:
-        found = tuner.result()
-        return found if space is None else replace(found, params=space.params(found.theta))
 
-    while not tuner.done:
-        request = tuner.ask()
-        try:
-            evaluation = evaluate(request.theta.copy(), within=request.within, warm=request.warm)
-            record = tuner.tell(evaluation)
-        except KeyboardInterrupt:
-            tuner.stop(Status.INTERRUPTED)
-            break
-        except OracleError as error:
-            tuner.stop(Status.FAILED)
-            raise OracleError(str(error), request.theta, result()) from error.__cause__
-        if callback is not None:
-            _call(callback, record, tuner)
-    return result()
+def _result(tuner: Tuner, objective: Any) -> Result:
+    found = tuner.result()
+    space = getattr(objective, "space", None)
+    return found if space is None else replace(found, params=space.params(found.theta))
+
+
+def _run(
+    tuner: Tuner, objective: Objective, callback: Callable[[Record], object] | None, book: Journal | None
+) -> Result:
+    """The loop. Whatever ends it, the journal is told."""
+    evaluate = _oracle(objective, tuner.options)
+    try:
+        with _termination():
+            while not tuner.done:
+                request = tuner.ask()
+                evaluation = evaluate(request.theta.copy(), within=request.within, warm=request.warm)
+                with ExitStack() as stack:
+                    if book is not None:
+                        stack.enter_context(_undisturbed())
+                    record = _tell(tuner, evaluation, objective, book)
+                if callback is not None:
+                    callback(record)
+    except StopIteration:  # of the callback; the oracle's own errors are OracleErrors
+        tuner.stop(Status.STOPPED)
+    except KeyboardInterrupt:
+        tuner.stop(Status.INTERRUPTED)
+    except _Terminated:
+        tuner.stop(Status.TERMINATED)
+    except JournalError as error:
+        assert book is not None
+        held = f"it holds {book.evaluations} of {len(tuner.history)} evaluations"
+        tuner.stop(Status.JOURNAL, f"{book.path}: {error.__cause__ or error}; {held}")
+    except OracleError as error:
+        tuner.stop(Status.FAILED)
+        _close(book, tuner, str(error))
+        raise OracleError(str(error), request.theta, _result(tuner, objective)) from error.__cause__
+    _close(book, tuner)
+    return _result(tuner, objective)
+
+
+def _tell(tuner: Tuner, evaluation: Any, objective: Any, book: Journal | None) -> Record:
+    if book is None:
+        return tuner.tell(evaluation)
+    request = tuner.ask()
+    try:
+        encoded = encode(evaluation)
+    except TypeError as error:
+        where = np.array2string(request.theta, precision=17)
+        raise OracleError(f"evaluation at theta = {where}: {error}", request.theta) from error
+    known = decode(encoded) if isinstance(evaluation, Evaluation) else evaluation  # the journal knows no less
+    record = tuner.tell(known)
+    for event in _events(objective):
+        book.event(evaluation=record.number, **event)
+    book.keep(known, encoded, tuner._state)
+    return record
+
+
+def _events(objective: Any) -> list[Mapping[str, Any]]:
+    """What an objective has to report besides its evaluation, such as a worker that was lost."""
+    take = getattr(objective, "take_events", None)
+    return list(take()) if callable(take) else []
+
+
+def _close(book: Journal | None, tuner: Tuner, message: str = "") -> None:
+    if book is not None:
+        found = tuner.result()
+        with suppress(JournalError), _undisturbed():  # it is for readers only, and the result says it, too
+            book.end(found.status.name, message or found.message, found.evaluations)
+
+
+class _Terminated(BaseException):
+    """SIGTERM, as an exception."""
+
+
+@contextmanager
+def _termination() -> Iterator[None]:
+    """SIGTERM raises inside, once, if nobody else handles it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Signals wait until an evaluation is written down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    before = {name: handler for name, handler in before.items() if handler is not None}
+    for name in before:
+        signal.signal(name, lambda number, frame: waiting.append(number))
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+        for number in waiting:
+            signal.raise_signal(number)
 
 
 def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]:
@@ -235,15 +459,6 @@ def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]
             raise OracleError(f"the objective raised {error!r} at theta = {where}", theta) from error
 
     return evaluate
-
-
-def _call(callback: Callable[[Record], object], record: Record, tuner: Tuner) -> None:
-    try:
-        callback(record)
-    except StopIteration:
-        tuner.stop(Status.STOPPED)
-    except KeyboardInterrupt:
-        tuner.stop(Status.INTERRUPTED)
 
 
 class exact:  # noqa: N801 (reads like a function)

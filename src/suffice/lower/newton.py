@@ -36,6 +36,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
 from suffice.problem import Canonical
+from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.prox import L1, Zero, soft
 from suffice.terms.smooth import LinearModel, Ridged
@@ -232,6 +233,12 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
 def gram(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
     """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows."""
     G = np.zeros((len(columns), len(columns)))
+    if isinstance(X, RowBlocks):
+        for place, part in X.blocks():
+            first, last = np.searchsorted(rows, (place.start, place.stop))
+            B = part[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
+            G += B.T @ B
+        return G
     block = max(64, min(512, (1 << 22) // (8 * len(columns))))
     if sp.issparse(X) and X.format == "csc":
         X, columns = X[:, columns].tocsr(), np.arange(len(columns))

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, norm, positive, vector
+from suffice._array import EPS, Array, frozen, norm, positive, vector, whole_number
 from suffice.lower.auto import Auto
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
@@ -25,6 +25,7 @@ from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.newton import Newton
 from suffice.lower.newton_tv import NewtonTV
 from suffice.problem import Canonical, Composite
+from suffice.terms.prox import check_size
 
 
 class Outcome(Enum):
@@ -105,7 +106,10 @@ def solve(
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
     if within is not None:
         positive(within, "within", zero=True)
-    limit = _count(steps, "steps") if steps is not None else _count(max_steps, "max_steps", optional=True)
+    if steps is not None and max_steps is not None:
+        raise ValueError(f"max_steps goes with within, not with steps, got steps={steps!r}, max_steps={max_steps!r}")
+    name, limit = ("max_steps", max_steps) if steps is None else ("steps", steps)
+    limit = None if limit is None else whole_number(limit, name, least=0)
     best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
     state = None
     for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0)):
@@ -226,6 +230,8 @@ def start_point(problem: Composite, warm: Solution | Array | None) -> Array:
         raise ValueError("the problem has no size: give a starting point as `warm`, or Composite(..., size=...)")
     if problem.size is not None and x.shape != (problem.size,):
         raise ValueError(f"warm must have shape ({problem.size},), got {x.shape}")
+    if problem.size is None:
+        check_size(problem.prox, x.size)
     return frozen(x)
 
 
@@ -239,11 +245,3 @@ def find_solver(solver: str | Solver) -> Solver:
     if solver not in known:
         raise ValueError(f"solver must be one of {', '.join(known)} or a Solver, got {solver!r}")
     return known[solver]
-
-
-def _count(value: int | None, name: str, *, optional: bool = False) -> int | None:
-    if optional and value is None:
-        return None
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} must be a non-negative integer, got {value!r}")
-    return int(value)

@@ -1,5 +1,6 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
+from suffice.terms.blocks import RowBlocks
 from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, Zero
 from suffice.terms.smooth import HUBER, LOGISTIC, POISSON, SQUARED, Huber, LinearModel, MarginLoss, Poisson, Smooth
 
@@ -18,6 +19,7 @@ __all__ = [
     "NonNegative",
     "Poisson",
     "Prox",
+    "RowBlocks",
     "Smooth",
     "Zero",
 ]

@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.terms.blocks import RowBlocks
 
 DENSE_GRAM_SIZE = 2000
 LANCZOS_SLACK = 0.05
@@ -32,7 +33,8 @@ LANCZOS_FAILURE = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """X (dense, scipy.sparse, or an array of torch, CuPy or JAX; float64) and non-negative weights a that sum to 1.
+    """X (dense, scipy.sparse, blocks of rows, or an array of torch, CuPy or JAX; float64) and non-negative weights a
+    that sum to 1.
 
     Vectors w are NumPy arrays wherever X lives; margins, weights and targets live with X.
     """
@@ -43,9 +45,13 @@ class Design:
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
         """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
-        if getattr(getattr(X, "dtype", None), "kind", "") == "c":
-            raise TypeError("X must be a matrix of real numbers, got complex ones")
-        if sp.issparse(X):
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind in ("c", "m", "M"):
+            raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
+        if isinstance(X, np.memmap | RowBlocks):
+            X = RowBlocks.of(X)
+            finite = X.finite()
+        elif sp.issparse(X):
             X = X if X.format in ("csr", "csc") else X.tocsr()
             X = X.astype(np.float64, copy=False)
             finite = bool(np.isfinite(X.data).all())
@@ -62,6 +68,8 @@ class Design:
                 X = np.asarray(X, dtype=np.float64)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"X must be a matrix of real numbers, got {type(X).__name__}") from error
+            if not (X.flags.c_contiguous or X.flags.f_contiguous):
+                X = np.ascontiguousarray(X)
             finite = X.ndim == 2 and bool(np.isfinite(X).all())
         if X.ndim != 2 or 0 in X.shape:
             raise ValueError(f"X must be a matrix with at least one row and column, got shape {X.shape}")
@@ -70,7 +78,10 @@ class Design:
         rows = X.shape[0]
         if sample_weight is None:
             return cls(X, like(np.full(rows, 1.0 / rows), X))
-        a = np.asarray(sample_weight, dtype=np.float64)
+        try:
+            a = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"sample_weight must be numeric, got {type(sample_weight).__name__}") from error
         if a.shape != (rows,):
             raise ValueError(f"sample_weight must have shape ({rows},), got {a.shape}")
         if not (np.isfinite(a).all() and (a >= 0).all() and a.sum() > 0):
@@ -93,16 +104,22 @@ class Design:
     @cached_property
     def squared_norm(self) -> float:
         """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
+        if isinstance(self.X, RowBlocks):
+            return blocks_norm_bound(self.X, self.weights)
         return squared_norm_bound(self._weighted())
 
     @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
+        if isinstance(self.X, RowBlocks):
+            return math.sqrt(float(self.weights @ self.X.squared_rows()))
         return math.sqrt(float(host(self._squares().T @ self.weights).sum()))
 
     @cached_property
     def row_norms(self) -> Array:
         """||x_i|| of every row."""
+        if isinstance(self.X, RowBlocks):
+            return np.sqrt(self.X.squared_rows())
         squares = self._squares()
         sums = squares.sum(axis=1) if sp.issparse(squares) else host(namespace(squares).sum(squares, axis=1))
         norms: Array = np.sqrt(np.asarray(sums).ravel())
@@ -111,6 +128,8 @@ class Design:
     @cached_property
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column."""
+        if isinstance(self.X, RowBlocks):
+            return np.sqrt(sum(self.weights[place] @ block**2 for place, block in self.X.blocks()))
         norms: Array = np.sqrt(host(self._squares().T @ self.weights))
         return norms
 
@@ -144,14 +163,45 @@ def squared_norm_bound(A: Any) -> float:
     if small <= DENSE_GRAM_SIZE:
         gram = A.T @ A if columns <= rows else A @ A.T
         gram = gram.toarray() if sp.issparse(gram) else host(gram)
-        trace = float(np.trace(gram))
-        largest = float(np.linalg.eigvalsh(gram)[-1])
-        rounding = (max(rows, columns) + 10 * small) * EPS
-        return float(min(largest + rounding * trace, trace * (1 + rounding)))
+        return _gram_bound(gram, rows, columns)
     A = A.tocsr() if sp.issparse(A) else A
     frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
     lanczos = lanczos_bound(lambda v: _gram_product(A, v), columns)
     return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), lanczos))
+
+
+def blocks_norm_bound(X: RowBlocks, weights: Array) -> float:
+    """The same bound for blocks of rows. A sum over blocks errs by no more than one sum over all rows may."""
+    A = X.scaled(np.sqrt(weights))
+    scale = A.largest()
+    if scale == 0.0:
+        return 0.0
+    if not 1e-100 < scale < 1e100:
+        if scale * scale == math.inf:
+            raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
+        return max(_blocks_norm_bound(A.divided(scale)) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
+    return _blocks_norm_bound(A)
+
+
+def _blocks_norm_bound(A: RowBlocks) -> float:
+    rows, columns = A.shape
+    if min(rows, columns) <= DENSE_GRAM_SIZE:
+        return _gram_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
+    frobenius = float(A.squared_rows().sum())
+    return float(
+        min(
+            frobenius * (1 + rows * EPS),
+            _collatz_wielandt(A.absolute()),
+            lanczos_bound(lambda v: _gram_product(A, v), columns),
+        )
+    )
+
+
+def _gram_bound(gram: Array, rows: int, columns: int) -> float:
+    trace = float(np.trace(gram))
+    largest = float(np.linalg.eigvalsh(gram)[-1])
+    rounding = (max(rows, columns) + 10 * min(rows, columns)) * EPS
+    return float(min(largest + rounding * trace, trace * (1 + rounding)))
 
 
 def _gram_product(A: Any, v: Array) -> Array:

@@ -109,6 +109,20 @@ class ElasticNet:
         return L1(self.l1), self.l2
 
 
+def check_size(term: Prox, size: int) -> None:
+    """Whether a term that knows which vectors it takes takes those of this size; raises ValueError if not."""
+    check = getattr(term, "check_size", None)
+    if callable(check):
+        check(size)
+
+
+def _indices(group: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    array = np.asarray(group)
+    if array.size and array.dtype.kind not in "iu":  # also a mask, which would be taken for the indices 0 and 1
+        raise TypeError(f"groups must hold integers, got {array.dtype}")
+    return array.astype(np.intp).ravel()
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """g = sum_G weight_G ||x_G||_2 over groups that do not overlap (group lasso); indices in no group are free."""
@@ -117,8 +131,11 @@ class Group:
     weights: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        groups = tuple(np.asarray(group, dtype=np.intp).ravel() for group in self.groups)
-        weights = np.broadcast_to(np.asarray(self.weights, dtype=np.float64), (len(groups),))
+        groups = tuple(_indices(group) for group in self.groups)
+        try:
+            weights = np.broadcast_to(np.asarray(self.weights, dtype=np.float64), (len(groups),))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"weights must be a number or {len(groups)} numbers, got {self.weights!r}") from error
         members = np.concatenate(groups) if groups else np.empty(0, dtype=np.intp)
         if len(np.unique(members)) != len(members):
             raise ValueError("groups must not overlap or repeat an index")
@@ -130,6 +147,11 @@ class Group:
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "_members", members)
         object.__setattr__(self, "_owner", np.repeat(np.arange(len(groups)), [len(group) for group in groups]))
+
+    def check_size(self, size: int) -> None:
+        members = self._array("_members")
+        if members.size and members.max() >= size:
+            raise ValueError(f"groups must hold indices below {size}, the number of weights, got {int(members.max())}")
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -193,11 +215,24 @@ class Box:
     upper: float | Array
 
     def __post_init__(self) -> None:
-        lower, upper = np.asarray(self.lower, dtype=np.float64), np.asarray(self.upper, dtype=np.float64)
+        try:
+            lower, upper = np.asarray(self.lower, dtype=np.float64), np.asarray(self.upper, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"lower and upper must be numeric, got {self.lower!r} and {self.upper!r}") from error
+        if max(lower.ndim, upper.ndim) > 1 or (lower.ndim == upper.ndim and lower.shape != upper.shape):
+            raise ValueError(
+                f"lower and upper must be numbers or vectors of one length, got shapes {lower.shape} and {upper.shape}"
+            )
         if not np.all(lower <= upper):
             raise ValueError(f"lower must not exceed upper, got lower={self.lower!r}, upper={self.upper!r}")
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
+
+    def check_size(self, size: int) -> None:
+        for name in ("lower", "upper"):
+            shape = np.shape(getattr(self, name))
+            if shape not in ((), (size,)):
+                raise ValueError(f"{name} must be a number or have shape ({size},), got {shape}")
 
     def __eq__(self, other: object) -> bool:
         return (
