@@ -234,9 +234,9 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
     """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows."""
     G = np.zeros((len(columns), len(columns)))
     if isinstance(X, RowBlocks):
-        for place, part in X.blocks():
+        for place, all_columns in X.blocks():
             first, last = np.searchsorted(rows, (place.start, place.stop))
-            B = part[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
+            B = all_columns[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
             G += B.T @ B
         return G
     block = max(64, min(512, (1 << 22) // (8 * len(columns))))

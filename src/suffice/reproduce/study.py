@@ -381,6 +381,7 @@ def make(
         data["validation"] = validate(preset, data["runs"], place, jobs, show)
     data["claims"] = check(data)
     data["provenance"] = provenance(command, time.monotonic() - started, place)
+    data["provenance"]["machines of the runs"] = sorted({one["machine"] for one in data["runs"]})
     _write(folder / "study.json", data)
     return data
 

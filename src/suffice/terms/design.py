@@ -129,8 +129,10 @@ class Design:
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column."""
         if isinstance(self.X, RowBlocks):
-            return np.sqrt(sum(self.weights[place] @ block**2 for place, block in self.X.blocks()))
-        norms: Array = np.sqrt(host(self._squares().T @ self.weights))
+            squares = sum((self.weights[place] @ block**2 for place, block in self.X.blocks()), np.zeros(self.shape[1]))
+        else:
+            squares = host(self._squares().T @ self.weights)
+        norms: Array = np.sqrt(squares)
         return norms
 
     @cached_property
