@@ -44,7 +44,7 @@ def data(folder):
 
 def test_every_variant_runs_from_every_start(data):
     assert [(one["variant"], one["start"]) for one in data["runs"]] == [
-        (variant, start) for variant in (DYNAMIC, "suffice", "K = 2", "K = 8") for start in TINY.starts
+        (variant, start) for variant in (DYNAMIC, "adaptive", "K = 2", "K = 8") for start in TINY.starts
     ]
     for one in data["runs"]:
         assert one["evaluations"] == len(one["records"]) <= 7

@@ -28,10 +28,10 @@ COLOURS = {  # Okabe and Ito
     "K = 20": "#56B4E9",
     "K = 200": "#009E73",
     "K = 2000": "#0072B2",
-    "suffice": "#CC79A7",
+    "adaptive": "#CC79A7",
     "dynamic": "#D55E00",
 }
-SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "suffice": "v", "dynamic": "o"}
+SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "adaptive": "v", "dynamic": "o"}
 _SPARE = ("#CC79A7", "#E69F00", "#999999")  # for variants of other presets
 _GREY = "#666666"
 

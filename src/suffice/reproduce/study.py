@@ -3,8 +3,8 @@ r"""The study of Ehrhardt and Roberts (2020), run and written down.
 Lower level: elastic-net logistic regression, one problem per digit 0..5, raw pixels, no intercept. Upper level:
 Brier loss on test images plus J = 1e-8 (L/mu)^2 + 1/l1, theta = (log10 l1, log10 l2) in [-8, 8]^2, 80 evaluations or
 radius 1e-5. Four variants: dynamic accuracy (policy "weights", c = 100, FISTA with step 1/L), and K = 20, 200, 2000
-FISTA steps for every solve; and a fifth, "suffice": dynamic accuracy as this package does it by default (accuracy asked
-of the residuals, FISTA with adaptive step lengths). Seven starts: l1 = 10, l2 = 10^-3 .. 10^3.
+FISTA steps for every solve; and a fifth, "adaptive": dynamic accuracy by the same rule, with FISTA's step lengths
+adapted to the curvature along the way (`fista_adaptive`). Seven starts: l1 = 10, l2 = 10^-3 .. 10^3.
 
 Figure 1 is a problem of its own: (1/2)||Aw - b||^2 + (10/2)||w||^2 + 10 ||w||_1, A random of 100 x 200 with L about
 2e4.
@@ -51,7 +51,7 @@ from suffice.terms.prox import L1
 from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
-DYNAMIC, OURS = "dynamic", "suffice"
+DYNAMIC, ADAPTIVE = "dynamic", "adaptive"
 CHUNK, CHUNK_ON_DEVICE = 8, 64  # thetas whose exact F is solved in one go
 Show = Callable[[str], object]
 
@@ -75,7 +75,7 @@ class Preset:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        return (DYNAMIC, OURS, *self.fixed)
+        return (DYNAMIC, ADAPTIVE, *self.fixed)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -83,7 +83,7 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset("quick", train=300, test=300, final_radius=2e-4, exact="incumbents"),
+    "quick": Preset("quick", train=300, test=300, starts=(-1.0, 0.0, 1.0, 2.0, 3.0), final_radius=2e-4),
     "full": Preset("full", train=5000, test=1000),
 }
 
@@ -142,11 +142,11 @@ def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> 
     left = {start: one for start, one in known.items() if one is None or not one["done"]}
     if not left:
         return
-    solver = "fista_adaptive" if variant == OURS else "fista"
+    solver = "fista_adaptive" if variant == ADAPTIVE else "fista"
     problem = mnist_problem(preset, load_mnist(pixels=preset.pixels), preset.digits, solver, place.device)
     fixed = problem.fixed(int(variant.removeprefix("K = "))) if variant in preset.fixed else None
     options = Options(max_evaluations=preset.max_evaluations, final_radius=preset.final_radius)
-    if variant == DYNAMIC:
+    if fixed is None:
         options = replace(options, policy="weights", accuracy_factor=100.0)
     tuners = {
         start: Tuner.from_state(one["state"], lower_bound=problem.lower_bound)
@@ -371,7 +371,7 @@ def make(
                 _known(preset, variant, start, place)  # refuses a folder of another study before any work
         # The longest first; runs of one K go side by side, dynamic ones ask for other accuracies and go alone.
         groups = [(variant, list(starts)) for variant in reversed(preset.fixed)]
-        groups[1:1] = [(variant, [start]) for variant in (DYNAMIC, OURS) for start in starts]
+        groups[1:1] = [(variant, [start]) for variant in (DYNAMIC, ADAPTIVE) for start in starts]
         with Progress(folder, preset.max_evaluations, groups, jobs, show):
             list(_parallel([joblib.delayed(run)(preset, *group, place) for group in groups], jobs))
         data["runs"] = [_read(place.path(variant, start)) for variant in preset.variants for start in starts]
