@@ -140,6 +140,9 @@ def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> 
     """One variant from some starts, side by side; continues what the folder already has of them."""
     known = {start: _known(preset, variant, start, place) for start in starts}
     left = {start: one for start, one in known.items() if one is None or not one["done"]}
+    for start, one in known.items():
+        if one is not None and one["done"]:
+            note(place.folder, variant, start, one["evaluations"], True, one["seconds"])
     if not left:
         return
     solver = "fista_adaptive" if variant == ADAPTIVE else "fista"
