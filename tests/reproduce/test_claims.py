@@ -60,9 +60,10 @@ def test_every_claim_about_the_full_study_is_computed_from_its_records(full):
 def test_the_full_study_is_complete(full):
     preset = PRESETS["full"]
     assert {(one["variant"], one["start"]) for one in full["runs"]} == {
-        (variant, start) for variant in preset.variants for start in preset.starts
+        *((variant, start) for variant in (DYNAMIC, *preset.fixed) for start in preset.starts),
+        (ADAPTIVE, 1.0),
     }
-    assert len(full["validation"]) == 5 * 7 * 10
+    assert len(full["validation"]) == (4 * 7 + 1) * 10
     for one in full["runs"]:
         for record in one["records"]:
             assert record["exact_error"] <= 1e-6 * record["exact"]

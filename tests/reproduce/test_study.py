@@ -10,7 +10,7 @@ import pytest
 
 from suffice.reproduce import study
 from suffice.reproduce.claims import check, work_to
-from suffice.reproduce.study import DYNAMIC, PRESETS, figure1, make
+from suffice.reproduce.study import ADAPTIVE, DYNAMIC, PRESETS, figure1, make
 
 TINY = replace(
     PRESETS["quick"],
@@ -44,7 +44,9 @@ def data(folder):
 
 def test_every_variant_runs_from_every_start(data):
     assert [(one["variant"], one["start"]) for one in data["runs"]] == [
-        (variant, start) for variant in (DYNAMIC, "adaptive", "K = 2", "K = 8") for start in TINY.starts
+        *((DYNAMIC, start) for start in TINY.starts),
+        (ADAPTIVE, 1.0),
+        *((variant, start) for variant in ("K = 2", "K = 8") for start in TINY.starts),
     ]
     for one in data["runs"]:
         assert one["evaluations"] == len(one["records"]) <= 7
@@ -66,7 +68,7 @@ def test_the_study_is_plain_data_in_a_file(data, folder):
 
 
 def test_validation_covers_all_digits_and_runs(data):
-    assert len(data["validation"]) == 8 * 3
+    assert len(data["validation"]) == 7 * 3
     assert all(0.0 <= row["accuracy"] <= 1.0 for row in data["validation"])
 
 

@@ -137,8 +137,8 @@ def html(data: Data) -> str:
 <p class="lead">Two penalties of an elastic-net logistic regression, ℓ₁ and ℓ₂, are tuned for how well the classifiers
 of several handwritten digits do on test images. Every evaluation of the objective F(θ), with θ the log₁₀ of the
 penalties, means training one classifier per digit. The <b>dynamic</b> variant trains each only as precisely as its next
-decision needs, and proves that it did; <b>adaptive</b> does the same with a faster FISTA, whose steps follow the
-curvature along the way; the fixed variants run <b>K</b> FISTA iterations every time and hope.</p>
+decision needs, and proves that it did; <b>adaptive</b>, from one start, does the same with a faster FISTA, whose steps
+follow the curvature along the way; the fixed variants run <b>K</b> FISTA iterations every time and hope.</p>
 <p>What a run <em>believed</em> is F at its own, inexactly trained classifiers. What is <em>exact</em> is F at the same
 θ with the classifiers trained to high precision afterwards, outside the count of work.</p>
 {_navigation(made, data)}
