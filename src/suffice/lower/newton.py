@@ -148,8 +148,8 @@ def _good_enough(design: Design, rows: int, columns: int) -> float:
     A fresh H takes rows columns^2 operations more than a step without. That one factors H and makes two products with
     X, an entry of which costs as much as about 64 operations on dense matrices.
     """
-    entries = getattr(design.X, "nnz", math.prod(design.shape))
-    price = (columns**3 + 64 * entries) / (rows * columns**2)
+    entries = int(getattr(design.X, "nnz", math.prod(design.shape)))
+    price = float(columns**3 + 64 * entries) / (rows * columns**2)
     return min(max(FRESH**price, 0.2), 0.6)
 
 
