@@ -8,7 +8,7 @@ for a decrease of Phi.
 
 - H = X_W^T C X_W + l2, C = diag(a_i psi''), is a sum over rows. While the working set still grows, a sample of the rows
   is enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. Close to the solution all rows
-  count, and H is used again as long as steps with it shorten the least subgradient fivefold.
+  count, and H is used again as long as steps with it get on faster than the price of a fresh one allows.
 - q is minimised by ADMM, one pair of triangular solves with H + R, R = 0.3 diag(H), per iteration:
 
       s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
@@ -50,7 +50,7 @@ MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradien
 ADMM_ITERATIONS = 500
 CHECK_EVERY = 5
 HALVINGS = 60
-REUSE = 0.2  # H is good enough if a step shortens the least subgradient by this
+FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 MEMORY = 3.0  # times X: the most that all matrices of a step take together
 
 
@@ -138,10 +138,20 @@ class Newton:
             ended = best_model and complete
             return NewtonState(x, state.k + 1, N, None, ended, image, there)
         rows = min(4 * metric.rows, N) if complete or len(working) == most else metric.rows
-        keep = whole and after <= REUSE * before
-        return NewtonState(
-            x, state.k + 1, N if 2 * rows > N else rows, metric if keep else None, image=image, evidence=there
-        )
+        rows = N if 2 * rows > N else rows
+        keep = whole and after <= _good_enough(terms.model.design, rows, len(W)) * before
+        return NewtonState(x, state.k + 1, rows, metric if keep else None, image=image, evidence=there)
+
+
+def _good_enough(design: Design, rows: int, columns: int) -> float:
+    """The factor by which a step with an old H has to shorten the least subgradient to be worth its price.
+
+    A fresh H takes rows columns^2 operations more than a step without. That one factors H and makes two products with
+    X, an entry of which costs as much as about 64 operations on dense matrices.
+    """
+    entries = int(getattr(design.X, "nnz", math.prod(design.shape)))
+    price = float(columns**3 + 64 * entries) / (rows * columns**2)
+    return min(max(FRESH**price, 0.2), 0.6)
 
 
 def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
