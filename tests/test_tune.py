@@ -1028,3 +1028,24 @@ def test_a_lower_bound_goes_with_a_state_that_is_taken_up_again():
     np.testing.assert_array_equal(tuner.result().theta, whole.theta)
     with pytest.raises(TypeError, match="lower_bound must be callable"):
         suffice.Tuner([0.0], lower_bound=3.0)
+
+
+def test_an_f_that_falls_for_ever_ends_with_the_budget():
+    def falling(theta):
+        return [1.0 - 1e-4 * math.asinh(theta[0])]
+
+    result = tune(exact(falling), [1.0], options=Options(max_evaluations=1500))
+    assert result.status is Status.MAX_EVALUATIONS
+    assert result.theta[0] > 1e11
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), m=st.integers(1, 4))
+def test_an_oracle_that_is_no_function_of_theta_does_no_harm(seed, m):
+    noise = np.random.default_rng(seed)
+    result = tune(
+        exact(lambda theta: noise.standard_normal(m + 1)),
+        np.zeros(m),
+        options=Options(max_evaluations=150, final_radius=1e-12),
+    )
+    assert np.isfinite(result.theta).all() and result.evaluations > m

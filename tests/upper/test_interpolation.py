@@ -68,3 +68,9 @@ def test_points_in_a_plane_have_no_slope_across_it():
     gradients = lagrange_gradients(points, 0)
     assert np.isfinite(gradients).all()
     np.testing.assert_allclose(gradients[:, 1], 0.0, atol=1e-15)
+
+
+def test_a_point_that_coincides_with_another_tells_nothing_and_does_no_harm():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    gradients = lagrange_gradients(points, 0)
+    np.testing.assert_array_equal(gradients, [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])

@@ -16,8 +16,10 @@ def lagrange_gradients(points: Array, k: int) -> Array:
     others = np.arange(len(points)) != k
     D = points[others] - points[k]
     gradients = np.empty_like(points)
+    size = np.linalg.norm(D, axis=1, keepdims=True)
+    size[size == 0.0] = 1.0  # a point that coincides with u_k tells nothing: its gradient is 0
     # The pseudo-inverse cuts off directions in which the points do not differ but for rounding.
-    gradients[others] = np.linalg.pinv(D / (size := np.linalg.norm(D, axis=1, keepdims=True)), rcond=1e-14).T / size
+    gradients[others] = np.linalg.pinv(D / size, rcond=1e-14).T / size
     gradients[k] = -gradients[others].sum(axis=0)
     return gradients
 

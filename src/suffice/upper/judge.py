@@ -16,6 +16,8 @@ from enum import Enum
 from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 
+LARGEST_RADIUS = 1e10  # times the unit of the search: F may fall for ever towards a limit it does not attain
+
 
 class Verdict(Enum):
     ACCEPTED = "accepted"
@@ -45,7 +47,7 @@ def next_radius(ratio: float, step: float, delta: float, rho: float, options: Op
     elif ratio <= options.eta2:
         delta = max(options.shrink * delta, step)
     else:
-        delta = max(options.grow * delta, options.grow_step * step)
+        delta = min(max(options.grow * delta, options.grow_step * step), LARGEST_RADIUS)
     return rho if delta <= 1.5 * rho else delta
 
 
