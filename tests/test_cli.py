@@ -9,6 +9,7 @@ import pytest
 typer_testing = pytest.importorskip("typer.testing")
 
 from suffice.cli import app  # noqa: E402
+from suffice.reproduce import folder  # noqa: E402
 
 runner = typer_testing.CliRunner()
 
@@ -28,3 +29,53 @@ def test_figure_one_and_its_report_are_made(tmp_path):
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["claims"] == []
     assert (tmp_path / "report.html").exists() and (tmp_path / "fig1.png").exists()
+
+
+def test_a_run_is_resumed_with_the_arguments_it_was_started_with_and_reported_anew(tmp_path):
+    pytest.importorskip("plotly")
+    assert (
+        runner.invoke(app, ["reproduce", "fig1", "--preset", "full", "--out", str(tmp_path), "--json"]).exit_code == 0
+    )
+    first = json.loads((tmp_path / "study.json").read_text())
+    (tmp_path / "study.json").unlink()
+    result = runner.invoke(app, ["resume", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    again = json.loads((tmp_path / "study.json").read_text())
+    assert again["figure1"] == first["figure1"] and again["preset"]["name"] == "full"
+    (tmp_path / "report.html").unlink()
+    result = runner.invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "nonsense",
+        "[1, 2]",
+        '{"command": "rm -rf", "figure": "all", "preset": "quick", "device": ""}',
+        '{"command": "reproduce", "figure": "all", "preset": "quick", "device": 3}',
+        '{"command": "reproduce", "figure": "all", "preset": "quick", "device": "", "out": "/etc"}',
+        '{"command": "reproduce", "figure": "../..", "preset": "quick", "device": ""}',
+    ],
+)
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_a_folder_that_holds_no_run_is_refused(command, content, tmp_path):
+    if content is not None:
+        (tmp_path / "command.json").write_text(content)
+    result = runner.invoke(app, [command, str(tmp_path)])
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert {path.name for path in tmp_path.iterdir()} <= {"command.json"}
+
+
+def test_a_broken_file_of_a_study_is_named(tmp_path):
+    (tmp_path / "command.json").write_text(
+        '{"command": "reproduce", "figure": "fig2", "preset": "quick", "device": ""}'
+    )
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "dynamic_+1.json").write_text('{"preset": ')
+    result = runner.invoke(app, ["resume", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "dynamic_+1.json is not a file of a study" in str(result.exception)

@@ -1,4 +1,4 @@
-"""The command line: `suffice reproduce`. Needs the extras `cli` and `plot`."""
+"""The command line: `suffice reproduce`, `resume`, `report`. Needs the extras `cli` and `plot`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
 
+from suffice.reproduce.folder import read, read_command, write_command
 from suffice.reproduce.imaging import SETTINGS, STUDIES
 from suffice.reproduce.imaging import make as make_imaging
 from suffice.reproduce.study import PRESETS, make
@@ -43,21 +44,56 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
     """Make the paper's figures and check its claims; kill it and call it again to continue."""
-    if figure in STUDIES and preset in PRESETS:
-        return _imaging(figure, preset, out, as_json)
-    if figure not in (*FIGURES, "all"):
-        raise typer.BadParameter(f"must be one of {', '.join(FIGURES)} or all, got {figure!r}", param_hint="FIGURE")
+    known = (*FIGURES, "all", *STUDIES)
+    if figure not in known:
+        raise typer.BadParameter(f"must be one of {', '.join(known)}, got {figure!r}", param_hint="FIGURE")
     if preset not in PRESETS:
         raise typer.BadParameter(f"must be one of {', '.join(PRESETS)}, got {preset!r}", param_hint="--preset")
+    if device:
+        if figure in STUDIES:
+            raise typer.BadParameter(f"{figure} runs on the CPU only, got {device!r}", param_hint="--device")
+        _check_device(device)
     from suffice.reproduce import report
 
+    write_command(out, figure=figure, preset=preset, device=device)
+    if figure in STUDIES:
+        return _imaging(figure, preset, out, as_json)
     wanted = set(FIGURES) if figure == "all" else {figure}
     show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
     command = f"suffice reproduce {figure} --preset {preset}" + (f" --device {device}" if device else "")
-    if device:
-        _check_device(device)
     data = make(PRESETS[preset], wanted, out, command, show, jobs=jobs or os.cpu_count() or 1, device=device or None)
     _tell(data, report.write(data, out), as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="the folder of an unfinished run")],
+    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
+) -> None:
+    """Go on with a run where it was, with the arguments it was started with."""
+    reproduce(**_command(folder), out=folder, jobs=jobs, as_json=as_json)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished run")]) -> None:
+    """Make the report of a finished run anew from its data, `study.json`."""
+    command = _command(folder)
+    data = read(folder / "study.json")
+    if data is None:
+        raise typer.BadParameter(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+    if command["figure"] in STUDIES:
+        raise typer.BadParameter(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
+    from suffice.reproduce import report as pages
+
+    typer.echo(f"Report: {pages.write(data, folder)}")
+
+
+def _command(folder: Path) -> dict[str, str]:
+    try:
+        return read_command(folder)
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(str(error), param_hint="FOLDER") from error
 
 
 def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:

@@ -78,7 +78,7 @@ class KilledError(Exception):
 
 def test_a_killed_study_goes_on_where_it_was_and_ends_the_same(data, tmp_path, monkeypatch):
     writes = kills = 0
-    write = study._write
+    write = study.write
 
     def killing(path, content):
         nonlocal writes, kills
@@ -88,7 +88,7 @@ def test_a_killed_study_goes_on_where_it_was_and_ends_the_same(data, tmp_path, m
             raise KilledError
         write(path, content)
 
-    monkeypatch.setattr(study, "_write", killing)
+    monkeypatch.setattr(study, "write", killing)
     for _ in range(100):
         try:
             again = make(TINY, ALL, tmp_path, "test", silent)

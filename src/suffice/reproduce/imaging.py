@@ -19,14 +19,10 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
-import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +33,7 @@ from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
 from suffice.problems import Denoising, SampledFourier
+from suffice.reproduce.folder import plain, processor, provenance, read, write
 from suffice.space import Space
 from suffice.tune import Tuner
 
@@ -205,8 +202,8 @@ def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Sh
     """One variant from one start; continues what the folder already has of it."""
     name = "".join(letter for letter in variant.name if letter.isalnum())
     path = folder / "runs" / f"{name}_{start:+g}.json"
-    settings = _plain(asdict(setting) | {"variants": None, "variant": asdict(variant)})
-    known: dict[str, Any] | None = _read(path)
+    settings = plain(asdict(setting) | {"variants": None, "variant": asdict(variant)})
+    known: dict[str, Any] | None = read(path)
     if known is not None and known["settings"] != settings:
         raise ValueError(f"{folder} holds a study with other settings; choose another folder")
     if known is not None and known["done"]:
@@ -228,7 +225,7 @@ def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Sh
         now = time.monotonic()
         if now - saved >= pause:  # a large state is not written after every evaluation: at most a tenth of the time
             state = {"settings": settings, "state": tuner.state(), "done": False, "seconds": seconds + now - began}
-            _write(path, state)
+            write(path, state)
             saved = time.monotonic()
             pause = 9.0 * (saved - now)
         if record.number % max(setting.max_evaluations // 20, 1) == 0:
@@ -265,7 +262,7 @@ def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Sh
         "settings": settings,
         "done": True,
     }
-    _write(path, finished)
+    write(path, finished)
     return finished
 
 
@@ -276,7 +273,7 @@ def exact_solver(setting: Setting) -> str:
 def add_exact(setting: Setting, runs: list[dict[str, Any]], folder: Path, show: Show) -> None:
     """The exact F of every incumbent, into the records; known ones are kept in a file."""
     path = folder / "exact.json"
-    known: dict[str, float] = _read(path) or {}
+    known: dict[str, float] = read(path) or {}
     within = 1e-5 if setting.study == "denoise2d" else 1e-9
     saved = time.monotonic()
     for one in runs:
@@ -287,12 +284,12 @@ def add_exact(setting: Setting, runs: list[dict[str, Any]], folder: Path, show: 
                 warm = bilevel.evaluate(np.array(record["incumbent"]), within=within, warm=warm)
                 known[key] = warm.cost
                 if time.monotonic() - saved > 10.0:
-                    _write(path, known)
+                    write(path, known)
                     saved = time.monotonic()
             record["incumbent_exact"] = known[key]
         one["exact"] = one["records"][-1]["incumbent_exact"]
         show(f"exact F for {one['variant']}, {one['start']:g}: {one['exact']:.9g}")
-    _write(path, known)
+    write(path, known)
 
 
 def reconstructions(setting: Setting, theta: Array, start: float) -> list[Any]:
@@ -322,7 +319,7 @@ def make(setting: Setting, folder: Path, command: str, show: Show) -> dict[str, 
 
     runs = [run(setting, variant, start, folder, show) for variant, start in pairs(setting)]
     add_exact(setting, runs, folder, show)
-    result: dict[str, Any] = {"setting": _plain(asdict(setting)), "runs": runs}
+    result: dict[str, Any] = {"setting": plain(asdict(setting)), "runs": runs}
     optimum = best_theta(setting)
     if optimum is not None:
         result["optimum"] = {"theta": [optimum[0]], "F": optimum[1]}
@@ -332,9 +329,9 @@ def make(setting: Setting, folder: Path, command: str, show: Show) -> dict[str, 
         best = min(ends, key=lambda one: float(one["exact"]))
         result["best"][f"{start:g}"] = {"theta": best["theta"], "F": best["exact"], "variant": best["variant"]}
     result["claims"] = check(setting, result)
-    result["provenance"] = provenance(command, sum(one["seconds"] for one in runs))
+    result["provenance"] = provenance(command, sum(one["seconds"] for one in runs), processor())
     kept = result | {"runs": [_short(one) for one in runs]}
-    _write(folder / "study.json", kept)
+    write(folder / "study.json", kept)
     return result
 
 
@@ -344,40 +341,3 @@ def _short(one: dict[str, Any]) -> dict[str, Any]:
         return one
     drop = ("theta", "incumbent")
     return one | {"records": [{k: v for k, v in r.items() if k not in drop} for r in one["records"]]}
-
-
-def provenance(command: str, seconds: float) -> dict[str, Any]:
-    """What produced a study, and how long its runs took together."""
-    return {
-        **{name: version(name) for name in ("suffice", "numpy", "scipy")},
-        "python": platform.python_version(),
-        "processor": _processor(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command,
-        "seconds": seconds,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} cores" if names else platform.machine()
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _write(path: Path, data: Any) -> None:
-    """In one go: a kill at any moment leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(json.dumps(data, allow_nan=False))
-    draft.replace(path)

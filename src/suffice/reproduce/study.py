@@ -20,13 +20,9 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +40,7 @@ from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
+from suffice.reproduce.folder import plain, processor, provenance, read, write
 from suffice.reproduce.progress import Progress, note
 from suffice.result import Record
 from suffice.space import Space
@@ -103,7 +100,7 @@ class Place:
     @property
     def machine(self) -> str:
         if self.device is None or not self.device.startswith("cuda"):
-            return f"{_processor()}, {os.cpu_count()} cores"
+            return processor()
         torch: Any = importlib.import_module("torch")
         return str(torch.cuda.get_device_name(self.device))
 
@@ -180,17 +177,17 @@ def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> 
             tuner.tell(evaluation)
             seconds[start] += spent
             if tuner.done:
-                _write(place.path(variant, start), _finished(preset, variant, start, tuner, seconds[start], place))
+                write(place.path(variant, start), _finished(preset, variant, start, tuner, seconds[start], place))
                 del tuners[start]
             else:
                 unfinished = {"state": tuner.state(), "seconds": seconds[start], "done": False}
-                _write(place.path(variant, start), {"preset": _plain(asdict(preset)), **unfinished})
+                write(place.path(variant, start), {"preset": plain(asdict(preset)), **unfinished})
             note(place.folder, variant, start, len(tuner.history), tuner.done, seconds[start])
 
 
 def _known(preset: Preset, variant: str, start: float, place: Place) -> dict[str, Any] | None:
-    known: dict[str, Any] | None = _read(place.path(variant, start))
-    if known is not None and known["preset"] != _plain(asdict(preset)):
+    known: dict[str, Any] | None = read(place.path(variant, start))
+    if known is not None and known["preset"] != plain(asdict(preset)):
         raise ValueError(f"{place.folder} holds a study with other settings; choose another folder")
     return known
 
@@ -208,7 +205,7 @@ def _finished(preset: Preset, variant: str, start: float, tuner: Tuner, seconds:
         "seconds": seconds,
         "machine": place.machine,
         "records": [_record(record, fixed=variant in preset.fixed) for record in result.history],
-        "preset": _plain(asdict(preset)),
+        "preset": plain(asdict(preset)),
         "done": True,
     }
 
@@ -234,7 +231,7 @@ def _record(record: Record, *, fixed: bool) -> dict[str, Any]:
 def add_exact(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: int, show: Show) -> None:
     """The exact F of the runs' points, with its proven error, into the records; known ones are kept in a file."""
     path = place.folder / "exact.json"
-    known: dict[str, list[float]] = _read(path) or {}
+    known: dict[str, list[float]] = read(path) or {}
     wanted: dict[str, list[float]] = {}
     for one in runs:
         for record in one["records"]:
@@ -247,7 +244,7 @@ def add_exact(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: in
     tasks = [joblib.delayed(_exact)(preset, chunk, place) for chunk in chunks]
     for done, found in enumerate(_parallel(tasks, jobs), start=1):
         known |= found
-        _write(path, known)
+        write(path, known)
         show(f"exact F: {done} of {len(tasks)} parts")
     for one in runs:
         for record in one["records"]:
@@ -275,13 +272,13 @@ def _precise(place: Place) -> str:
 def validate(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: int, show: Show) -> list[dict[str, Any]]:
     """Accuracy of every final theta on images that no run has seen, for all ten digits."""
     path = place.folder / "validation.json"
-    known: dict[str, list[float]] = _read(path) or {}
+    known: dict[str, list[float]] = read(path) or {}
     wanted = {json.dumps(one["theta"]): one["theta"] for one in runs}
     missing = [theta for key, theta in wanted.items() if key not in known]
     tasks = [joblib.delayed(_accuracies)(preset, theta, place) for theta in missing]
     for done, found in enumerate(_parallel(tasks, jobs), start=1):
         known |= found
-        _write(path, known)
+        write(path, known)
         show(f"validation: {done} of {len(tasks)} points")
     return [
         {"variant": one["variant"], "start": one["start"], "digit": digit, "accuracy": accuracy}
@@ -337,19 +334,6 @@ def _iterates(problem: Composite, start: Array, count: int) -> list[Array]:
     return [next(solutions).x for _ in range(count)]
 
 
-def provenance(command: str, seconds: float, place: Place) -> dict[str, Any]:
-    """What produced a study."""
-    versions = {name: version(name) for name in ("suffice", "numpy", "scipy")}
-    return {
-        **versions,
-        "python": platform.python_version(),
-        "machine": place.machine,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "command": command,
-        "seconds": seconds,
-    }
-
-
 def make(
     preset: Preset,
     figures: set[str],
@@ -365,7 +349,7 @@ def make(
 
     started = time.monotonic()
     place = Place(folder, device)
-    data: dict[str, Any] = {"preset": _plain(asdict(preset)), "runs": [], "validation": []}
+    data: dict[str, Any] = {"preset": plain(asdict(preset)), "runs": [], "validation": []}
     if "fig1" in figures:
         show("figure 1")
         data["figure1"] = figure1()
@@ -383,15 +367,15 @@ def make(
         groups[1:1] = [*((DYNAMIC, [start]) for start in starts), (ADAPTIVE, [ONE_START])]
         with Progress(folder, preset.max_evaluations, groups, jobs, show):
             list(_parallel([joblib.delayed(run)(preset, *group, place) for group in groups], jobs))
-        data["runs"] = [_read(place.path(variant, start)) for variant, start in wanted]
+        data["runs"] = [read(place.path(variant, start)) for variant, start in wanted]
         add_exact(preset, data["runs"], place, jobs, show)
         data["best"] = _best(data["runs"])
     if "fig5" in figures:
         data["validation"] = validate(preset, data["runs"], place, jobs, show)
     data["claims"] = check(data)
-    data["provenance"] = provenance(command, time.monotonic() - started, place)
+    data["provenance"] = provenance(command, time.monotonic() - started, place.machine)
     data["provenance"]["machines of the runs"] = sorted({one["machine"] for one in data["runs"]})
-    _write(folder / "study.json", data)
+    write(folder / "study.json", data)
     return data
 
 
@@ -409,28 +393,3 @@ def _parallel(tasks: list[Any], jobs: int) -> Any:
     if jobs == 1:
         return (function(*arguments, **named) for function, arguments, named in tasks)
     return joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
-
-
-def _processor() -> str:
-    """The processor's name, from Linux's own description where there is one."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
-def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _write(path: Path, data: Any) -> None:
-    """In one go: a kill at any moment leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(json.dumps(data, allow_nan=False))
-    draft.replace(path)
