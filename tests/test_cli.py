@@ -71,9 +71,7 @@ def test_a_folder_that_holds_no_run_is_refused(command, content, tmp_path):
 
 
 def test_a_broken_file_of_a_study_is_named(tmp_path):
-    (tmp_path / "command.json").write_text(
-        '{"command": "reproduce", "figure": "fig2", "preset": "quick", "device": ""}'
-    )
+    folder.write_command(tmp_path, figure="fig2", preset="quick", device="")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "dynamic_+1.json").write_text('{"preset": ')
     result = runner.invoke(app, ["resume", str(tmp_path)])

@@ -227,7 +227,7 @@ def markdown(setting: Setting, data: Data) -> str:
     lines = [f"# {TITLES[setting.study]} (`{setting.study}`)", "", LEADS[setting.study], ""]
     provenance = data["provenance"]
     lines += [
-        f"Made by `{provenance['command']}` on {provenance['processor']}, Python {provenance['python']}, numpy "
+        f"Made by `{provenance['command']}` on {provenance['machine']}, Python {provenance['python']}, numpy "
         f"{provenance['numpy']}, scipy {provenance['scipy']}, {provenance['date']}; the runs took "
         f"{provenance['seconds']:.0f} s.",
         "",
