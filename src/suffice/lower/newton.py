@@ -150,7 +150,7 @@ def _good_enough(design: Design, rows: int, columns: int) -> float:
     """
     entries = int(getattr(design.X, "nnz", math.prod(design.shape)))
     price = float(columns**3 + 64 * entries) / (rows * columns**2)
-    return min(max(FRESH**price, 0.2), 0.6)
+    return float(min(max(FRESH**price, 0.2), 0.6))
 
 
 def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
