@@ -91,13 +91,19 @@ class BilevelProblem:
         self,
         thetas: Sequence[Array],
         *,
-        within: float,
+        within: float | Sequence[float],
         warm: Sequence[Evaluation | None] | None = None,
         policy: Policy = "residual",
     ) -> list[Evaluation]:
-        """Several thetas at once, to the same accuracy; problems that share a design go through one product with X."""
-        positive(within, "within", zero=True, infinite=True)
-        return self._evaluate(thetas, warm, policy, within)
+        """Several thetas at once, to one accuracy or to one each; problems that share a design go through one product
+        with X where the solver can."""
+        one = isinstance(within, str) or not isinstance(within, Sequence | np.ndarray)
+        accuracies: list[Any] = [within] * len(thetas) if one else list(within)  # type: ignore[arg-type]
+        if len(accuracies) != len(thetas):
+            raise ValueError(f"within must be a number or one per theta, got {len(accuracies)} for {len(thetas)}")
+        for accuracy in accuracies:
+            positive(accuracy, "within", zero=True, infinite=True)
+        return self._evaluate(thetas, warm, policy, accuracies)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
@@ -152,14 +158,14 @@ class BilevelProblem:
         self.close()
 
     def _evaluate(
-        self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: float
+        self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]
     ) -> list[Evaluation]:
         thetas = [np.asarray(theta, dtype=np.float64) for theta in thetas]
         warm = [None] * len(thetas) if warm is None else warm
         tasks = []
-        for theta, near in zip(thetas, warm, strict=True):
+        for theta, near, accuracy in zip(thetas, warm, within, strict=True):
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
-            tasks += [Task(j, params, on, within, start, same) for j, start in enumerate(self._starts(near))]
+            tasks += [Task(j, params, on, accuracy, start, same) for j, start in enumerate(self._starts(near))]
         solutions = self._solve(tasks)
         work = [
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
@@ -221,8 +227,9 @@ class FixedSteps:
         """K steps, whatever `within` and `warm` say."""
         return self.evaluate_all([theta])[0]
 
-    def evaluate_all(self, thetas: Sequence[Array]) -> list[Evaluation]:
-        """`evaluate` for several thetas at once; problems that share a design go through one product with X."""
+    def evaluate_all(self, thetas: Sequence[Array], **_: Any) -> list[Evaluation]:
+        """`evaluate` for several thetas at once, whatever else is asked for; problems that share a design go through
+        one product with X."""
         problem, n = self.problem, len(self.problem)
         params = [problem.space.params(np.asarray(theta)) for theta in thetas]
         solutions = problem._solve([Task(j, one, "steps", self.steps) for one in params for j in range(n)])

@@ -20,6 +20,7 @@ class Status(Enum):
     MAX_WORK = ("max_work was spent", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    OVERTAKEN = ("another start has got the better of this one", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
     TERMINATED = ("the process was asked to end (SIGTERM)", False)
@@ -89,6 +90,7 @@ class Result:
     evaluation: Evaluation | None = field(default=None, repr=False)
     params: dict[str, float] | None = None
     detail: str = ""
+    starts: tuple[Result, ...] = field(default=(), repr=False)  # of a run from many starts: what became of each
 
     @property
     def success(self) -> bool:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +29,7 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Setting, State, _budget, absorb, decide, start
+from suffice.upper.starts import overtaken
 
 STATE_FORMAT = "suffice tuner 1"
 
@@ -199,8 +200,9 @@ class Tuner:
 
 def tune(
     objective: Objective,
-    theta0: Any,
+    theta0: Any = None,
     *,
+    starts: Iterable[Any] | None = None,
     bounds: Any = None,
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
@@ -214,6 +216,14 @@ def tune(
     speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
 
+    `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
+    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
+    of them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
+    max_work and max_seconds are looked at after every turn. An objective with `evaluate_all(thetas, *, within, warm,
+    policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
+    least proven upper bound of F; `result.starts` has the results of all, in their order. There is no journal of many
+    starts.
+
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
     the run up again, to the same result. It is made if need be, and refused if it holds a run already.
 
@@ -223,14 +233,17 @@ def tune(
     `OracleError`, whose `result` holds everything evaluated before.
     """
     space = getattr(objective, "space", None)
-    if space is not None:
-        theta0 = space.theta(theta0) if isinstance(theta0, Mapping) else theta0
-        bounds = space.bounds if bounds is None else bounds
-    elif isinstance(theta0, Mapping):
-        raise TypeError("theta0 by name needs an objective with a `space`")
-    tuner = Tuner(theta0, bounds=bounds, options=options, lower_bound=_lower_bound(objective))
+    bounds = space.bounds if space is not None and bounds is None else bounds
+    known = _lower_bound(objective)
+    thetas = _starts(theta0, starts, space)
+    tuners = [Tuner(theta, bounds=bounds, options=options, lower_bound=known) for theta in thetas]
+    tuner = tuners[0]
     _oracle(objective, tuner.options)
     _check_callback(callback)
+    if starts is not None:
+        if journal is not None:
+            raise ValueError(f"journal holds a run from one start only, got journal={journal!r} with starts")
+        return _run_side_by_side(tuners, objective, callback)
     if journal is None:
         return _run(tuner, objective, callback, None)
     with _book(journal) as book:
@@ -290,6 +303,28 @@ def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tu
     if state.records:
         state = replace(state, status=_budget(state, setting.options))
     return Tuner._of(setting, state)
+
+
+def _starts(theta0: Any, starts: Any, space: Any) -> list[Any]:
+    """All starts as theta, theta0 first."""
+    if theta0 is None and starts is None:
+        raise TypeError("theta0 or starts must be given")
+    if isinstance(starts, Mapping | str) or not isinstance(starts, Iterable | None):
+        raise TypeError(f"starts must be a sequence of starts, got {starts!r}")
+    given = [] if theta0 is None else [theta0]
+    given += [] if starts is None else list(starts)
+    if not given:
+        raise ValueError("starts must not be empty")
+    if space is None and any(isinstance(start, Mapping) for start in given):
+        raise TypeError("theta0 by name needs an objective with a `space`")
+    thetas = [space.theta(start) if isinstance(start, Mapping) else start for start in given]
+    if starts is not None:
+        names = [*(["theta0"] if theta0 is not None else []), *(f"starts[{i}]" for i in range(len(given)))]
+        thetas = [vector(theta, name) for theta, name in zip(thetas, names, strict=False)]
+        for theta, name in zip(thetas, names, strict=False):
+            if theta.shape != thetas[0].shape:
+                raise ValueError(f"{name} must have {len(thetas[0])} entries like {names[0]}, got {len(theta)}")
+    return thetas
 
 
 def _lower_bound(objective: Any) -> Callable[[Array], float] | None:
@@ -370,6 +405,71 @@ def _run(
         raise OracleError(str(error), request.theta, _result(tuner, objective)) from error.__cause__
     _close(book, tuner)
     return _result(tuner, objective)
+
+
+def _run_side_by_side(
+    tuners: Sequence[Tuner], objective: Objective, callback: Callable[[Record], object] | None
+) -> Result:
+    """The loop over turns: one evaluation for every start that is still in the race."""
+    options, began = tuners[0].options, time.monotonic()
+    evaluate = _oracle_of_many(objective, options)
+    try:
+        with _termination():
+            while running := [tuner for tuner in tuners if not tuner.done]:
+                turn = sorted(running, key=_promising)[: options.max_evaluations - _evaluations(tuners)]
+                requests = [tuner.ask() for tuner in turn]
+                records = [tuner.tell(one) for tuner, one in zip(turn, evaluate(requests), strict=True)]
+                if callback is not None:
+                    for record in records:
+                        callback(record)
+                _end_what_need_not_go_on(tuners, time.monotonic() - began)
+    except StopIteration:
+        _stop_all(tuners, Status.STOPPED)
+    except KeyboardInterrupt:
+        _stop_all(tuners, Status.INTERRUPTED)
+    except _Terminated:
+        _stop_all(tuners, Status.TERMINATED)
+    except OracleError as error:
+        _stop_all(tuners, Status.FAILED)
+        raise OracleError(str(error), error.theta, _best(tuners, objective)) from error.__cause__
+    return _best(tuners, objective)
+
+
+def _promising(tuner: Tuner) -> float:
+    """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
+    state = tuner._state
+    return state.points[state.incumbent].evaluation.interval[1] if state.points else -math.inf
+
+
+def _evaluations(tuners: Sequence[Tuner]) -> int:
+    return sum(len(tuner.history) for tuner in tuners)
+
+
+def _end_what_need_not_go_on(tuners: Sequence[Tuner], seconds: float) -> None:
+    options = tuners[0].options
+    on_target = [i for i, tuner in enumerate(tuners) if tuner._state.status is Status.TARGET]
+    if on_target:
+        _stop_all(tuners, Status.OVERTAKEN, f"F is proven to be at most target_cost at start {on_target[0]}")
+    elif _evaluations(tuners) >= options.max_evaluations:
+        _stop_all(tuners, Status.MAX_EVALUATIONS)
+    elif sum(tuner._state.work for tuner in tuners) >= options.max_work:
+        _stop_all(tuners, Status.MAX_WORK)
+    elif seconds >= options.max_seconds:
+        _stop_all(tuners, Status.MAX_SECONDS)
+    for i, reason in overtaken([tuner._state for tuner in tuners], [tuner._setting for tuner in tuners]).items():
+        tuners[i].stop(Status.OVERTAKEN, reason)
+
+
+def _stop_all(tuners: Sequence[Tuner], status: Status, detail: str = "") -> None:
+    for tuner in tuners:
+        if tuner._state.status is Status.RUNNING:
+            tuner.stop(status, detail)
+
+
+def _best(tuners: Sequence[Tuner], objective: Any) -> Result:
+    """The result of the start with the least proven upper bound, with those of all."""
+    results = tuple(_result(tuner, objective) for tuner in tuners)
+    return replace(min(results, key=lambda result: result.interval[1]), starts=results)
 
 
 def _tell(tuner: Tuner, evaluation: Any, objective: Any, book: Journal | None) -> Record:
@@ -457,6 +557,24 @@ def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]
             return evaluation
         except Exception as error:
             raise OracleError(f"the objective raised {error!r} at theta = {where}", theta) from error
+
+    return evaluate
+
+
+def _oracle_of_many(objective: Any, options: Options) -> Callable[[Sequence[Request]], Iterator[Evaluation]]:
+    """All requests of a turn: at once where the objective offers it, else one after the other."""
+    one_by_one, many = _oracle(objective, options), getattr(objective, "evaluate_all", None)
+
+    def evaluate(requests: Sequence[Request]) -> Iterator[Evaluation]:
+        answers: list[Evaluation] = []
+        if callable(many) and len(requests) > 1:
+            thetas = [request.theta.copy() for request in requests]
+            within, warm = [request.within for request in requests], [request.warm for request in requests]
+            with suppress(Exception):  # whoever it was will fail alone as well, and is named then
+                answers = list(many(thetas, within=within, warm=warm, policy=options.policy))
+        yield from answers
+        for request in requests[len(answers) :]:
+            yield one_by_one(request.theta.copy(), within=request.within, warm=request.warm)
 
     return evaluate
 

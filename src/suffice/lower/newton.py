@@ -263,7 +263,9 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
 def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     if sp.issparse(X):
         part = X[rows]
-        return part.toarray() if len(columns) == X.shape[1] else part[:, columns].toarray()
+        if X.shape[1] <= 16 * len(columns):  # choosing columns of a dense matrix is faster, if it is small enough
+            return part.toarray().take(columns, axis=1)
+        return part[:, columns].toarray()
     if lives_elsewhere(X):
         xp = namespace(X)
         rows, columns = (xp.asarray(index, device=X.device) for index in (rows, columns))

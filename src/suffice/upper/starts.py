@@ -1,0 +1,66 @@
+r"""Many starts at once: which of them are no longer worth following.
+
+Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], the trust radius delta_i and its lower bound
+rho_i. It is given up for another start j in one of two cases. Both wait until rho_i is at most a tenth of
+initial_radius: rho is reduced only after the model had nothing left to offer at its resolution, so before that a start
+may still be on its way into a better basin, however bad it looks.
+
+- Met: u_j lies in i's trust region, ||u_i - u_j|| <= delta_i, and high_j <= high_i. Where i would look next another
+  start has been already, with a better point.
+- Beaten: low_i > high_j, and ten steps as good as the model promises would not make up for it,
+  low_i - high_j > 10 promise_i.
+
+That F(u_j) < F(u_i) is proven in the second case. That i would not have found a better basin later is not: the search
+is local. The start with the least high is never given up, so the best bound known is never lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from suffice._array import norm
+from suffice.result import Status
+from suffice.upper.search import Setting, State
+
+SETTLED = 0.1  # of initial_radius: what rho has to come down to
+STEPS = 10.0  # as many steps of the promised decrease may still close a gap
+
+
+def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int, str]:
+    """The running starts to give up, each with the reason. Starts are counted from 0."""
+    given_up: dict[int, str] = {}
+    known = [i for i, state in enumerate(states) if state.points]
+    ranking = sorted(known, key=lambda i: (_interval(states[i])[1], i))
+    for place in range(len(ranking) - 1, 0, -1):
+        i = ranking[place]
+        state = states[i]
+        if state.status is not Status.RUNNING or state.rho > SETTLED * settings[i].options.initial_radius:
+            continue
+        for j in ranking[:place]:
+            if states[j].status is Status.OVERTAKEN:
+                continue
+            reason = _met(i, j, states, settings) or _beaten(i, j, states)
+            if reason is not None:
+                given_up[i] = reason
+                break
+    return given_up
+
+
+def _met(i: int, j: int, states: Sequence[State], settings: Sequence[Setting]) -> str | None:
+    mine, other = (settings[k].scaling.to_theta(states[k].points[states[k].incumbent].u) for k in (i, j))
+    with np.errstate(over="ignore"):
+        distance = norm((mine - other) / settings[i].scaling.unit)
+    return f"start {j} has a better point inside its trust region" if distance <= states[i].delta else None
+
+
+def _beaten(i: int, j: int, states: Sequence[State]) -> str | None:
+    low, high = _interval(states[i])[0], _interval(states[j])[1]
+    if low - high > STEPS * states[i].promise:
+        return f"F is at least {low!r} here and at most {high!r} at start {j}"
+    return None
+
+
+def _interval(state: State) -> tuple[float, float]:
+    return state.points[state.incumbent].evaluation.interval
