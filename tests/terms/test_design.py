@@ -135,6 +135,24 @@ def test_the_ways_beyond_a_gram_matrix_agree_with_it(name, monkeypatch):
         assert exact * (1 - 1e-9) <= squared_norm_bound(A) <= 1.06 * exact
 
 
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("name", MATRICES)
+def test_sparse_and_dense_products_give_the_same_bound(name, kind, monkeypatch):
+    bounds = []
+    for share in (0.0, 1.0):  # always dense, never dense
+        monkeypatch.setattr(module, "DENSE_SHARE", share)
+        bounds.append(Design.of(kind(MATRICES[name])).squared_norm)
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("gram_size", [0, 2000])
+def test_entries_given_in_parts_are_summed_before_they_are_squared(gram_size, monkeypatch):
+    """Row i of this CSR matrix holds 1 and 2 for column i, that is 3."""
+    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", gram_size)
+    parts = (np.tile([1.0, 2.0], 4), np.repeat(np.arange(4), 2), np.arange(0, 9, 2))
+    assert 9.0 / 4.0 <= Design.of(sp.csr_array(parts, shape=(4, 4))).squared_norm <= 9.0 / 4.0 * 1.06
+
+
 def test_a_diagonal_matrix_with_a_hidden_largest_entry_is_not_underestimated(monkeypatch):
     monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 0)
     for position in (0, 17, 299):

@@ -27,6 +27,7 @@ from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, n
 from suffice.terms.blocks import RowBlocks
 
 DENSE_GRAM_SIZE = 2000
+DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -149,8 +150,11 @@ class Design:
         return self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
 
     def _weighted(self) -> Any:
-        root = namespace(self.weights).sqrt(self.weights)
-        return sp.diags_array(root) @ self.X if sp.issparse(self.X) else root[:, None] * self.X
+        X, root = self.X, namespace(self.weights).sqrt(self.weights)
+        if not sp.issparse(X):
+            return root[:, None] * X
+        of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
+        return type(X)((of_entries * X.data, X.indices, X.indptr), shape=X.shape)  # the indices are shared
 
 
 def squared_norm_bound(A: Any) -> float:
@@ -163,13 +167,28 @@ def squared_norm_bound(A: Any) -> float:
     rows, columns = A.shape
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
-        gram = A.T @ A if columns <= rows else A @ A.T
-        gram = gram.toarray() if sp.issparse(gram) else host(gram)
-        return _gram_bound(gram, rows, columns)
+        A = A if columns <= rows else A.T
+        return _gram_bound(_sparse_gram(A) if sp.issparse(A) else host(A.T @ A), rows, columns)
     A = A.tocsr() if sp.issparse(A) else A
-    frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
+    if sp.issparse(A) and A.has_canonical_format:
+        frobenius = float(A.data @ A.data)
+    else:
+        frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
     lanczos = lanczos_bound(lambda v: _gram_product(A, v), columns)
     return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), lanczos))
+
+
+def _sparse_gram(A: Any) -> Array:
+    """A^T A as a dense matrix, by dense blocks of rows where zeros are too few to be worth skipping."""
+    rows, columns = A.shape
+    if A.nnz <= DENSE_SHARE * rows * columns:
+        gram: Array = (A.T @ A).toarray()
+        return gram
+    A, gram = A.tocsr(), np.zeros((columns, columns))
+    for first in range(0, rows, 512):
+        block = A[first : first + 512].toarray()
+        gram += block.T @ block
+    return gram
 
 
 def blocks_norm_bound(X: RowBlocks, weights: Array) -> float:
