@@ -1,4 +1,4 @@
-"""The front end for scikit-learn: `SufficeSearchCV` tunes the penalties of its linear estimators by cross-validation."""
+"""The front end for scikit-learn: `SufficeSearchCV` tunes the penalties of linear estimators by cross-validation."""
 
 from suffice.sklearn._adapters import Adapter, Fold, register_adapter
 from suffice.sklearn._search import SufficeSearchCV

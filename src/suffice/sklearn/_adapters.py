@@ -1,7 +1,7 @@
 r"""What a search has to know about an estimator: its objective in our units, and our penalties in its words.
 
-Ours is  sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1  with  a_i = s_i / N,  N = sum of the weights s_i that a fit
-sees (sample weights times class weights). scikit-learn's, divided by their factor of the mean loss:
+Ours is  sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1  with  a_i = s_i / N,  N = sum of the weights
+s_i that a fit sees (sample weights times class weights). scikit-learn's, divided by their factor of the mean loss:
 
     LogisticRegression(C, l1_ratio)   C sum s_i psi + penalty       l1 = l1_ratio/(C N),  l2 = (1 - l1_ratio)/(C N)
     LinearSVC(C), squared hinge       C sum s_i psi + penalty       l1 or l2 = 1/(C N);   psi = max(0, 1 - y m)^2
@@ -10,10 +10,11 @@ sees (sample weights times class weights). scikit-learn's, divided by their fact
     Ridge(alpha)                      sum s_i (x_i . w - y_i)^2     l2 = alpha/N
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
 
-C and Ridge's alpha depend on the number of samples. Folds have fewer of them than all data, so l1 and l2 are what is tuned, and
-they are translated with the N of the final fit.
+C and Ridge's alpha depend on the number of samples. Folds have fewer of them than all data, so l1 and l2 are what is
+tuned, and they are translated with the N of the final fit.
 
-`register_adapter(EstimatorClass, adapter)` makes an estimator of your own known; see `Adapter` for what it has to offer.
+`register_adapter(EstimatorClass, adapter)` makes an estimator of your own known; see `Adapter` for what it has to
+offer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from suffice._array import Array
-from suffice.bilevel import Loss
+from suffice.losses import Loss
 from suffice.problem import Composite
 from suffice.sklearn._folds import Intercept, LinearFold
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
@@ -302,7 +303,8 @@ def find_adapter(estimator: Any) -> Adapter:
             return _ADAPTERS[kind]
     known = ", ".join(kind.__name__ for kind in _ADAPTERS)
     raise TypeError(
-        f"no adapter for {type(estimator).__name__}: SufficeSearchCV tunes {known}, and what register_adapter makes known"
+        f"no adapter for {type(estimator).__name__}: SufficeSearchCV tunes {known}, and what register_adapter "
+        "has made known"
     )
 
 

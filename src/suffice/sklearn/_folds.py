@@ -5,13 +5,13 @@ r"""One fold of a linear model as a lower-level problem, in units of the mean ov
 Three kinds of intercept b:
 
 - `none`:   b = 0;
-- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and for sparse X,
-  it is minimised out (`suffice.terms.intercept`). It is never penalised "a little";
+- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
+  for sparse X, it is minimised out (`suffice.terms.intercept`). It is never penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
-l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is solved with
-l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves
-the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
+solved with l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that
+elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 r"""Smooth scores of held-out samples, and how far the error of a fold's weights can move them.
 
-A fold's loss is  share sum_i v_i phi(m_i, y_i),  sum v_i = 1,  m_i = x_i . w + b(w)  on held-out rows. Let ||w - w_hat|| <= R.
-If the intercept is minimised out (`suffice.terms.intercept`), |b(w) - b(w_hat)| <= B R with B = max ||x_j|| over training
-rows, and the computed b errs by at most e; else B = e = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + B R + e, and
-with |phi''| <= c the loss moves by at most the least of
+A fold's loss is  share sum_i v_i phi(m_i, y_i),  sum v_i = 1,  m_i = x_i . w + b(w)  on held-out rows. Let ||w -
+w_hat|| <= R. If the intercept is minimised out (`suffice.terms.intercept`), |b(w) - b(w_hat)| <= B R with B = max
+||x_j|| over training rows, and the computed b errs by at most e; else B = e = 0. Margins move by d_i with |d_i| <=
+h_i = ||x_i|| R + B R + e, and with |phi''| <= c the loss moves by at most the least of
 
-    first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| (B R + e) + (1/2) sum_i v_i phi''-bound d_i^2 ),
-                   where the last sum is at most c (||diag(v)^(1/2) X|| R + B R + e)^2, and at most sum_i v_i c_i h_i^2,
+    first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| (B R + e) + (1/2) sum_i v_i phi''-bound d_i^2
+                   ), where the last sum is at most c (||diag(v)^(1/2) X|| R + B R + e)^2, and at most sum_i v_i c_i
+                   h_i^2,
     per sample     phi(m_i) stays in the range it has on [m_i - h_i, m_i + h_i],
     Lipschitz      sqrt(loss) moves by share^(1/2) slope (||diag(v)^(1/2) X|| R + B R + e).
 
@@ -235,5 +236,3 @@ SCORES: dict[str, Score] = {
     "neg_mean_poisson_deviance": PoissonScore(),
     "neg_squared_hinge": HingeScore(),
 }
-
-

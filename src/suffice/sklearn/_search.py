@@ -4,16 +4,17 @@ Every fold is a lower-level problem with its own held-out loss:
 
     F(l1, l2) = (1/K) sum_k loss_k( w_k(l1, l2) ),        w_k = argmin of the training objective of fold k,
 
-which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus it for r2).
-`suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further. Penalties are in units of
-the mean over samples, so that they carry over from folds to all data (`suffice.sklearn._adapters`); how an unpenalised intercept
-and a pure l1 penalty are dealt with is told in `suffice.sklearn._folds`.
+which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
+it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
+Penalties are in units of the mean over samples, so that they carry over from folds to all data
+(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is told in
+`suffice.sklearn._folds`.
 
-F need not be convex and is flat where all weights are zero, so that a search from one point may end in a poor place: a few points
-spread over the box are looked at roughly first, and the best of them is where the search begins.
+F need not be convex and is flat where all weights are zero, so that a search from one point may end in a poor place:
+a few points spread over the box are looked at roughly first, and the best of them is where the search begins.
 
-A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it (`optimised_scoring_`, and a
-warning), and the score that was asked for is reported.
+A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
+(`optimised_scoring_`, and a warning), and the score that was asked for is reported.
 """
 
 from __future__ import annotations
@@ -106,19 +107,21 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : LogisticRegression (two classes), LinearSVC (squared hinge), ElasticNet, Lasso, Ridge, PoissonRegressor, any estimator
-        made known by `register_adapter`, or a Pipeline that ends in one. Steps before it are fitted inside every fold.
+    estimator : LogisticRegression (two classes), LinearSVC (squared hinge), ElasticNet, Lasso, Ridge,
+        PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in one. Steps before
+        it are fitted inside every fold.
     space : dict of "l1" and/or "l2" to (lower, upper), default None
-        Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the estimator's
-        `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
+        Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the
+        estimator's `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
     cv : as in scikit-learn.
     scoring : str, default None
-        A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2" (ElasticNet, Lasso,
-        Ridge), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of them, for LinearSVC minus the squared hinge.
-        Any other scorer, by name or callable, is reported only: the first smooth one is optimised in its place, with a warning.
+        A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
+        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of them, for
+        LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first smooth
+        one is optimised in its place, with a warning.
     refit : bool or "one_se", default True
-        Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them whose loss is
-        within one standard error (over folds) of the best.
+        Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
+        whose loss is within one standard error (over folds) of the best.
     tolerance : float, default 1e-4
         How accurate the score of the best penalties is to be in the end, relative to the loss.
     initial : dict, default None
@@ -140,9 +143,9 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
-    cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what accuracy was
-        asked for and proved, and the work it took.
-    best_index_, best_estimator_, n_splits_, refit_time_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
+    cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
+        accuracy was asked for and proved, and the work it took.
+    best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search.
     """
 
@@ -178,8 +181,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         classes = np.unique(y) if is_classifier(self.estimator) else None
         if classes is not None and len(classes) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains only one class: "
-                f"{classes[0]!r}"
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains "
+                f"only one class: {classes[0]!r}"
             )
         adapter.targets(final, y, classes)
         self._choose_score(adapter)
@@ -217,9 +220,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, before: Any) -> tuple[Any, Any, Array]:
         if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
-            )
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         if before is None:
             tables = hasattr(X, "columns")
             checked, y = validate_data(
@@ -242,10 +243,10 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         name = smooth[0] if self.scoring is None else self.scoring
         self.surrogate_ = not (isinstance(name, str) and name in smooth)
         self.optimised_scoring_ = smooth[0] if self.surrogate_ else name
-        if name == "neg_squared_hinge":
+        if self.scoring is None or self.scoring == "neg_squared_hinge":
             self.scorer_ = None
         else:
-            self.scorer_ = get_scorer(name) if isinstance(name, str) else name
+            self.scorer_ = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
             if not callable(self.scorer_):
                 raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
         if self.surrogate_:
@@ -358,12 +359,12 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = results
         mean = float(results["mean_test_score"][self.best_index_])
         if self.surrogate_:
-            each = [fold.scored(adapter, self.scorer_, w.x, classes) for fold, w in zip(folds, best.solutions, strict=True)]
-            mean = float(np.mean(each))
+            pairs = zip(folds, best.solutions, strict=True)
+            mean = float(np.mean([fold.scored(adapter, self.scorer_, solution.x, classes) for fold, solution in pairs]))
         self.best_score_ = mean
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The score that was asked for, of `best_estimator_`; its own where scoring is None and no scorer is known."""
+        """The score that was asked for, of `best_estimator_`; its own `score` where scoring is None."""
         check_is_fitted(self, "best_estimator_")
         if self.scorer_ is None:
             return float(self.best_estimator_.score(X, y))
@@ -457,8 +458,8 @@ class _Tie:
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
         if space is None:
-            names = {0.0: ("l2",), 1.0: ("l1",)}.get(ratio, ("l1", "l2"))
-            space = dict.fromkeys(names, USUAL_RANGE)
+            usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
+            space = dict.fromkeys(usual, USUAL_RANGE)
         if not isinstance(space, Mapping) or not space or not set(space) <= {"l1", "l2"}:
             raise ValueError(f"space must be a dictionary of l1 and/or l2 to (lower, upper), got {space!r}")
         names = tuple(name for name in ("l1", "l2") if name in space)
@@ -497,9 +498,9 @@ class _Fold:
             check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
         )
         if classes is not None and len(np.unique(y[train][weight[train] > 0.0])) < 2:
-            raise ValueError(f"split {k} of cv has training samples of one class only")
+            raise ValueError(f"split {k} of cv has training samples, with sample_weight > 0, of one class only")
         if not (weight[train].sum() > 0.0 and weight[test].sum() > 0.0):
-            raise ValueError(f"the weights of split {k} of cv are all zero")
+            raise ValueError(f"sample_weight is zero on all training or all held-out samples of split {k} of cv")
         s = adapter.weights(estimator, y[train], weight[train], classes)
         model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s)
         return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test])
@@ -509,7 +510,8 @@ class _Fold:
 
     def scored(self, adapter: Adapter, scorer: Any, w: Array, classes: Any) -> float:
         """The score of a model with these weights."""
-        fitted = adapter.fitted(clone(self.estimator), *self.model.coefficients(w), classes)
+        coef, intercept = self.model.coefficients(w)
+        fitted = adapter.fitted(clone(self.estimator), coef, intercept, classes)
         return float(scorer(fitted, self.X, self.labels))
 
 

@@ -4,10 +4,10 @@ r"""A linear model whose intercept is minimised out:
 
 The sum is jointly convex in (w, b), so f is convex, and with b(w) the minimising b
 
-- grad f(w) = X^T (a psi'(m + b(w))) + l2 w, since sum_i a_i psi'(m_i + b(w)) = 0 (the envelope theorem): f is l2-strongly
-  convex, and every certificate of `suffice.lower.certificate` holds for w as it stands;
-- hess f(w) = sum_i c_i (x_i - x_c)(x_i - x_c)^T + l2, c_i = a_i psi''(m_i + b), x_c = sum c_i x_i / sum c_i: no larger than
-  without elimination, and so are L and the majoriser f(x) <= F(x, b(z)) of two points;
+- grad f(w) = X^T (a psi'(m + b(w))) + l2 w, since sum_i a_i psi'(m_i + b(w)) = 0 (the envelope theorem): f is
+  l2-strongly convex, and every certificate of `suffice.lower.certificate` holds for w as it stands;
+- hess f(w) = sum_i c_i (x_i - x_c)(x_i - x_c)^T + l2, c_i = a_i psi''(m_i + b), x_c = sum c_i x_i / sum c_i: no
+  larger than without elimination, and so are L and the majoriser f(x) <= F(x, b(z)) of two points;
 - |b(m) - b(m')| <= max_i |m_i - m'_i| over rows with a_i > 0. Proof: let m' <= m + t for all of them. Then
   sum a_i psi'(m'_i + b(m) - t) <= sum a_i psi'(m_i + b(m)) = 0, and the left side increases with b: b(m') >= b(m) - t.
   Exchange m and m' for the other side. In terms of weights, |b(w) - b(w')| <= max_i ||x_i|| ||w - w'||.
@@ -155,7 +155,8 @@ class Intercepted:
     def row_curvature(self, image: Array) -> Array:
         """c of the module's text."""
         m = image + self.intercept(image)[0]
-        return self.design.weights * self.loss.curvature_between(m, m, self.y)
+        curvature: Array = self.design.weights * self.loss.curvature_between(m, m, self.y)
+        return curvature
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         return self._rounding(x, image, CARRIED)
@@ -165,7 +166,7 @@ class Intercepted:
         return self._rounding(x, image, 1.0)
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
-        # As in `LinearModel.rounding_at`; b follows the errors of the margins by no more than the largest, and has its own.
+        # As in `LinearModel.rounding_at`; b errs by the largest error of a margin, and has its own.
         design, size = self.design, norm(x)
         counts = design.weights > 0.0
         b, error_of_b = self.intercept(image)
