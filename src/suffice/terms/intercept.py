@@ -29,6 +29,7 @@ from suffice.terms.design import Design
 from suffice.terms.smooth import LARGEST_EXPONENT, MarginLoss, _units
 
 MOST_STEPS = 200
+UNDERFLOW = 1e-300  # more than all that underflows in a sum
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
 
@@ -98,7 +99,7 @@ class Intercepted:
         slope, bend = self.loss.derivative(m, self.y), self.loss.curvature_between(m, m, self.y)
         # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
         sizes = (_units(len(a)) + 4.0) * (np.abs(slope) + bend) + 2.0 * bend * (np.abs(image) + abs(b))
-        return float(a @ slope), float(a @ bend), EPS * float(a @ sizes)
+        return float(a @ slope), float(a @ bend), EPS * float(a @ sizes) + UNDERFLOW
 
     def _root(self, image: Array, b: float, low: float, high: float) -> float:
         for _ in range(MOST_STEPS):
