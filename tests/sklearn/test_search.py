@@ -282,10 +282,11 @@ def test_what_cannot_be_done_is_refused_by_name(estimator, kwargs, error, match)
         SufficeSearchCV(estimator, cv=3, **kwargs).fit(*classification())
 
 
-def test_more_than_two_classes_are_refused():
-    X, y = make_classification(60, 5, n_classes=3, n_informative=4, random_state=0)
-    with pytest.raises(ValueError, match="two classes, y holds 3"):
-        SufficeSearchCV(LogisticRegression(), cv=3).fit(X, y)
+def test_more_than_two_classes_are_refused_where_there_is_no_single_model():
+    X, y = make_classification(60, 5, n_classes=3, n_informative=4, n_redundant=0, random_state=0)
+    for estimator in (LinearSVC(), LogisticRegression(solver="liblinear")):
+        with pytest.raises(ValueError, match="two classes"):
+            SufficeSearchCV(estimator, cv=3).fit(X, y)
 
 
 CHECKED = [

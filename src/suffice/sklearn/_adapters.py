@@ -31,6 +31,7 @@ from suffice._array import Array
 from suffice.losses import Loss
 from suffice.problem import Composite
 from suffice.sklearn._folds import Intercept, LinearFold
+from suffice.sklearn._multinomial import MultinomialFold
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
 
 
@@ -77,7 +78,7 @@ class Adapter(Protocol):
         """The weights s that a fit would give to samples."""
         ...
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array) -> Fold: ...
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold: ...
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         """The penalties in the estimator's words, for a fit whose weights sum to `total`."""
@@ -114,7 +115,7 @@ class _Regressor:
     def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
         return sample_weight
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array) -> Fold:
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         return LinearFold(X, y, self.psi, weights, "free" if estimator.fit_intercept else "none")
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
@@ -123,7 +124,12 @@ class _Regressor:
 
 
 class _Classifier:
+    many = False  # whether more than two classes will do
+
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        if len(classes) > 2 and self.many:
+            numbers: Array = np.searchsorted(classes, y).astype(np.float64)
+            return numbers
         if len(classes) > 2:
             raise ValueError(
                 f"SufficeSearchCV tunes {type(estimator).__name__} for two classes, y holds {len(classes)}. "
@@ -149,6 +155,7 @@ class LogisticAdapter(_Classifier):
     """LogisticRegression; liblinear penalises its intercept, and so does the fold for it."""
 
     scorings = ("neg_brier_score", "neg_log_loss")
+    many = True
 
     def ratio(self, estimator: Any) -> float:
         penalty = getattr(estimator, "penalty", "deprecated")
@@ -168,7 +175,11 @@ class LogisticAdapter(_Classifier):
         if estimator.dual:
             raise ValueError("LogisticRegression(dual=True) is not supported: use dual=False, the same solution")
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array) -> Fold:
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        if classes is not None and len(classes) > 2:
+            if estimator.solver == "liblinear":
+                raise ValueError("LogisticRegression(solver='liblinear') takes two classes only: use solver='saga'")
+            return MultinomialFold(X, y, len(classes), weights, bool(estimator.fit_intercept))
         kind: Intercept = "none"
         if estimator.fit_intercept:
             kind = "column" if estimator.solver == "liblinear" else "free"
@@ -198,7 +209,7 @@ class LinearSVCAdapter(_Classifier):
         if estimator.loss != "squared_hinge":
             raise ValueError(f"LinearSVC must have loss='squared_hinge', which is smooth, got {estimator.loss!r}")
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array) -> Fold:
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Intercept = "column" if estimator.fit_intercept else "none"
         return LinearFold(X, y, SquaredHinge(), weights, kind, float(estimator.intercept_scaling))
 

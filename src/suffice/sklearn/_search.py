@@ -107,7 +107,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : LogisticRegression (two classes), LinearSVC (squared hinge), ElasticNet, Lasso, Ridge,
+    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
         PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in one. Steps before
         it are fitted inside every fold.
     space : dict of "l1" and/or "l2" to (lower, upper), default None
@@ -262,6 +262,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             [Penalised(fold.model, tie.names, tie.ratio) for fold in folds],
             [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
             space=tie.space,
+            solver=getattr(folds[0].model, "solver", "auto"),
             executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
         )
 
@@ -412,7 +413,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = False
+            tags.classifier_tags.multi_class = getattr(find_adapter(_split(self.estimator)[0]), "many", False)
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
@@ -502,7 +503,7 @@ class _Fold:
         if not (weight[train].sum() > 0.0 and weight[test].sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of split {k} of cv")
         s = adapter.weights(estimator, y[train], weight[train], classes)
-        model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s)
+        model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
         return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test])
 
     def loss(self, scoring: str, folds: int) -> Any:

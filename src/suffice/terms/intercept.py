@@ -131,7 +131,7 @@ class Intercepted:
             if below <= -below_noise and above >= above_noise:
                 return -size, size
             size *= 2.0
-            if not size < 1e300:
+            if not size < 1e100:
                 break
         raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
 
