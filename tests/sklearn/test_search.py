@@ -290,7 +290,7 @@ def test_more_than_two_classes_are_refused_where_there_is_no_single_model():
 
 
 CHECKED = [
-    SufficeSearchCV(estimator, cv=3, options=suffice.Options(max_evaluations=6, final_radius=1e-2))
+    SufficeSearchCV(estimator, cv=3, initial={"l2": 0.1}, options=suffice.Options(max_evaluations=3))
     for estimator in (LogisticRegression(), Ridge())
 ]
 

@@ -19,6 +19,7 @@ A score that is not smooth, such as accuracy, cannot be optimised this way: a sm
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Mapping
@@ -27,7 +28,6 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy.stats import qmc
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
@@ -52,6 +52,7 @@ from suffice.upper.evaluation import Evaluation
 USUAL_RANGE = (1e-6, 1e2)
 LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
 ONE_SE_STEPS = 10
+BELOW_L1_MAX = (0.5, 1.1, 1.7, 2.4, 3.5)  # decades, for first looks at l1
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     random_state : int, RandomState or None
-        Spreads the first points where there are more than two penalties; copies with integers give the same result.
+        None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
         1: a line for every evaluation.
 
@@ -267,15 +268,15 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie) -> Evaluation:
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        options = Options(max_evaluations=60, final_radius=1e-3) if self.options is None else self.options
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+        options = Options(max_evaluations=60, final_radius=1e-3, seed=seed) if self.options is None else self.options
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
         if self.initial is not None:
             theta = tie.space.theta(self.initial)
         else:
             noted.purpose = "first look"
-            theta = _best_of_a_few(noted, folds, tie, seed)
+            theta = _best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
         self.result_: Result = tune(noted, theta, options=options, callback=self._told if self.verbose else None)
         found = self.result_.evaluation
@@ -533,31 +534,22 @@ def _fold_losses(evaluation: Evaluation) -> Array:
     return evaluation.coarse**2 * len(evaluation.coarse)
 
 
-def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie, seed: int) -> Array:
-    """The best of a few points spread over the part of the box where weights are not all zero, looked at roughly."""
+def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
+    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0."""
     lower, upper = noted.space.bounds
-    top = upper.copy()
-    if "l1" in tie.names:
-        k, largest = tie.names.index("l1"), max(fold.model.l1_max for fold in folds)
-        if largest > 0.0:
-            top[k] = min(max(math.log10(largest), lower[k] + 0.1 * (upper[k] - lower[k])), upper[k])
-    if len(tie.names) == 1:
-        shares = np.linspace(0.98, 0.1, 12)[:, None]
-    elif len(tie.names) == 2:
-        shares = np.array([(a, b) for b in (0.9, 0.65, 0.4, 0.15) for a in (0.9, 0.7, 0.5, 0.25)])
-    else:
-        shares = qmc.Sobol(len(tie.names), rng=seed).random(16)
-    best: Evaluation | None = None
-    latest = None
-    for share in shares:
-        point = lower + share * (top - lower)
-        size = 1.0 if best is None else math.sqrt(best.cost / len(best.e))
-        latest = noted.evaluate(point, within=LOOK * size if best else math.inf, warm=latest)
-        if best is None:
-            size = math.sqrt(latest.cost / len(latest.e))
-            latest = noted.evaluate(point, within=LOOK * size, warm=latest)
-        best = latest if best is None or latest.cost < best.cost else best
-    assert best is not None
+    levels = []
+    for name, low, high in zip(tie.names, lower, upper, strict=True):
+        if name == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
+            below = BELOW_L1_MAX if len(tie.names) > 1 else np.linspace(0.1, 6.0, 12)
+            levels.append(np.unique(np.clip(math.log10(largest) - np.asarray(below), low, high))[::-1])
+        else:
+            levels.append(np.linspace(high, low, 2 + (4 if len(tie.names) > 1 else 12))[1:-1])
+    points = [np.array(point[::-1]) for point in itertools.product(*levels[::-1])]
+    best = latest = noted.evaluate(points[0], within=math.inf)  # whatever one step gives: the size of a loss
+    for theta in points:
+        within = LOOK * math.sqrt(best.cost / len(best.e))
+        latest = noted.evaluate(theta, within=within, warm=latest)
+        best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
     return best.point
 
 
