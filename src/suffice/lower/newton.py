@@ -38,6 +38,7 @@ from suffice.lower.certificate import Evidence
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
+from suffice.terms.intercept import Intercepted
 from suffice.terms.prox import L1, Zero, soft
 from suffice.terms.smooth import LinearModel, Ridged
 
@@ -80,7 +81,7 @@ class NewtonState:
 class Terms:
     """The problem as this method sees it."""
 
-    model: LinearModel
+    model: LinearModel | Intercepted
     l2: float
     l1: float
 
@@ -88,7 +89,7 @@ class Terms:
     def of(cls, problem: Canonical) -> Terms | None:
         """None for anything but a linear model with an l1 penalty or none."""
         model, ridge = (problem.f.term, problem.f.ridge) if isinstance(problem.f, Ridged) else (problem.f, 0.0)
-        if not isinstance(model, LinearModel) or not isinstance(problem.g, L1 | Zero):
+        if not isinstance(model, LinearModel | Intercepted) or not isinstance(problem.g, L1 | Zero):
             return None
         return cls(model, model.l2 + ridge, problem.g.l1 if isinstance(problem.g, L1) else 0.0)
 
@@ -212,9 +213,12 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Ar
     _memory.hessians.clear()
     model, design = terms.model, terms.model.design
     image = problem.f.image(metric.anchor) if image is None else image
-    curvature = host(design.weights * model.loss.curvature_between(image, image, model.y))
+    curvature = model.row_curvature(image)
     rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
     H = gram(design.X, metric.working, rows, np.sqrt(weights))
+    if isinstance(model, Intercepted) and weights.any():
+        mean = (design.X[rows].T @ weights)[metric.working]
+        H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += terms.l2
     _memory.hessians[metric] = H
     return H

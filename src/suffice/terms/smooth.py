@@ -228,6 +228,10 @@ class LinearModel:
         derivative *= self.design.weights
         return self.design.adjoint(derivative) + self.l2 * x
 
+    def row_curvature(self, image: Array) -> Array:
+        """a_i psi'' of every row at these margins."""
+        return host(self.design.weights * self.loss.curvature_between(image, image, self.y))
+
     def gradient_rounding(self, x: Array, image: Array) -> float:
         # A computed dot product of n terms errs by at most min(n, 4 sqrt(n)) units of roundoff relative to the product
         # of its factors' norms (the second with probability 1 - 1e-3 for a single product, in practice never for the

@@ -1,0 +1,115 @@
+r"""One fold of a linear model as a lower-level problem, in units of the mean over its samples:
+
+    Phi(w) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s).
+
+Three kinds of intercept b:
+
+- `none`:   b = 0;
+- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
+  for sparse X, it is minimised out (`suffice.terms.intercept`). It is never penalised "a little";
+- `column`: a column of X like the others, constant and penalised: liblinear's.
+
+l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
+solved with l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that
+elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from suffice._array import Array, frozen, positive
+from suffice.problem import Composite
+from suffice.sklearn._scores import SCORES, HeldOut
+from suffice.terms.design import Design
+from suffice.terms.intercept import Intercepted
+from suffice.terms.prox import L1
+from suffice.terms.smooth import LinearModel, MarginLoss, Squared
+
+FLOOR = 1e-7
+
+Intercept = Literal["none", "free", "column"]
+
+
+class LinearFold:
+    """The problem of the module's text for targets y that psi understands; `scaling` is the constant of the column."""
+
+    def __init__(
+        self, X: Any, y: Array, psi: MarginLoss, sample_weight: Array, intercept: Intercept, scaling: float = 1.0
+    ) -> None:
+        self.psi, self.kind, self.scaling = psi, intercept, scaling
+        self.total = float(sample_weight.sum())
+        self.columns = int(X.shape[1])
+        self.shift, self.y_shift = np.zeros(self.columns), 0.0
+        a = sample_weight / self.total
+        if intercept == "free" and not sp.issparse(X):
+            self.shift = _mean(X, a)
+            self.y_shift = float(_mean(y[:, None], a)[0]) if isinstance(psi, Squared) else 0.0
+        self.design = Design.of(self._rows(X), sample_weight)
+        self.y = frozen(y - self.y_shift)
+        self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
+        if self.minimised_out:
+            _ = self._model(0.0).at_zero  # type: ignore[union-attr]  # raises where there is no finite intercept
+
+    def _rows(self, X: Any) -> Any:
+        """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
+        if self.kind == "column":
+            column = np.full((X.shape[0], 1), self.scaling)
+            return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
+        if self.kind == "free" and not sp.issparse(X):
+            return np.ascontiguousarray(X - self.shift)
+        return X
+
+    def _model(self, l2: float) -> LinearModel | Intercepted:
+        return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
+
+    @cached_property
+    def l2_floor(self) -> float:
+        """What stands in for l2 = 0."""
+        curvature = self.psi.curvature if math.isfinite(self.psi.curvature) else 1.0
+        return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which w = 0 is the solution."""
+        return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
+
+    def at(self, *, l1: float, l2: float) -> Composite:
+        """The problem at fixed penalties; l2 = 0 becomes the floor of the module's text."""
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or self.l2_floor
+        smooth = self._model(l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.design.shape[1])
+
+    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
+        """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
+        share, v = 1.0 / folds, sample_weight / sample_weight.sum()
+        if scoring == "r2":
+            variance = float(v @ (y - float(v @ y)) ** 2)
+            if len(y) < 2 or not variance > 0.0:
+                raise ValueError("scoring='r2' is not defined on a fold whose held-out targets are all equal")
+            share /= variance
+        train = self._model(0.0) if self.minimised_out else None
+        assert not isinstance(train, LinearModel)
+        return HeldOut(Design.of(self._rows(X), sample_weight), y - self.y_shift, SCORES[scoring], share, train)
+
+    def coefficients(self, w: Array) -> tuple[Array, float]:
+        """w and the intercept of the data as they were given."""
+        if self.kind == "column":
+            return w[:-1], float(w[-1] * self.scaling)
+        b = self.y_shift
+        model = self._model(0.0)
+        if isinstance(model, Intercepted):
+            b += model.intercept(model.image(w))[0]
+        return w, b - float(self.shift @ w)
+
+
+def _mean(X: Array, a: Array) -> Array:
+    mean = a @ X
+    mean += a @ (X - mean)  # what rounding has left of a mean far from zero
+    result: Array = mean
+    return result

@@ -1,0 +1,559 @@
+r"""Cross-validated tuning of penalties, with proven bounds on the cross-validation score.
+
+Every fold is a lower-level problem with its own held-out loss:
+
+    F(l1, l2) = (1/K) sum_k loss_k( w_k(l1, l2) ),        w_k = argmin of the training objective of fold k,
+
+which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
+it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
+Penalties are in units of the mean over samples, so that they carry over from folds to all data
+(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is told in
+`suffice.sklearn._folds`.
+
+F need not be convex and is flat where all weights are zero, so that a search from one point may end in a poor place:
+a few points spread over the box are looked at roughly first, and the best of them is where the search begins.
+
+A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
+(`optimised_scoring_`, and a warning), and the score that was asked for is reported.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+
+from suffice._array import Array, outside_stacklevel, positive
+from suffice.bilevel import BilevelProblem
+from suffice.executors import Processes
+from suffice.options import Options
+from suffice.problem import Composite
+from suffice.result import Result
+from suffice.sklearn._adapters import Adapter, Fold, find_adapter
+from suffice.space import Space
+from suffice.tune import tune
+from suffice.upper.evaluation import Evaluation
+
+USUAL_RANGE = (1e-6, 1e2)
+LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
+ONE_SE_STEPS = 10
+BELOW_L1_MAX = (0.5, 1.1, 1.7, 2.4, 3.5)  # decades, for first looks at l1
+
+
+@dataclass(frozen=True)
+class Penalised:
+    """A fold as a problem in the parameters of the space; a penalty that is not among them follows by the ratio."""
+
+    fold: Fold
+    names: tuple[str, ...]
+    ratio: float
+
+    def at(self, **params: float) -> Composite:
+        return self.fold.at(**penalties(params, self.ratio))
+
+
+def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
+    """l1 and l2 of parameters that name both of them or one."""
+    if len(params) == 2:
+        return dict(params)
+    ((name, value),) = params.items()
+    if name == "l1":
+        return {"l1": value, "l2": value * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0}
+    return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
+
+
+class _Noted:
+    """The problem, with a note of every evaluation."""
+
+    def __init__(self, problem: BilevelProblem) -> None:
+        self.problem, self.space, self.purpose = problem, problem.space, ""
+        self.notes: list[tuple[str, float, Evaluation]] = []
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        made = self.problem.evaluate(theta, within=within, warm=warm)
+        self.notes.append((self.purpose, within, made))
+        return made
+
+
+def _has(name: str) -> Any:
+    def check(search: Any) -> bool:
+        if hasattr(search, "best_estimator_"):
+            getattr(search.best_estimator_, name)
+        elif search.refit is False:
+            raise AttributeError(f"{type(search).__name__}(refit=False) has no {name}: there is no best_estimator_")
+        else:
+            getattr(search.estimator, name)
+        return True
+
+    return check
+
+
+class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
+
+    Parameters
+    ----------
+    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
+        PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in one. Steps before
+        it are fitted inside every fold.
+    space : dict of "l1" and/or "l2" to (lower, upper), default None
+        Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the
+        estimator's `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
+    cv : as in scikit-learn.
+    scoring : str, default None
+        A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
+        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of them, for
+        LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first smooth
+        one is optimised in its place, with a warning.
+    refit : bool or "one_se", default True
+        Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
+        whose loss is within one standard error (over folds) of the best.
+    tolerance : float, default 1e-4
+        How accurate the score of the best penalties is to be in the end, relative to the loss.
+    initial : dict, default None
+        Where to begin, by name; None: at the best of a few points spread over the space.
+    options : suffice.Options, default None
+        Of the search. None: at most 60 evaluations, down to steps of a thousandth of the space.
+    n_jobs : int, default None
+        Processes that folds are spread over; None: 1.
+    random_state : int, RandomState or None
+        None: the search takes its first steps along the axes; else along a random basis.
+    verbose : int
+        1: a line for every evaluation.
+
+    Attributes
+    ----------
+    best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data.
+    best_penalties_ : dict of "l1" and "l2" in our units.
+    best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
+    score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
+        `optimised_scoring_`.
+    optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
+    cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
+        accuracy was asked for and proved, and the work it took.
+    best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
+    result_ : suffice.Result of the search.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        space: Mapping[str, tuple[float, float]] | None = None,
+        *,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        tolerance: float = 1e-4,
+        initial: Mapping[str, float] | None = None,
+        options: Options | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator, self.space, self.cv, self.scoring, self.refit = estimator, space, cv, scoring, refit
+        self.tolerance, self.initial, self.options = tolerance, initial, options
+        self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
+        """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
+        final, before = _split(self.estimator)
+        adapter = find_adapter(final)
+        tie = _Tie.of(self.space, final, adapter)
+        positive(self.tolerance, "tolerance")
+        if self.refit not in (True, False, "one_se"):
+            raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
+        routed = self._routed(fit_params)
+        X, y, weight = self._checked(X, y, routed.weight, before)
+        classes = np.unique(y) if is_classifier(self.estimator) else None
+        if classes is not None and len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains "
+                f"only one class: {classes[0]!r}"
+            )
+        adapter.targets(final, y, classes)
+        self._choose_score(adapter)
+
+        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = list(splitter.split(X, y, **routed.split))
+        self.n_splits_ = len(splits)
+        folds = [_Fold.of(self, k, X, y, weight, classes, *split) for k, split in enumerate(splits)]
+        noted = _Noted(self._problem(folds, tie))
+        with noted.problem:
+            best = self._search(noted, folds, tie)
+            if self.refit == "one_se":
+                best = self._one_se(noted, best)
+            self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
+        if self.refit:
+            self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+            self.best_estimator_.fit(X, y, **routed.fit)
+        if classes is not None and not self.refit:
+            self._classes = classes
+        return self
+
+    def _routed(self, params: dict[str, Any]) -> _Routed:
+        prefix = "" if not isinstance(self.estimator, Pipeline) else self.estimator.steps[-1][0] + "__"
+        if _routing_enabled():
+            routed = process_routing(self, "fit", **params)
+            fit, split = dict(routed.estimator.fit), dict(routed.splitter.split)
+            weights = [value for name, value in fit.items() if name.endswith("sample_weight")]
+            return _Routed(fit, split, weights[0] if weights else None)
+        known = {"sample_weight", f"{prefix}sample_weight", "groups"}
+        if unknown := set(params) - known:
+            raise TypeError(f"fit takes {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+        weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
+        fit = {} if weight is None else {f"{prefix}sample_weight": weight}
+        return _Routed(fit, {"groups": params.get("groups")}, weight)
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, before: Any) -> tuple[Any, Any, Array]:
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        if before is None:
+            tables = hasattr(X, "columns")
+            checked, y = validate_data(
+                self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=not is_classifier(self.estimator)
+            )
+            X = X if tables else checked
+        else:
+            validate_data(self, X, skip_check_array=True)
+            y = column_or_1d(y, warn=True)
+        if is_classifier(self.estimator):
+            check_classification_targets(y)
+        else:
+            y = np.asarray(y, dtype=np.float64)
+        X, y = indexable(X, y)
+        weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
+        return X, y, weight
+
+    def _choose_score(self, adapter: Adapter) -> None:
+        smooth = adapter.scorings
+        name = smooth[0] if self.scoring is None else self.scoring
+        self.surrogate_ = not (isinstance(name, str) and name in smooth)
+        self.optimised_scoring_ = smooth[0] if self.surrogate_ else name
+        if self.scoring is None or self.scoring == "neg_squared_hinge":
+            self.scorer_ = None
+        else:
+            self.scorer_ = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
+            if not callable(self.scorer_):
+                raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
+        if self.surrogate_:
+            warnings.warn(
+                f"scoring={self.scoring!r} is not a smooth score: {self.optimised_scoring_} is optimised in its place, "
+                f"and {self.scoring!r} is reported",
+                stacklevel=outside_stacklevel(),
+            )
+
+    def _problem(self, folds: list[_Fold], tie: _Tie) -> BilevelProblem:
+        jobs = effective_n_jobs(self.n_jobs)
+        return BilevelProblem(
+            [Penalised(fold.model, tie.names, tie.ratio) for fold in folds],
+            [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
+            space=tie.space,
+            solver=getattr(folds[0].model, "solver", "auto"),
+            executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
+        )
+
+    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie) -> Evaluation:
+        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
+        options = Options(max_evaluations=60, final_radius=1e-3, seed=seed) if self.options is None else self.options
+        if not isinstance(options, Options):
+            raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        if self.initial is not None:
+            theta = tie.space.theta(self.initial)
+        else:
+            noted.purpose = "first look"
+            theta = _best_of_a_few(noted, folds, tie)
+        noted.purpose = "search"
+        self.result_: Result = tune(noted, theta, options=options, callback=self._told if self.verbose else None)
+        found = self.result_.evaluation
+        assert found is not None
+        noted.purpose = "final"
+        return self._refined(noted, min((note[2] for note in noted.notes), key=lambda e: e.interval[1]))
+
+    def _refined(self, noted: _Noted, evaluation: Evaluation) -> Evaluation:
+        """The same point, until its loss is known to the tolerance, or as well as can be."""
+        for _ in range(4):
+            low, high = evaluation.interval
+            if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
+                break
+            within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
+            evaluation = noted.evaluate(evaluation.point, within=within, warm=evaluation)
+        return evaluation
+
+    def _one_se(self, noted: _Noted, best: Evaluation) -> Evaluation:
+        """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
+        losses = _fold_losses(best)
+        limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
+        noted.purpose = "one standard error"
+        upper = noted.space.bounds[1]
+        low, high, chosen = 0.0, float(np.min(upper - best.point)), best
+        trial = high
+        for _ in range(ONE_SE_STEPS):
+            there = np.minimum(best.point + trial, upper)
+            within = 0.02 * math.sqrt(best.cost / len(losses))
+            evaluation = noted.evaluate(there, within=within, warm=chosen)
+            if evaluation.interval[1] <= limit:
+                low, chosen = trial, evaluation
+            else:
+                high = trial
+            if low == high:
+                break
+            trial = 0.5 * (low + high)
+        return self._refined(noted, chosen)
+
+    def _told(self, record: Any) -> None:
+        print(
+            f"[{type(self).__name__}] evaluation {record.number}: loss {record.cost:.6g} in "
+            f"[{record.interval[0]:.6g}, {record.interval[1]:.6g}], {record.purpose}"
+        )
+
+    def _report(
+        self, noted: _Noted, best: Evaluation, folds: list[_Fold], tie: _Tie, total: float, classes: Any
+    ) -> None:
+        offset = 1.0 if self.optimised_scoring_ == "r2" else 0.0
+        low, high = best.interval
+        self.score_interval_ = (offset - high, offset - low)
+        final, _ = _split(self.estimator)
+        adapter = find_adapter(final)
+        step = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
+
+        def words(evaluation: Evaluation) -> dict[str, float]:
+            both = penalties(tie.space.params(evaluation.point), tie.ratio)
+            known = adapter.params(final, both["l1"], both["l2"], total, tie.names)
+            return {f"{step}{name}": float(value) for name, value in known.items()}
+
+        made = [evaluation for _, _, evaluation in noted.notes]
+        chosen = [k for k, evaluation in enumerate(made) if evaluation is best]
+        self.best_index_ = chosen[-1]
+        self.best_params_, self.best_penalties_ = words(best), penalties(tie.space.params(best.point), tie.ratio)
+        self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if self.best_penalties_["l2"] == 0.0 else 0.0
+        results: dict[str, Any] = {"params": [words(evaluation) for evaluation in made]}
+        for name in results["params"][0]:
+            results[f"param_{name}"] = np.ma.array([params[name] for params in results["params"]])
+        for name in tie.names:
+            results[f"penalty_{name}"] = np.array([tie.space.params(evaluation.point)[name] for evaluation in made])
+        scores = offset - np.array([_fold_losses(evaluation) for evaluation in made])
+        for k in range(len(folds)):
+            results[f"split{k}_test_score"] = scores[:, k]
+        results["mean_test_score"] = scores.mean(axis=1)
+        results["std_test_score"] = scores.std(axis=1)
+        results["rank_test_score"] = (1 + np.argsort(np.argsort(-results["mean_test_score"]))).astype(np.int32)
+        results["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
+        results["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])
+        results["asked_error"] = np.array([within for _, within, _ in noted.notes])
+        results["proved_error"] = np.array([float(evaluation.e.max()) for evaluation in made])
+        results["work"] = np.array([evaluation.work for evaluation in made])
+        results["purpose"] = np.array([purpose for purpose, _, _ in noted.notes])
+        self.cv_results_ = results
+        mean = float(results["mean_test_score"][self.best_index_])
+        if self.surrogate_:
+            pairs = zip(folds, best.solutions, strict=True)
+            mean = float(np.mean([fold.scored(adapter, self.scorer_, solution.x, classes) for fold, solution in pairs]))
+        self.best_score_ = mean
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The score that was asked for, of `best_estimator_`; its own `score` where scoring is None."""
+        check_is_fitted(self, "best_estimator_")
+        if self.scorer_ is None:
+            return float(self.best_estimator_.score(X, y))
+        return float(self.scorer_(self.best_estimator_, X, y))
+
+    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> Any:
+        """`best_estimator_.predict`."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """`best_estimator_.predict_proba`."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """`best_estimator_.predict_log_proba`."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_log_proba(X)
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:
+        """`best_estimator_.decision_function`."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    @property
+    def classes_(self) -> Any:
+        """The labels, for classifiers."""
+        return self.best_estimator_.classes_ if hasattr(self, "best_estimator_") else self._classes
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """How `fit` passes on what it is given, if scikit-learn's metadata routing is enabled."""
+        to_fit = MethodMapping().add(caller="fit", callee="fit")
+        to_split = MethodMapping().add(caller="fit", callee="split")
+        router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
+        splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
+        return router.add(splitter=splitter, method_mapping=to_split)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_class = getattr(find_adapter(_split(self.estimator)[0]), "many", False)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = inner.target_tags.positive_only
+        return tags
+
+
+@dataclass(frozen=True)
+class _Routed:
+    fit: dict[str, Any]
+    split: dict[str, Any]
+    weight: Any
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All that a check of sample weights needs to know of X."""
+
+    rows: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, 1
+
+    @property
+    def dtype(self) -> Any:
+        return np.dtype(np.float64)
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+@dataclass(frozen=True)
+class _Tie:
+    """Which penalties are searched, and how the other one follows."""
+
+    names: tuple[str, ...]
+    ratio: float
+    space: Space
+
+    @classmethod
+    def of(cls, space: Any, estimator: Any, adapter: Adapter) -> _Tie:
+        ratio = adapter.ratio(estimator)
+        if not 0.0 <= ratio <= 1.0:
+            raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
+        if space is None:
+            usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
+            space = dict.fromkeys(usual, USUAL_RANGE)
+        if not isinstance(space, Mapping) or not space or not set(space) <= {"l1", "l2"}:
+            raise ValueError(f"space must be a dictionary of l1 and/or l2 to (lower, upper), got {space!r}")
+        names = tuple(name for name in ("l1", "l2") if name in space)
+        built = Space(**{name: space[name] for name in names})
+        for name, (lower, upper) in built.ranges.items():
+            if not (lower > 0.0 and math.isfinite(upper)):
+                raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
+        if names == ("l1",) and ratio == 0.0:
+            ratio = 1.0
+        if names == ("l2",) and ratio == 1.0:
+            raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
+        adapter.check(estimator, names)
+        return cls(names, ratio, built)
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """One split: its training problem and its held-out rows after the pipeline's first steps."""
+
+    model: Any
+    estimator: Any
+    X: Any
+    labels: Any
+    y: Array
+    weight: Array
+
+    @classmethod
+    def of(cls, search: Any, k: int, X: Any, y: Any, weight: Array, classes: Any, train: Any, test: Any) -> _Fold:
+        estimator, before = _split(clone(search.estimator))
+        adapter = find_adapter(estimator)
+        X_train, X_test = _safe_indexing(X, train), _safe_indexing(X, test)
+        if before is not None:
+            X_train = before.fit_transform(X_train, y[train])
+            X_test = before.transform(X_test)
+        X_train, X_test = (
+            check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
+        )
+        if classes is not None and len(np.unique(y[train][weight[train] > 0.0])) < 2:
+            raise ValueError(f"split {k} of cv has training samples, with sample_weight > 0, of one class only")
+        if not (weight[train].sum() > 0.0 and weight[test].sum() > 0.0):
+            raise ValueError(f"sample_weight is zero on all training or all held-out samples of split {k} of cv")
+        s = adapter.weights(estimator, y[train], weight[train], classes)
+        model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
+        return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test])
+
+    def loss(self, scoring: str, folds: int) -> Any:
+        return self.model.held_out(self.X, self.y, self.weight, scoring, folds)
+
+    def scored(self, adapter: Adapter, scorer: Any, w: Array, classes: Any) -> float:
+        """The score of a model with these weights."""
+        coef, intercept = self.model.coefficients(w)
+        fitted = adapter.fitted(clone(self.estimator), coef, intercept, classes)
+        return float(scorer(fitted, self.X, self.labels))
+
+
+def _split(estimator: Any) -> tuple[Any, Any]:
+    """The linear estimator, and the steps before it or None."""
+    if not isinstance(estimator, Pipeline):
+        return estimator, None
+    return estimator.steps[-1][1], estimator[:-1] if len(estimator.steps) > 1 else None
+
+
+def _total(estimator: Any, adapter: Adapter, y: Any, weight: Array, classes: Any) -> float:
+    """N of a fit to all data."""
+    return float(adapter.weights(estimator, y, weight, classes).sum())
+
+
+def _fold_losses(evaluation: Evaluation) -> Array:
+    """The loss of every fold; F is their mean."""
+    return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
+    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0."""
+    lower, upper = noted.space.bounds
+    levels = []
+    for name, low, high in zip(tie.names, lower, upper, strict=True):
+        if name == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
+            below = BELOW_L1_MAX if len(tie.names) > 1 else np.linspace(0.1, 6.0, 12)
+            levels.append(np.unique(np.clip(math.log10(largest) - np.asarray(below), low, high))[::-1])
+        else:
+            levels.append(np.linspace(high, low, 2 + (4 if len(tie.names) > 1 else 12))[1:-1])
+    points = [np.array(point[::-1]) for point in itertools.product(*levels[::-1])]
+    best = latest = noted.evaluate(points[0], within=math.inf)  # whatever one step gives: the size of a loss
+    for theta in points:
+        within = LOOK * math.sqrt(best.cost / len(best.e))
+        latest = noted.evaluate(theta, within=within, warm=latest)
+        best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
+    return best.point
+
+
+def _routing_enabled() -> bool:
+    from sklearn import get_config
+
+    return bool(get_config()["enable_metadata_routing"])

@@ -1,0 +1,192 @@
+r"""A linear model whose intercept is minimised out:
+
+    f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2,        psi'' > 0.
+
+The sum is jointly convex in (w, b), so f is convex, and with b(w) the minimising b
+
+- grad f(w) = X^T (a psi'(m + b(w))) + l2 w, since sum_i a_i psi'(m_i + b(w)) = 0 (the envelope theorem): f is
+  l2-strongly convex, and every certificate of `suffice.lower.certificate` holds for w as it stands;
+- hess f(w) = sum_i c_i (x_i - x_c)(x_i - x_c)^T + l2, c_i = a_i psi''(m_i + b), x_c = sum c_i x_i / sum c_i: no
+  larger than without elimination, and so are L and the majoriser f(x) <= F(x, b(z)) of two points;
+- |b(m) - b(m')| <= max_i |m_i - m'_i| over rows with a_i > 0. Proof: let m' <= m + t for all of them. Then
+  sum a_i psi'(m'_i + b(m) - t) <= sum a_i psi'(m_i + b(m)) = 0, and the left side increases with b: b(m') >= b(m) - t.
+  Exchange m and m' for the other side. In terms of weights, |b(w) - b(w')| <= max_i ||x_i|| ||w - w'||.
+
+b is found by Newton's method inside the bracket that the last statement gives from b at m = 0. A bound on its error is
+proven by the signs of the sum at b - e and b + e, each larger than its own rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from suffice._array import EPS, Array, norm
+from suffice.terms.design import Design
+from suffice.terms.smooth import LARGEST_EXPONENT, MarginLoss, _units
+
+MOST_STEPS = 200
+UNDERFLOW = 1e-300  # more than all that underflows in a sum
+CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
+
+
+@dataclass(frozen=True, eq=False)
+class Intercepted:
+    """f of the module's text. X is dense or sparse in main memory; rows with a_i = 0 do not count."""
+
+    design: Design
+    y: Array
+    loss: MarginLoss
+    l2: float = 0.0
+    # The latest image with its b and the error of b. Images are never written to.
+    _latest: list[tuple[Array, float, float]] = field(default_factory=list, init=False, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Intercepted)
+            and self.design is other.design
+            and (self.y is other.y or np.array_equal(self.y, other.y))
+            and self.loss == other.loss
+            and self.l2 == other.l2
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def fingerprint(self) -> dict[str, object]:
+        return {"design": self.design, "y": self.y, "loss": self.loss, "l2": self.l2}
+
+    @property
+    def rounding_is_known(self) -> bool:
+        return True
+
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        """A proven Lipschitz constant of the gradient, infinite where there is none."""
+        if math.isinf(self.loss.curvature):
+            return math.inf
+        return self.loss.curvature * self.design.squared_norm + self.l2
+
+    @cached_property
+    def reach(self) -> float:
+        """max ||x_i|| over rows that count: a Lipschitz constant of b(w)."""
+        return float(self.design.row_norms[self.design.weights > 0.0].max())
+
+    @cached_property
+    def at_zero(self) -> float:
+        """b for w = 0."""
+        return self._root(np.zeros(len(self.y)), 0.0, *self._wide_bracket())
+
+    def intercept(self, image: Array) -> tuple[float, float]:
+        """b at these margins, and a proven bound on its error."""
+        for known, b, error in self._latest:
+            if known is image:
+                return b, error
+        counts = self.design.weights > 0.0
+        low, high = float(image[counts].min()), float(image[counts].max())
+        slack = 8.0 * EPS * (abs(self.at_zero) + abs(low) + abs(high)) + self._error(0.0 * image, self.at_zero)
+        start = self.at_zero - float(self.design.weights @ image)
+        b = self._root(image, start, self.at_zero - high - slack, self.at_zero - low + slack)
+        error = self._error(image, b)
+        self._latest[:] = [(image, b, error)]
+        return b, error
+
+    def _pull(self, image: Array, b: float) -> tuple[float, float, float]:
+        """s(b) = sum a_i psi'(m_i + b), its derivative, and a bound on the rounding of s."""
+        a, m = self.design.weights, image + b
+        slope, bend = self.loss.derivative(m, self.y), self.loss.curvature_between(m, m, self.y)
+        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
+        sizes = (_units(len(a)) + 4.0) * (np.abs(slope) + bend) + 2.0 * bend * (np.abs(image) + abs(b))
+        return float(a @ slope), float(a @ bend), EPS * float(a @ sizes) + UNDERFLOW
+
+    def _root(self, image: Array, b: float, low: float, high: float) -> float:
+        for _ in range(MOST_STEPS):
+            b = min(max(b, low), high)
+            s, bend, noise = self._pull(image, b)
+            if abs(s) <= noise or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+                break
+            low, high = (b, high) if s < 0.0 else (low, b)
+            step = s / bend if bend > 0.0 else math.inf
+            b = b - step if low < b - step < high else 0.5 * (low + high)
+        return b
+
+    def _error(self, image: Array, b: float) -> float:
+        s, bend, noise = self._pull(image, b)
+        error = max(2.0 * (noise + abs(s)) / bend if bend > 0.0 else 0.0, 2.0 * EPS * (abs(b) + norm(image)), 1e-300)
+        for _ in range(MOST_STEPS):
+            above, _, above_noise = self._pull(image, b + error)
+            below, _, below_noise = self._pull(image, b - error)
+            if above >= above_noise and below <= -below_noise:
+                return error
+            error *= 2.0
+        return math.inf
+
+    def _wide_bracket(self) -> tuple[float, float]:
+        zero, size = np.zeros(len(self.y)), 1.0
+        while size < LARGEST_EXPONENT or not math.isinf(self.loss.curvature):
+            below, _, below_noise = self._pull(zero, -size)
+            above, _, above_noise = self._pull(zero, size)
+            if below <= -below_noise and above >= above_noise:
+                return -size, size
+            size *= 2.0
+            if not size < 1e100:
+                break
+        raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
+
+    def value(self, x: Array) -> float:
+        return self.value_at(x, self.image(x))
+
+    def gradient(self, x: Array) -> Array:
+        return self.gradient_at(x, self.image(x))
+
+    def image(self, x: Array) -> Array:
+        image: Array = self.design.margins(x)
+        return image
+
+    def value_at(self, x: Array, image: Array) -> float:
+        b, _ = self.intercept(image)
+        return float(self.design.weights @ self.loss.value(image + b, self.y)) + 0.5 * self.l2 * float(x @ x)
+
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        b, _ = self.intercept(image)
+        return self.design.adjoint(self.design.weights * self.loss.derivative(image + b, self.y)) + self.l2 * x
+
+    def row_curvature(self, image: Array) -> Array:
+        """c of the module's text."""
+        m = image + self.intercept(image)[0]
+        curvature: Array = self.design.weights * self.loss.curvature_between(m, m, self.y)
+        return curvature
+
+    def gradient_rounding(self, x: Array, image: Array) -> float:
+        return self._rounding(x, image, CARRIED)
+
+    def rounding_at(self, x: Array, image: Array) -> float:
+        """`gradient_rounding` for an image that is a product."""
+        return self._rounding(x, image, 1.0)
+
+    def _rounding(self, x: Array, image: Array, products: float) -> float:
+        # As in `LinearModel.rounding_at`; b errs by the largest error of a margin, and has its own.
+        design, size = self.design, norm(x)
+        counts = design.weights > 0.0
+        b, error_of_b = self.intercept(image)
+        root, m, y = np.sqrt(design.weights[counts]), image[counts] + b, self.y[counts]
+        error = products * EPS * _units(design.row_length) * design.row_norms[counts] * size
+        error = error + float(error.max()) + error_of_b + 2.0 * EPS * (np.abs(image[counts]) + abs(b))
+        if math.isinf(self.loss.curvature) and not np.all(m + error < LARGEST_EXPONENT):
+            return math.inf
+        bend = self.loss.curvature_between(m - error, m + error, y)
+        with np.errstate(over="ignore"):
+            through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
+            derivative = norm(root * (np.abs(self.loss.derivative(m, y)) + bend))
+            through_sum = (_units(design.column_length) + 4.0) * design.frobenius_norm * derivative
+        return through_margins + EPS * (through_sum + 2.0 * self.l2 * size)
+
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        moved = norm(x - z)
+        if moved < 1e-150:  # its square is no longer a number to divide by
+            return self.L
+        b, change = self.intercept(z_image)[0], x_image - z_image
+        curvature = self.loss.curvature_between(z_image + b, x_image + b, self.y)
+        return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2

@@ -1,0 +1,122 @@
+"""Multinomial logistic regression: its intercepts against extended precision, its scores against scikit-learn."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import StratifiedKFold
+
+import suffice
+from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn._multinomial import Multinomial, MultinomialFold
+from suffice.terms.design import Design
+from tests.reference import LONG
+
+quick = settings(max_examples=25, deadline=None, derandomize=True)
+FEW = suffice.Options(max_evaluations=15, final_radius=1e-2)
+
+
+def random_model(seed):
+    rng = np.random.default_rng(seed)
+    K, d = int(rng.integers(3, 6)), int(rng.integers(2, 5))
+    N = int(rng.integers(4 * K, 40))
+    labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
+    X = rng.standard_normal((N, d)) + np.eye(K, d)[labels] + 1.0
+    return rng, Multinomial(Design.of(X), np.eye(K)[labels], True, 10.0 ** rng.uniform(-3, 0))
+
+
+def exact_intercept(model, image, b):
+    """b by Newton's method with residuals in extended precision."""
+    image, b = np.asarray(image, dtype=LONG), np.asarray(b, dtype=LONG)
+    for _ in range(30):
+        e = np.exp(image + b - (image + b).max(axis=1, keepdims=True))
+        p = e / e.sum(axis=1, keepdims=True)
+        s = model.design.weights.astype(LONG) @ (p - model.onehot)
+        q = p.astype(float)
+        aq = model.design.weights[:, None] * q
+        b = b - np.linalg.solve(np.diag(aq.sum(axis=0)) - q.T @ aq + 1.0 / len(b), s.astype(float))
+    return b - b.mean()
+
+
+@quick
+@given(seed=st.integers(0, 10**6))
+def test_intercepts_lie_within_their_proven_error(seed):
+    rng, model = random_model(seed)
+    image = model.image(rng.standard_normal(model.classes * model.design.shape[1]) * 10.0 ** rng.uniform(-2, 0.5))
+    b, error = model.shift(image)
+    assert float(np.linalg.norm((b - exact_intercept(model, image, b)).astype(float))) <= error <= 1e-9
+
+
+@quick
+@given(seed=st.integers(0, 10**6))
+def test_intercepts_follow_weights_no_faster_than_proven(seed):
+    rng, model = random_model(seed)
+    w, step = rng.standard_normal((2, model.classes * model.design.shape[1]))
+    v = w + 10.0 ** rng.uniform(-3, 0.5) * step
+    moved = np.linalg.norm(model.shift(model.image(w))[0] - model.shift(model.image(v))[0])
+    assert moved <= model.reach * np.linalg.norm(w - v)
+
+
+@quick
+@given(seed=st.integers(0, 10**6))
+def test_the_gradient_is_the_slope_and_the_hessian_its_slope(seed):
+    rng, model = random_model(seed)
+    w, u = rng.standard_normal((2, model.classes * model.design.shape[1]))
+    t = 1e-5
+    slope = (model.value(w + t * u) - model.value(w - t * u)) / (2 * t)
+    assert slope == pytest.approx(float(model.gradient(w) @ u), rel=1e-6, abs=1e-7)
+    bend = (model.gradient(w + t * u) - model.gradient(w - t * u)) / (2 * t)
+    assert model.hessian(model.image(w)) @ u == pytest.approx(bend, rel=1e-5, abs=1e-6)
+    M = model.majoriser(w, model.image(w), w + u, model.image(w + u))
+    assert model.value(w + u) <= model.value(w) + model.gradient(w) @ u + M / 2 * (u @ u) + 1e-12
+
+
+@quick
+@given(seed=st.integers(0, 10**6), scoring=st.sampled_from(["neg_brier_score", "neg_log_loss"]))
+def test_errors_of_held_out_losses_hold_for_any_weights_within_the_radius(seed, scoring):
+    rng, model = random_model(seed)
+    fold = MultinomialFold(
+        model.design.X, model.onehot.argmax(axis=1).astype(float), model.classes, np.ones(len(model.onehot)), True
+    )
+    n = 12
+    X, y = rng.standard_normal((n, model.design.shape[1])), rng.integers(0, model.classes, n).astype(float)
+    loss = fold.held_out(X, y, np.ones(n), scoring, 3)
+    w, u = rng.standard_normal((2, fold.size))
+    for radius in (1e-6, 1e-3, 1e-1, 1.0):
+        v = w + radius * u / np.linalg.norm(u)
+        assert abs(loss.at(v).residual - loss.at(w).residual) <= loss.at(w).error(radius)
+    coef, intercept = fold.coefficients(w)
+    p = softmax(X @ coef.T + intercept, axis=1)
+    if scoring == "neg_brier_score":
+        expected = np.mean(np.sum((p - np.eye(model.classes)[y.astype(int)]) ** 2, axis=1)) / 3
+    else:
+        expected = -np.mean(np.log(p[np.arange(n), y.astype(int)])) / 3
+    assert loss.at(w).residual ** 2 == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("scoring", ["neg_brier_score", "neg_log_loss"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("l1", [False, True])
+def test_the_score_of_scikit_learns_own_fits_lies_in_the_proven_interval(scoring, sparse, l1):
+    X, y = make_classification(120, 5, n_classes=3, n_informative=4, n_redundant=0, random_state=0, flip_y=0.2)
+    X, labels = np.where(np.abs(X) < 0.3, 0.0, X), np.array(["one", "three", "two"])[y]
+    estimator = LogisticRegression(solver="newton-cholesky", tol=1e-12)
+    if l1:
+        estimator = LogisticRegression(solver="saga", l1_ratio=0.5, tol=1e-10, max_iter=100_000)
+    cv = StratifiedKFold(3)
+    search = SufficeSearchCV(estimator, cv=cv, scoring=scoring, options=FEW, tolerance=1e-5)
+    search.fit(sp.csr_array(X) if sparse else X, labels)
+    theirs = []
+    for train, test in cv.split(X, labels):
+        params = {**estimator.get_params(), **search.best_params_, "C": search.best_params_["C"] * 1.5}
+        fitted = LogisticRegression(**params).fit(X[train], labels[train])
+        theirs.append(get_scorer(scoring)(fitted, X[test], labels[test]))
+    low, high = search.score_interval_
+    assert low - 1e-8 <= np.mean(theirs) <= high + 1e-8
+    assert high - low <= 1e-4 * abs(low)
+    assert list(search.classes_) == ["one", "three", "two"]
