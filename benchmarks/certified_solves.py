@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -186,7 +187,7 @@ def price_of_certificates(problem: suffice.Composite, steps: int = 300) -> dict[
         best = {"with": math.inf, "without": math.inf}
         for _ in range(7):
             for kind, run in {
-                "with": lambda s=solver: list(islice(suffice.iterate(problem, solver=s), steps + 1)),
+                "with": lambda s=solver: deque(islice(suffice.iterate(problem, solver=s), steps + 1), maxlen=1),
                 "without": lambda s=solver: suffice.solve(problem, steps=steps, solver=s),
             }.items():
                 started = time.process_time()
@@ -215,7 +216,7 @@ def report(rows: list[dict[str, Any]], price: dict[str, float]) -> tuple[str, li
             "" if math.isinf(best) else f"{best / each['auto']:.1f}",
         ])  # fmt: skip
         what = f"{row['setting']}, {row['goal']:g}: times faster than"
-        if row["kappa"] >= 1e4:
+        if row["kappa"] >= 0.99e4:  # those called 1e4, too
             targets.append(target(f"{what} fista", each["fista"] / each["auto"], 10.0, at_least=True))
         if not math.isinf(best):
             targets.append(target(f"{what} the best rival", best / each["auto"], 1.0, at_least=True))
