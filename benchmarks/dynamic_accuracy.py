@@ -70,7 +70,7 @@ def run(solver: str, options: suffice.Options) -> Run:
     started = time.perf_counter()
     result = suffice.tune(problem, [1.0, 1.0], options=options, callback=_show)
     seconds = time.perf_counter() - started
-    judge = mnist_problem("fista_adaptive")
+    judge = mnist_problem("newton")
     known: dict[tuple[float, ...], float] = {}
     warm = None
     exact: list[float] = []

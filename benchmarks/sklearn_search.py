@@ -116,7 +116,8 @@ def compare(name):
     return {
         "data": name, "rows": X.shape[0], "columns": X.shape[1], "classes": K if K > 1 else 2 if labels else 0,
         "loss": loss, "interval": interval, "evaluations": evaluations, "fits": 5 * evaluations, "steps": steps,
-        "passes at most": round(passes), "seconds": round(seconds, 2), "grid loss": rival, "grid loss reported": reported, "grid fits": 2000,
+        "passes at most": round(passes), "seconds": round(seconds, 2),
+        "grid loss": rival, "grid loss reported": reported, "grid fits": 2000,
         "grid passes": epochs, "grid seconds": round(rival_seconds, 2),
     }  # fmt: skip
 
@@ -126,15 +127,21 @@ NAMES = ("diabetes", "wine", "breast cancer", "mnist, 3 or 8", "digits, even or 
 
 def table(rows):
     """The results as Markdown."""
-    lines = [
-        "| data | rows x columns | CV loss | of the grid | as it reports | fits | of the grid | passes, at most | of the grid | seconds | of the grid |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        lines.append(
-            f"| {row['data']} | {row['rows']} x {row['columns']} | {row['loss']:.6g} | {row['grid loss']:.6g} | {row['grid loss reported']:.6g} | {row['fits']} | "
-            f"{row['grid fits']} | {row['passes at most']} | {row['grid passes']} | {row['seconds']} | {row['grid seconds']} |"
-        )
+    columns = {
+        "data": lambda row: row["data"],
+        "rows x columns": lambda row: f"{row['rows']} x {row['columns']}",
+        "CV loss": lambda row: f"{row['loss']:.6g}",
+        "of the grid": lambda row: f"{row['grid loss']:.6g}",
+        "as it reports": lambda row: f"{row['grid loss reported']:.6g}",
+        "fits": lambda row: row["fits"],
+        "fits of the grid": lambda row: row["grid fits"],
+        "passes, at most": lambda row: row["passes at most"],
+        "passes of the grid": lambda row: row["grid passes"],
+        "seconds": lambda row: row["seconds"],
+        "seconds of the grid": lambda row: row["grid seconds"],
+    }
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(str(show(row)) for show in columns.values()) + " |" for row in rows]
     return "\n".join(lines)
 
 

@@ -173,7 +173,7 @@ def test_tables_keep_their_column_names():
     names = [f"feature {k}" for k in range(6)]
     plain = SufficeSearchCV(Ridge(), cv=3, options=FEW).fit(X, y)
     table = SufficeSearchCV(Ridge(), cv=3, options=FEW).fit(pd.DataFrame(X, columns=names), pd.Series(y))
-    assert table.best_params_ == plain.best_params_
+    assert table.best_params_ == pytest.approx(plain.best_params_, rel=1e-9)  # columns lie in another order in memory
     assert list(table.feature_names_in_) == list(table.best_estimator_.feature_names_in_) == names
 
 
