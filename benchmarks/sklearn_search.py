@@ -116,7 +116,8 @@ def compare(name):
     return {
         "data": name, "rows": X.shape[0], "columns": X.shape[1], "classes": K if K > 1 else 2 if labels else 0,
         "loss": loss, "interval": interval, "evaluations": evaluations, "fits": 5 * evaluations, "steps": steps,
-        "passes at most": round(passes), "seconds": round(seconds, 2), "grid loss": rival, "grid loss reported": reported, "grid fits": 2000,
+        "passes at most": round(passes), "seconds": round(seconds, 2), "grid loss": rival,
+        "grid loss reported": reported, "grid fits": 2000,
         "grid passes": epochs, "grid seconds": round(rival_seconds, 2),
     }  # fmt: skip
 
@@ -127,14 +128,15 @@ NAMES = ("diabetes", "wine", "breast cancer", "mnist, 3 or 8", "digits, even or 
 def table(rows):
     """The results as Markdown."""
     lines = [
-        "| data | rows x columns | CV loss | of the grid | as it reports | fits | of the grid | passes, at most | of the grid | seconds | of the grid |",
+        "| data | rows x columns | CV loss | of the grid | as it reports | fits | of the grid | "
+        "passes, at most | of the grid | seconds | of the grid |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    columns = ("fits", "grid fits", "passes at most", "grid passes", "seconds", "grid seconds")
     for row in rows:
-        lines.append(
-            f"| {row['data']} | {row['rows']} x {row['columns']} | {row['loss']:.6g} | {row['grid loss']:.6g} | {row['grid loss reported']:.6g} | {row['fits']} | "
-            f"{row['grid fits']} | {row['passes at most']} | {row['grid passes']} | {row['seconds']} | {row['grid seconds']} |"
-        )
+        cells = [row["data"], f"{row['rows']} x {row['columns']}"]
+        cells += [f"{row[name]:.6g}" for name in ("loss", "grid loss", "grid loss reported")]
+        lines.append(f"| {' | '.join([*cells, *(str(row[name]) for name in columns)])} |")
     return "\n".join(lines)
 
 
