@@ -247,6 +247,13 @@ def test_runs_repeat_and_processes_change_nothing():
     assert one.best_params_ == two.best_params_ and one.score_interval_ == two.score_interval_
 
 
+def test_the_papers_rule_asks_for_the_distance_of_the_weights():
+    X, y = regression()
+    few = suffice.Options(max_evaluations=15, final_radius=1e-2, policy="weights")
+    search, plain = (SufficeSearchCV(Ridge(), cv=3, options=options).fit(X, y) for options in (few, FEW))
+    assert search.best_score_ == pytest.approx(plain.best_score_, rel=1e-3)
+
+
 def test_as_good_as_a_grid():
     X, y = regression()
     search = SufficeSearchCV(ElasticNet(), BOTH, cv=3, options=suffice.Options(final_radius=1e-3)).fit(X, y)

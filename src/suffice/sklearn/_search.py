@@ -85,7 +85,12 @@ class _Noted:
         self.notes: list[tuple[str, float, Evaluation]] = []
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        made = self.problem.evaluate(theta, within=within, warm=warm)
+        return self._noted(self.problem.evaluate(theta, within=within, warm=warm), within)
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        return self._noted(self.problem.evaluate_weights(theta, within=within, warm=warm), within)
+
+    def _noted(self, made: Evaluation, within: float) -> Evaluation:
         self.notes.append((self.purpose, within, made))
         return made
 
