@@ -85,7 +85,12 @@ class _Noted:
         self.notes: list[tuple[str, float, Evaluation]] = []
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        made = self.problem.evaluate(theta, within=within, warm=warm)
+        return self._noted(self.problem.evaluate(theta, within=within, warm=warm), within)
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        return self._noted(self.problem.evaluate_weights(theta, within=within, warm=warm), within)
+
+    def _noted(self, made: Evaluation, within: float) -> Evaluation:
         self.notes.append((self.purpose, within, made))
         return made
 
@@ -143,6 +148,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
+    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty (the largest over folds), 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, and the work it took.

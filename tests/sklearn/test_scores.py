@@ -1,0 +1,57 @@
+"""Held-out scores: their values by definition, and errors that hold for any weights within the radius."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.metrics import mean_poisson_deviance, r2_score
+
+from suffice.sklearn._adapters import SquaredHinge
+from suffice.sklearn._folds import LinearFold
+from suffice.terms import LOGISTIC, POISSON, SQUARED
+
+SCORINGS = {
+    "neg_brier_score": (LOGISTIC, lambda m, y, v: np.average((expit(m) - (y > 0)) ** 2, weights=v)),
+    "neg_log_loss": (LOGISTIC, lambda m, y, v: np.average(np.log1p(np.exp(-y * m)), weights=v)),
+    "neg_mean_squared_error": (SQUARED, lambda m, y, v: np.average((m - y) ** 2, weights=v)),
+    "r2": (SQUARED, lambda m, y, v: 1.0 - r2_score(y, m, sample_weight=v)),
+    "neg_mean_poisson_deviance": (POISSON, lambda m, y, v: mean_poisson_deviance(y, np.exp(m), sample_weight=v)),
+    "neg_squared_hinge": (SquaredHinge(), lambda m, y, v: np.average(np.maximum(0, 1 - y * m) ** 2, weights=v)),
+}
+
+
+@pytest.mark.parametrize("scoring", SCORINGS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), intercept=st.sampled_from(["none", "free", "column"]), sparse=st.booleans())
+def test_scores_are_what_they_say_and_their_errors_hold(scoring, seed, intercept, sparse):
+    psi, expected = SCORINGS[scoring]
+    if (
+        scoring == "neg_squared_hinge" and intercept == "free"
+    ):  # psi'' is not positive everywhere, and nobody asks for it
+        intercept = "column"
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(2, 6))
+    X, X_test = (rng.standard_normal((n, d)) + rng.uniform(-1, 1) for n in (25, 12))
+    y, y_test = (np.where(rng.random(n) < 0.5, -1.0, 1.0) for n in (25, 12))
+    y[:2] = -1.0, 1.0
+    if psi is POISSON:
+        y, y_test = rng.poisson(2.0, 25) + 0.0, rng.poisson(2.0, 12) + 0.0
+        y[0] = 1.0
+    elif psi is SQUARED:
+        y, y_test = rng.standard_normal(25) + 3.0, rng.standard_normal(12) + 3.0
+    form = sp.csr_array if sparse else np.asarray
+    fold = LinearFold(form(X), y, psi, rng.uniform(0.5, 2.0, 25), intercept, 2.0)
+    v = rng.uniform(0.5, 2.0, 12)
+    loss = fold.held_out(form(X_test), y_test, v, scoring, 4)
+    w, u = 0.5 * rng.standard_normal((2, fold.design.shape[1]))
+    at = loss.at(w)
+    coef, b = fold.coefficients(w)
+    assert at.residual**2 == pytest.approx(expected(X_test @ coef + b, y_test, v) / 4, rel=1e-9)
+    for radius in (1e-8, 1e-4, 1e-2, 1.0):
+        for direction in (u, -u):
+            there = loss.at(w + radius * direction / np.linalg.norm(direction))
+            assert abs(there.residual - at.residual) <= at.error(radius)
+    assert at.error(1e-12) <= 1e-9 * (1.0 + at.residual)
+    assert at.error(1e300) >= at.error(1.0)
