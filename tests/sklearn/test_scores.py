@@ -22,6 +22,19 @@ SCORINGS = {
 }
 
 
+def test_an_intercept_far_from_zero_loses_no_accuracy():
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((40, 3)), np.array([1.0, -2.0, 0.5])
+    y = X @ w + rng.standard_normal(40)
+    X, X_test = X + 1e9, X[:10] + 1e9
+    far = LinearFold(X, y + 1e7, SQUARED, np.full(40, 1.0), "free")
+    loss = far.held_out(X_test, (y + 1e7)[:10], np.ones(10), "neg_mean_squared_error", 1)
+    A, b = (X - 1e9).astype(np.longdouble), (y + 1e7 - 1e7).astype(np.longdouble)  # both differences are exact
+    margins = (A[:10] - A.mean(axis=0)) @ w + b.mean()
+    truth = np.sqrt(np.mean((margins - b[:10]) ** 2))
+    assert abs(float(truth - loss.at(w).residual)) <= loss.at(w).error(0.0) < 1e-13
+
+
 @pytest.mark.parametrize("scoring", SCORINGS)
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), intercept=st.sampled_from(["none", "free", "column"]), sparse=st.booleans())

@@ -45,13 +45,18 @@ class LinearFold:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
         self.total = float(sample_weight.sum())
         self.columns = int(X.shape[1])
-        self.shift, self.y_shift = np.zeros(self.columns), 0.0
+        self.shift = self.rest = np.zeros(self.columns)
+        self.y_shift = self.y_rest = 0.0
         a = sample_weight / self.total
         if intercept == "free" and not sp.issparse(X):
-            self.shift = _mean(X, a)
-            self.y_shift = float(_mean(y[:, None], a)[0]) if isinstance(psi, Squared) else 0.0
+            # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
+            self.shift = a @ X
+            self.rest = a @ (X - self.shift)
+            if isinstance(psi, Squared):
+                self.y_shift = float(a @ y)
+                self.y_rest = float(a @ (y - self.y_shift))
         self.design = Design.of(self._rows(X), sample_weight)
-        self.y = frozen(y - self.y_shift)
+        self.y = frozen(self._targets(y))
         self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
         if self.minimised_out:
             _ = self._model(0.0).at_zero  # type: ignore[union-attr]  # raises where there is no finite intercept
@@ -62,8 +67,11 @@ class LinearFold:
             column = np.full((X.shape[0], 1), self.scaling)
             return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
         if self.kind == "free" and not sp.issparse(X):
-            return np.ascontiguousarray(X - self.shift)
+            return np.ascontiguousarray(X - self.shift - self.rest)
         return X
+
+    def _targets(self, y: Array) -> Array:
+        return y - self.y_shift - self.y_rest
 
     def _model(self, l2: float) -> LinearModel | Intercepted:
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
@@ -95,21 +103,14 @@ class LinearFold:
             share /= variance
         train = self._model(0.0) if self.minimised_out else None
         assert not isinstance(train, LinearModel)
-        return HeldOut(Design.of(self._rows(X), sample_weight), y - self.y_shift, SCORES[scoring], share, train)
+        return HeldOut(Design.of(self._rows(X), sample_weight), self._targets(y), SCORES[scoring], share, train)
 
     def coefficients(self, w: Array) -> tuple[Array, float]:
         """w and the intercept of the data as they were given."""
         if self.kind == "column":
             return w[:-1], float(w[-1] * self.scaling)
-        b = self.y_shift
+        b = self.y_shift + self.y_rest
         model = self._model(0.0)
         if isinstance(model, Intercepted):
             b += model.intercept(model.image(w))[0]
-        return w, b - float(self.shift @ w)
-
-
-def _mean(X: Array, a: Array) -> Array:
-    mean = a @ X
-    mean += a @ (X - mean)  # what rounding has left of a mean far from zero
-    result: Array = mean
-    return result
+        return w, b - float(self.shift @ w) - float(self.rest @ w)

@@ -38,7 +38,7 @@ from suffice.losses import LossAt
 from suffice.lower.certificate import Evidence
 from suffice.lower.newton import NewtonState, _search, minimise_model
 from suffice.problem import Canonical, Composite
-from suffice.sklearn._folds import FLOOR, _mean
+from suffice.sklearn._folds import FLOOR
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
 from suffice.terms.smooth import _units
@@ -295,7 +295,7 @@ class MultinomialFold:
             missing = int(np.argmin(seen))
             raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
         centred = intercept and not sp.issparse(X)
-        self.mean = _mean(X, sample_weight / sample_weight.sum()) if centred else np.zeros(X.shape[1])
+        self.mean = sample_weight @ X / sample_weight.sum() if centred else np.zeros(X.shape[1])
         self.design = Design.of(X - self.mean if centred else X, sample_weight)
         self.centred = centred
 
