@@ -1,9 +1,9 @@
 r"""Many starts at once: which of them are no longer worth following.
 
-Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], the trust radius delta_i and its lower bound
-rho_i. It is given up for another start j in one of two cases. Both wait until rho_i is at most a tenth of
-initial_radius: rho is reduced only after the model had nothing left to offer at its resolution, so before that a start
-may still be on its way into a better basin, however bad it looks.
+Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], and the trust radius delta_i. It is given up for
+another start j in one of two cases. Both wait until delta_i is at most a tenth of initial_radius: the radius only comes
+down that far after the model had nothing left to offer at its first resolution, so before that a start may still be on
+its way into a better basin, however bad it looks.
 
 - Met: u_j lies in i's trust region, ||u_i - u_j|| <= delta_i, and high_j <= high_i. Where i would look next another
   start has been already, with a better point.
@@ -24,7 +24,7 @@ from suffice._array import norm
 from suffice.result import Status
 from suffice.upper.search import Setting, State
 
-SETTLED = 0.1  # of initial_radius: what rho has to come down to
+SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
 STEPS = 10.0  # as many steps of the promised decrease may still close a gap
 
 
@@ -36,7 +36,7 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
     for place in range(len(ranking) - 1, 0, -1):
         i = ranking[place]
         state = states[i]
-        if state.status is not Status.RUNNING or state.rho > SETTLED * settings[i].options.initial_radius:
+        if state.status is not Status.RUNNING or state.delta > SETTLED * settings[i].options.initial_radius:
             continue
         for j in ranking[:place]:
             if states[j].status is Status.OVERTAKEN:
