@@ -140,6 +140,8 @@ def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING):
         ([at(0.2, 1.0, 0.1), at(0.211, 1.0, 0.2, promise=1.0)], set()),  # outside of the trust region
         ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.004)], set()),
         ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.1)], set()),  # close, but far-reaching
+        ([at(0.2, 1.0, 0.1, delta=0.002), at(0.205, 1.0, 0.2, promise=1.0)], {1}),
+        ([at(0.2, 1.0, 0.1, delta=0.0009), at(0.205, 1.0, 0.2, promise=1.0)], set()),  # it sees much more
         ([at(0.2, 1.0)] * 3, {1, 2}),  # the same start thrice: one remains
         ([State(0.1, 0.1, (np.zeros(1),)), at(0.2, 1.0)], set()),  # nothing is known of it
     ],
@@ -159,7 +161,7 @@ def test_whoever_is_proven_best_stays(seed):
 def test_distances_are_in_units_of_the_start_that_may_go():
     """Without bounds each start has its own unit, max(1, |theta0|)."""
     far, near = (Setting(Scaling.of(np.array([theta]), None), Options()) for theta in (1000.0, 0.0))
-    states = [at(0.0, 2.0, promise=1.0, delta=0.01), at(995.0, 1.0)]
+    states = [at(0.0, 2.0, promise=1.0, delta=0.01), at(995.0, 1.0, delta=0.01)]
     assert set(overtaken(states, [far, near])) == {0}  # 5 apart, trust radius 10
     assert set(overtaken(states, [replace_unit(far), near])) == set()
 
