@@ -35,6 +35,8 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/dynamic_accuracy.py --out benchmarks/results
 	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
 	$(BIN)/python benchmarks/certified_solves.py --out benchmarks/results
+	$(BIN)/python benchmarks/paper_run.py --out benchmarks/results
+	$(BIN)/python benchmarks/growth.py --out benchmarks/results
 
 clean:  ## remove the environment, caches and the worked example's output
 	rm -rf $(VENV) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache

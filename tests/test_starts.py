@@ -116,11 +116,11 @@ def test_one_start_on_target_ends_all():
 SETTING = Setting(Scaling.of(np.zeros(1), (-1.0, 1.0)), Options(initial_radius=0.1))
 
 
-def at(u, cost, error=0.0, *, delta=0.01, rho=0.01, promise=0.0, status=Status.RUNNING):
+def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING):
     """A search whose incumbent is u, with F within cost -+ error or so."""
     r = math.sqrt(cost)
     evaluation = Evaluation([u], [r], [error / (2.0 * r)])
-    return State(delta, rho, (), (Point(np.array([u]), evaluation),), promise=promise, status=status)
+    return State(delta, delta, (), (Point(np.array([u]), evaluation),), promise=promise, status=status)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def at(u, cost, error=0.0, *, delta=0.01, rho=0.01, promise=0.0, status=Status.R
     [
         ([at(0.5, 2.0), at(0.2, 1.0)], {0}),  # beaten
         ([at(0.2, 1.0), at(0.5, 2.0)], {1}),
-        ([at(0.5, 2.0, rho=0.05), at(0.2, 1.0)], set()),  # but not settled
+        ([at(0.5, 2.0, delta=0.05), at(0.2, 1.0)], set()),  # but still far-reaching
         ([at(0.5, 2.0, promise=0.2), at(0.2, 1.0)], set()),  # but promising
         ([at(0.5, 2.0, promise=0.05), at(0.2, 1.0)], {0}),
         ([at(0.5, 2.0, promise=math.inf), at(0.2, 1.0)], set()),  # nothing is known about its steps yet
@@ -138,8 +138,10 @@ def at(u, cost, error=0.0, *, delta=0.01, rho=0.01, promise=0.0, status=Status.R
         ([at(0.5, 2.0), at(0.2, 1.0, status=Status.OVERTAKEN)], set()),  # whoever beat that one decides
         ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0)], {1}),  # met
         ([at(0.2, 1.0, 0.1), at(0.211, 1.0, 0.2, promise=1.0)], set()),  # outside of the trust region
-        ([at(0.2, 1.0, 0.1), at(0.211, 1.0, 0.2, promise=1.0, delta=0.02)], {1}),
-        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.1, rho=0.1)], set()),  # close starts
+        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.004)], set()),
+        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.1)], set()),  # close, but far-reaching
+        ([at(0.2, 1.0, 0.1, delta=0.002), at(0.205, 1.0, 0.2, promise=1.0)], {1}),
+        ([at(0.2, 1.0, 0.1, delta=0.0009), at(0.205, 1.0, 0.2, promise=1.0)], set()),  # it sees much more
         ([at(0.2, 1.0)] * 3, {1, 2}),  # the same start thrice: one remains
         ([State(0.1, 0.1, (np.zeros(1),)), at(0.2, 1.0)], set()),  # nothing is known of it
     ],
@@ -151,7 +153,7 @@ def test_who_is_given_up(states, given_up):
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_is_proven_best_stays(seed):
     rng = np.random.default_rng(seed)
-    states = [at(rng.random(), 1.0 + rng.random(), rng.random(), delta=rng.random()) for _ in range(6)]
+    states = [at(rng.random(), 1.0 + rng.random(), rng.random(), delta=0.01 * rng.random()) for _ in range(6)]
     best = min(range(6), key=lambda i: states[i].points[0].evaluation.interval[1])
     assert best not in overtaken(states, [SETTING] * 6)
 
@@ -159,7 +161,7 @@ def test_whoever_is_proven_best_stays(seed):
 def test_distances_are_in_units_of_the_start_that_may_go():
     """Without bounds each start has its own unit, max(1, |theta0|)."""
     far, near = (Setting(Scaling.of(np.array([theta]), None), Options()) for theta in (1000.0, 0.0))
-    states = [at(0.0, 2.0, promise=1.0, delta=0.01), at(995.0, 1.0)]
+    states = [at(0.0, 2.0, promise=1.0, delta=0.01), at(995.0, 1.0, delta=0.01)]
     assert set(overtaken(states, [far, near])) == {0}  # 5 apart, trust radius 10
     assert set(overtaken(states, [replace_unit(far), near])) == set()
 

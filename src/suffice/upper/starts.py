@@ -1,12 +1,13 @@
 r"""Many starts at once: which of them are no longer worth following.
 
-Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], the trust radius delta_i and its lower bound
-rho_i. It is given up for another start j in one of two cases. Both wait until rho_i is at most a tenth of
-initial_radius: rho is reduced only after the model had nothing left to offer at its resolution, so before that a start
-may still be on its way into a better basin, however bad it looks.
+Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], and the trust radius delta_i. It is given up for
+another start j in one of two cases. Both wait until delta_i is at most a tenth of initial_radius: the radius only comes
+down that far after the model had nothing left to offer at its first resolution, so before that a start may still be on
+its way into a better basin, however bad it looks.
 
-- Met: u_j lies in i's trust region, ||u_i - u_j|| <= delta_i, and high_j <= high_i. Where i would look next another
-  start has been already, with a better point.
+- Met: u_j lies in i's trust region, ||u_i - u_j|| <= delta_i, with high_j <= high_i, and j looks about as far,
+  delta_i <= 10 delta_j. Where i would look next another start has looked or will, from a better point. A start that
+  has come to rest at a kink of F does not stop others that still see more.
 - Beaten: low_i > high_j, and ten steps as good as the model promises would not make up for it,
   low_i - high_j > 10 promise_i.
 
@@ -24,7 +25,8 @@ from suffice._array import norm
 from suffice.result import Status
 from suffice.upper.search import Setting, State
 
-SETTLED = 0.1  # of initial_radius: what rho has to come down to
+SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
+ALIKE = 10.0  # by how much trust radii of starts that have met may differ
 STEPS = 10.0  # as many steps of the promised decrease may still close a gap
 
 
@@ -36,7 +38,7 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
     for place in range(len(ranking) - 1, 0, -1):
         i = ranking[place]
         state = states[i]
-        if state.status is not Status.RUNNING or state.rho > SETTLED * settings[i].options.initial_radius:
+        if state.status is not Status.RUNNING or state.delta > SETTLED * settings[i].options.initial_radius:
             continue
         for j in ranking[:place]:
             if states[j].status is Status.OVERTAKEN:
@@ -52,7 +54,8 @@ def _met(i: int, j: int, states: Sequence[State], settings: Sequence[Setting]) -
     mine, other = (settings[k].scaling.to_theta(states[k].points[states[k].incumbent].u) for k in (i, j))
     with np.errstate(over="ignore"):
         distance = norm((mine - other) / settings[i].scaling.unit)
-    return f"start {j} has a better point inside its trust region" if distance <= states[i].delta else None
+    met = distance <= states[i].delta <= ALIKE * states[j].delta
+    return f"start {j} has a better point inside its trust region" if met else None
 
 
 def _beaten(i: int, j: int, states: Sequence[State]) -> str | None:
