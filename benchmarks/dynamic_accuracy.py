@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, suffice.Options]] = {
         "fista_adaptive",
         suffice.Options(policy="weights", accuracy_factor=100, max_evaluations=80, final_radius=1e-5),
     ),
-    "adaptive FISTA, residual (defaults)": (
+    "adaptive FISTA, residual": (
         "fista_adaptive",
         suffice.Options(max_evaluations=80, final_radius=1e-5),
     ),
