@@ -281,30 +281,14 @@ def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None
         )
     settings = report._settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
     body = report._claims(data) + "".join(report._figure(chart) for chart in made) + images + ends + settings
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{report._POLICY}">
-<title>suffice: {escape(setting.study)}</title>
-<style>{report._CSS}</style>
-<noscript><style>.live {{ display: none }} .still {{ display: block }}</style></noscript>
-<script>{get_plotlyjs()}</script>
-</head>
-<body>
-<main>
-<header><h1>{escape(TITLES[setting.study])}</h1>
+    inside = f"""<header><h1>{escape(TITLES[setting.study])}</h1>
 <p class="lead">{escape(LEADS[setting.study])} The <b>dynamic</b> variants solve each lower-level problem only as
 precisely as the next decision needs, and prove that they did; the fixed ones take <b>K</b> solver steps every time.</p>
 </header>
 {body}
 <footer>After M. J. Ehrhardt and L. Roberts, “Inexact Derivative-Free Optimization for Bilevel Learning”, J. Math.
-Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>
-</main>
-</body>
-</html>
-"""
+Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>"""
+    return report.page(escape(setting.study), f"<script>{get_plotlyjs()}</script>", inside)
 
 
 def write(setting: Setting, data: Data, out: Path) -> Path:

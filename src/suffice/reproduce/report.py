@@ -119,20 +119,7 @@ def html(data: Data) -> str:
     script = f"<script>{get_plotlyjs()}</script>" if made else ""
     preset = _text((data.get("preset") or {}).get("name") or "custom")
     version = _text((data.get("provenance") or {}).get("suffice"))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>suffice: reproduction study ({preset})</title>
-<style>{_CSS}</style>
-<noscript><style>.live {{ display: none }} .still {{ display: block }}</style></noscript>
-{script}
-</head>
-<body>
-<main>
-<header>
+    body = f"""<header>
 <h1>Hyperparameter tuning with dynamic accuracy, reproduced</h1>
 <p class="lead">Two penalties of an elastic-net logistic regression, ℓ₁ and ℓ₂, are tuned for how well the classifiers
 of several handwritten digits do on test images. Every evaluation of the objective F(θ), with θ the log₁₀ of the
@@ -146,7 +133,26 @@ follow the curvature along the way; the fixed variants run <b>K</b> FISTA iterat
 {_tiles(data)}
 {"".join(sections)}
 <footer>Method: M. J. Ehrhardt and L. Roberts, “Efficient Hyperparameter Tuning with Dynamic Accuracy Derivative-Free
-Optimization”, OPT 2020, arXiv 2011.03151. Made with suffice {version}.</footer>
+Optimization”, OPT 2020, arXiv 2011.03151. Made with suffice {version}.</footer>"""
+    return page(f"reproduction study ({preset})", script, body)
+
+
+def page(title: str, script: str, body: str) -> str:
+    """A self-contained page around a body; all three are HTML already."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<title>suffice: {title}</title>
+<style>{_CSS}</style>
+<noscript><style>.live {{ display: none }} .still {{ display: block }}</style></noscript>
+{script}
+</head>
+<body>
+<main>
+{body}
 </main>
 </body>
 </html>
