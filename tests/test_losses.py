@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from suffice.losses import BRIER_CURVATURE, Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.terms.design import Design
 from tests.reference import LONG, norm
 
 N, D = 40, 6
@@ -215,3 +216,16 @@ def test_targets_belong_to_the_loss():
 def test_bad_input_is_named(build, error, message):
     with pytest.raises(error, match=re.escape(message)):
         build()
+
+
+def test_losses_may_share_a_design_but_not_its_sample_weights():
+    rng = np.random.default_rng(0)
+    X, w, y = rng.standard_normal((20, 4)), rng.standard_normal(4), rng.integers(0, 2, 20)
+    alone = Brier(X, y)
+    shared = Brier(alone.design, 1 - y)
+    assert shared.design is alone.design
+    own = Brier(X, 1 - y)
+    np.testing.assert_array_equal(shared.at(w).residuals, own.at(w).residuals)
+    assert shared.at(w).error(0.1) == own.at(w).error(0.1)
+    with pytest.raises(ValueError, match="without sample weights"):
+        Brier(Design.of(X, np.arange(1.0, 21.0)), y)

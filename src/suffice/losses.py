@@ -114,14 +114,19 @@ class Lipschitz:
 
 
 class _MarginLoss:
-    """loss = sum_i phi(x_i . w); final classes below choose phi."""
+    """loss = sum_i phi(x_i . w); final classes below choose phi.
+
+    `X` may also be the `design` of another loss, to share one matrix and its norms between losses.
+    """
 
     curvature: float  # c
     slope: float = math.inf  # the Lipschitz constant of r as a function of the margins
 
     def __init__(self, X: Any) -> None:
-        self.design = Design.of(X)
+        self.design = X if isinstance(X, Design) else Design.of(X)
         rows = self.design.shape[0]
+        if isinstance(X, Design) and np.ptp(host(X.weights)) > 0.0:
+            raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 

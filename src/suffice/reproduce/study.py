@@ -113,7 +113,7 @@ def mnist_problem(
         _matrix(images[:count], device) for images, count in ((data.X_train, preset.train), (data.X_test, preset.test))
     )
     y, y_test = data.y_train[: preset.train], data.y_test[: preset.test]
-    design = Design.of(X)
+    design, test_design = Design.of(X), Design.of(X_test)
     curvature = 0.25 * design.squared_norm  # L - mu
 
     def penalty(params: Mapping[str, float]) -> list[float]:
@@ -121,7 +121,7 @@ def mnist_problem(
 
     return BilevelProblem(
         lower=[ElasticNetLogistic(design, y == digit) for digit in digits],
-        losses=[Brier(X_test, y_test == digit, positive=True) for digit in digits],
+        losses=[Brier(test_design, y_test == digit, positive=True) for digit in digits],
         penalty=penalty,
         space=Space(l1=(1e-8, 1e8), l2=(1e-8, 1e8)),
         solver=solver,
