@@ -10,7 +10,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def provenance(*packages: str) -> dict[str, str]:
         commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         commit = "unknown"
-    versions = {name: version(name) for name in ("suffice", "numpy", "scipy", *packages)}
+    versions = {name: _version(name) for name in ("suffice", "numpy", "scipy", *packages)}
     return {
         "commit": commit,
         "python": platform.python_version(),
@@ -64,6 +64,13 @@ def provenance(*packages: str) -> dict[str, str]:
         "processor": _processor(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

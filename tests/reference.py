@@ -257,6 +257,8 @@ TERMS = ("l1", "elastic_net", "group", "nonnegative", "box", "zero", "own_l1", "
 
 def solves(solver, loss, term):
     """Whether a solver takes problems of this kind."""
+    if solver == "fista_mixed":
+        return loss != "own"
     return solver != "newton" or (loss != "own" and term in ("l1", "elastic_net", "zero"))
 
 

@@ -14,7 +14,7 @@ rng = np.random.default_rng(1)
 X, X_val = rng.standard_normal((80, 12)), rng.standard_normal((40, 12))
 w = rng.standard_normal(12) * (np.arange(12) % 3 == 0)
 y, y_val = X @ w + rng.standard_normal(80), X_val @ w
-LIBRARIES = ["array_api_strict", "torch", "jax"]
+LIBRARIES = ["array_api_strict", "torch", "jax", "cupy", "torch on cuda"]  # the last two where there is a device
 
 
 def array(library, values):
@@ -23,6 +23,12 @@ def array(library, values):
     if library == "jax":
         pytest.importorskip("jax").config.update("jax_enable_x64", True)
         return pytest.importorskip("jax.numpy").asarray(values)
+    if library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        return cupy.asarray(values) if cupy.cuda.is_available() else pytest.skip("no device")
+    if library == "torch on cuda":
+        torch = pytest.importorskip("torch")
+        return torch.asarray(values, device="cuda") if torch.cuda.is_available() else pytest.skip("no device")
     return pytest.importorskip(library).asarray(values)
 
 
@@ -73,7 +79,7 @@ def test_losses_take_held_out_data_from_anywhere(library, loss):
     assert there.error(0.1) == pytest.approx(here.error(0.1), rel=1e-12)
 
 
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize("library", ["array_api_strict", "torch", "cupy", "torch on cuda"])
 def test_tuning_ends_at_the_same_penalties(library):
     def problem(library):
         return BilevelProblem(

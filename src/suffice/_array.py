@@ -46,12 +46,16 @@ def host(x: Any) -> Array:
 
 
 def like(x: Any, model: Any) -> Any:
-    """The NumPy array x as an array of `model`'s kind, on its device, in float64; one that lives elsewhere stays."""
+    """The NumPy array x as an array of `model`'s kind, on its device; one that lives elsewhere stays."""
     if isinstance(model, np.ndarray) or not isinstance(x, np.ndarray) or not lives_elsewhere(model):
         return x
-    xp = namespace(model)
     # A copy: torch complains about memory that it may not write to, and ours is frozen.
-    return xp.asarray(np.array(x, dtype=np.float64), dtype=xp.float64, device=_compat().device(model))
+    return namespace(model).asarray(np.array(x), device=_compat().device(model))
+
+
+def cast_like(x: Any, model: Any) -> Any:
+    """x in `model`'s precision; both of one kind."""
+    return namespace(x).astype(x, model.dtype)
 
 
 def _compat() -> Any:
@@ -64,8 +68,7 @@ def _compat() -> Any:
 
 def norm(x: Array) -> float:
     """Euclidean norm of a vector, scaled only where squaring would overflow or underflow."""
-    with np.errstate(over="ignore"):
-        squared = float(np.dot(x, x))
+    squared = float(np.vdot(x, x))  # the one product of vectors that does not warn when it overflows
     if 1e-280 < squared < 1e280:
         return math.sqrt(squared)
     largest = float(np.max(np.abs(x), initial=0.0))

@@ -23,6 +23,7 @@ from suffice._array import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
+from suffice.lower.mixed import MixedState
 from suffice.lower.newton import Metric, NewtonState
 from suffice.lower.solver import Outcome, Solution
 from suffice.options import Options
@@ -34,7 +35,19 @@ from suffice.upper.search import Pending, Plan, Point, State, Trial
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(Certificate, FistaState, DescentState, NewtonState, Metric, Solution, Options, Record, Evaluation, Scaling),
+        *(
+            Certificate,
+            FistaState,
+            DescentState,
+            NewtonState,
+            MixedState,
+            Metric,
+            Solution,
+            Options,
+            Record,
+            Evaluation,
+            Scaling,
+        ),
         *(Pending, Plan, Point, State, Trial),
     )
 }
@@ -47,6 +60,7 @@ _LEFT_OUT: dict[type, tuple[str, ...]] = {
     FistaState: ("image", "previous_image", "evidence"),
     DescentState: ("image", "evidence"),
     NewtonState: ("image", "evidence"),
+    MixedState: ("image", "evidence"),
 }
 
 
@@ -88,16 +102,21 @@ def _encode_fields(value: Any) -> dict[str, Any]:
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if type(value.state) not in (FistaState, DescentState, NewtonState):
+        if type(value.state) not in (FistaState, DescentState, NewtonState, MixedState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 
 
 def light(solution: Solution) -> Solution:
     """The solution without what can be had again: all that a worker needs to continue it, and hardly more than x."""
-    state: Any = solution.state
+    return replace(solution, problem=None, state=_light(solution.state))
+
+
+def _light(state: Any) -> Any:
     left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
-    return replace(solution, problem=None, state=replace(state, **left_out) if left_out else state)
+    if isinstance(state, MixedState):
+        left_out["path"] = _light(state.path)
+    return replace(state, **left_out) if left_out else state
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.
@@ -178,7 +197,7 @@ def _hints(cls: type) -> dict[str, Any]:
     if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
         hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
     if cls is Solution:
-        hints |= {"solver": str, "state": FistaState | DescentState | NewtonState | None}
+        hints |= {"solver": str, "state": FistaState | DescentState | NewtonState | MixedState | None}
     if cls is Options:  # which checks itself, and takes whole numbers for real ones
         hints = dict.fromkeys(hints, Any)
     return hints

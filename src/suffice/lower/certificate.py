@@ -62,7 +62,7 @@ class Evidence:
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
     without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
     a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
-    a better bound than f's own.
+    a better bound than f's own. A batch of FISTA leaves z's image out: nothing needs it there.
     """
 
     z: Array
@@ -98,14 +98,17 @@ def _smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
 
 
 def certify_step(
-    problem: Canonical, x: Array, image: Array, evidence: Evidence, rule: Rule, initial_radius: float
+    problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
 ) -> Certificate:
-    """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance."""
+    """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance.
+
+    x's image is computed where a rule needs it and the solver has none."""
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
     a_priori = evidence.rate * initial_radius if evidence.rate < math.inf else math.inf
     if rule == "rate":
-        return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, x, image))
+        return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, z, evidence.z_image))
     if rule in ("gap", "minimum_norm", "subgradient"):
+        image = problem.f.image(x) if image is None else image
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
         rounding = _rounding(problem, x, image, evidence.rounding if tau is None else None)
         if rule == "gap":

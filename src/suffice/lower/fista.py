@@ -9,7 +9,7 @@ With tau = 1/L, q = tau mu, t_0 = 0 and x^{-1} = x^0:
 
     ||x^k - x_hat||^2 <= (1 - kappa^{-1/2})^k kappa (1 + kappa^{-1/2}) ||x^0 - x_hat||^2.
 
-The image of z under f's linear map is the same combination of images: one product with X, one with X^T per iteration.
+Gradients are taken at z only: one product with X, one with X^T per iteration, and no image of x is ever needed.
 
 A global L is often far too large: for logistic regression psi'' <= 1/4, but on confident samples it is nearly 0.
 `AdaptiveFista` takes the step length that f's curvature between z and x^{k+1} allows: with M_k proven to satisfy
@@ -18,7 +18,8 @@ f(x) <= f(z) + <grad f(z), x - z> + M_k/2 ||x - z||^2, any tau_k <= 1/M_k will d
     t_{k+1} = (1 - q_k t_k^2 + sqrt((1 - q_k t_k^2)^2 + 4 (q_k/q_{k+1}) t_k^2)) / 2
 
 keeps the rate of the step lengths taken (Calatroni and Chambolle, SIAM J. Optim. 29, 2019). A step that was too long
-is not made; it costs its products all the same and is counted.
+is not made; it costs its products all the same and is counted. M_k needs the image of x^{k+1}; that of z is the same
+combination of images as z is of points.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from suffice.problem import Canonical
 
 @dataclass(frozen=True)
 class FistaState:
-    """Images are None in a state that comes from a file: the next step has to compute them."""
+    """Images are the adaptive method's, and None in a state that comes from a file: the next step computes them."""
 
     x: Array
     previous: Array
@@ -55,19 +56,19 @@ class Fista:
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
         problem.require_lipschitz(self.name)
-        image = problem.f.image(x)
-        return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image)
+        return FistaState(x, x, t=0.0, k=0)
 
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
         tau = 1.0 / problem.L
         q = tau * problem.mu
         t, beta = momentum(state.t, q, q)
-        z, z_image, image = _extrapolate(problem, state, beta)
+        z = _extrapolated(state, beta)
+        z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         a_priori = rate(problem.L / problem.mu, state.k + 1)
         evidence = Evidence(z, z_image, z_gradient, tau, 1.0 - q, problem.L, a_priori)
-        return FistaState(x, state.x, t, state.k + 1, problem.f.image(x), image, evidence)
+        return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,11 @@ class AdaptiveFista:
         tau = min(state.tau * (self.grow if state.k > 0 and not state.failed else 1.0), longest)
         q = tau * problem.mu
         t, beta = momentum(state.t, state.taken * problem.mu if state.taken else q, q)
-        z, z_image, image = _extrapolate(problem, state, beta)
+        image = problem.f.image(state.x) if state.image is None else state.image
+        previous = state.previous_image
+        if previous is None:
+            previous = image if state.k == 0 else problem.f.image(state.previous)
+        z, z_image = _extrapolated(state, beta), image + beta * (image - previous)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         x_image = problem.f.image(x)
@@ -103,16 +108,14 @@ class AdaptiveFista:
         return FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau)
 
 
-def _extrapolate(problem: Canonical, state: FistaState, beta: float) -> tuple[Array, Array, Array]:
-    """z with its image, and the image of x, computed where the state comes from a file."""
-    image = problem.f.image(state.x) if state.image is None else state.image
+def _extrapolated(state: FistaState, beta: float) -> Array:
+    """z; in place, since for an image of many pixels memory is what a step costs."""
     if state.k == 0 or beta == 0.0:
-        return state.x, image, image
-    previous = problem.f.image(state.previous) if state.previous_image is None else state.previous_image
-    z = state.x - state.previous  # in place from here on: for an image of many pixels, memory is what a step costs
+        return state.x
+    z = state.x - state.previous
     z *= beta
     z += state.x
-    return z, image + beta * (image - previous), image
+    return z
 
 
 def descended(z: Array, tau: float, gradient: Array) -> Array:

@@ -22,6 +22,7 @@ from suffice.lower.auto import Auto
 from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
+from suffice.lower.mixed import MixedFista
 from suffice.lower.newton import Newton
 from suffice.lower.newton_tv import NewtonTV
 from suffice.problem import Canonical, Composite
@@ -38,12 +39,12 @@ class Outcome(Enum):
 
 
 class State(Protocol):
-    """A solver's immutable state: the current point, its linear image, and how it can be certified."""
+    """A solver's immutable state: the current point, its linear image where it is known, and its evidence."""
 
     @property
     def x(self) -> Array: ...
     @property
-    def image(self) -> Array: ...
+    def image(self) -> Array | None: ...
     @property
     def evidence(self) -> Evidence | None: ...
 
@@ -61,7 +62,7 @@ class Solver(Protocol):
 
 
 SOLVERS: dict[str, Solver] = {
-    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
+    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
 }
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 

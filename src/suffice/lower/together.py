@@ -12,7 +12,7 @@ as soon as an estimate of its radius, without rounding and for all columns at on
     rate(k) ||x^0 - x_hat||                                a priori, for `fista`.
 
 X may live on any device; then all columns do, and the host only sees the estimates (on CUDA every few iterations) and
-the columns that leave.
+the columns that leave. `fista` on a CUDA device is made of a few kernels of its own (`suffice.lower.fused`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from suffice._array import Array, host, like, namespace
-from suffice.lower import together_tv
+from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
 from suffice.lower.fista import AdaptiveFista, FistaState, rate
@@ -122,7 +122,9 @@ def _limit(ask: Ask) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """What stays the same: X with its weights, psi, and the columns' targets, penalties and constants."""
+    """What stays the same: X with its weights, psi, and the columns' targets, penalties and constants.
+
+    `iteration` is one step of `fista` made elsewhere (`suffice.lower.fused`), where there is one."""
 
     problems: tuple[Composite, ...]
     adaptive: bool
@@ -134,21 +136,24 @@ class Batch:
     l2: Any
     mu: Any
     L: Any
+    iteration: Any = None
 
     @classmethod
     def of(cls, problems: Sequence[Composite], solver: str) -> Batch:
         first = problems[0].smooth
         assert isinstance(first, LinearModel)
-        X, xp = first.design.X, namespace(first.design.weights)
+        adaptive, xp = solver == "fista_adaptive", namespace(first.design.weights)
+        quick = not adaptive and fused.available(first.design.X, first.loss)
+        X = first.design.by_columns if quick else first.design.X
 
         def per_column(values: list[float]) -> Any:
             return like(np.array(values), first.design.weights)
 
-        return cls(
+        made = cls(
             tuple(problems),
-            solver == "fista_adaptive",
+            adaptive,
             X,
-            first.design.weights[:, None],
+            first.design.weights,
             first.loss,
             xp.stack([problem.smooth.y for problem in problems], axis=1),  # type: ignore[attr-defined]
             per_column([problem.prox.l1 for problem in problems]),  # type: ignore[attr-defined]
@@ -156,18 +161,24 @@ class Batch:
             per_column([problem.canonical.mu for problem in problems]),
             per_column([problem.canonical.L for problem in problems]),
         )
+        return made._with_iteration() if quick else made
 
     def only(self, kept: list[int]) -> Batch:
         columns = {name: _chosen(getattr(self, name), kept) for name in ("Y", "l1", "l2", "mu", "L")}
-        return replace(self, problems=tuple(self.problems[j] for j in kept), **columns)
+        made = replace(self, problems=tuple(self.problems[j] for j in kept), **columns)
+        return made if self.iteration is None else made._with_iteration()
+
+    def _with_iteration(self) -> Batch:
+        made = fused.iteration(self.X, self.weights, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
+        return replace(self, iteration=made)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What moves: matrices with one column per problem (W, its margins M, and those before), and one number each.
+    """What moves: matrices with one column per problem, and one number each.
 
-    Z, M_z and G are the points, margins and gradients of the last step that was made, `tau` its length or the next one
-    to try.
+    Z and G are the points and gradients of the last step that was made, `tau` its length or the next one to try. The
+    margins M of W, those before and those of Z have no rows for `fista`, which needs none between steps.
     """
 
     W: Any
@@ -322,7 +333,9 @@ def _columns(batch: Batch, starts: Sequence[Solution]) -> Columns:
         return xp.stack([like(image, batch.mu) for image in known], axis=1)
 
     W, W_before = matrix("x"), matrix("previous")
-    if not any(state.x.any() or state.previous.any() for state in states):
+    if not batch.adaptive:
+        M = M_before = batch.Y[:0, :]
+    elif not any(state.x.any() or state.previous.any() for state in states):
         M = M_before = 0.0 * batch.Y
     else:
         M, M_before = images("image", W), images("previous_image", W_before)
@@ -339,24 +352,17 @@ def _stepper(batch: Batch) -> Stepper:
 
 def _step(batch: Batch, s: Columns) -> Columns:
     """One iteration of every column; a column whose step was too long stays where it is."""
+    if not batch.adaptive:
+        return _plain_step(batch, s)
     xp = namespace(s.t)
     method = AdaptiveFista()
-    if batch.adaptive:
-        longer = xp.where((s.k > 0.0) & ~s.failed, method.grow * s.tau, s.tau)
-        tau = xp.minimum(longer, 1.0 / batch.mu)
-    else:
-        tau = 1.0 / batch.L
+    longer = xp.where((s.k > 0.0) & ~s.failed, method.grow * s.tau, s.tau)
+    tau = xp.minimum(longer, 1.0 / batch.mu)
     q = tau * batch.mu
     t, beta = _momentum(s.t, xp.where(s.taken > 0.0, s.taken * batch.mu, q), q)
     Z, M_z = s.W + beta * (s.W - s.W_before), s.M + beta * (s.M - s.M_before)
-    derivative = batch.loss.derivative(M_z, batch.Y)
-    derivative *= batch.weights
-    G = batch.X.T @ derivative + batch.l2 * Z
-    V, threshold = Z - tau * G, tau * batch.l1
-    W = V - xp.minimum(xp.maximum(V, -threshold), threshold)
+    W, G = _descended(batch, Z, M_z, tau)
     M = batch.X @ W
-    if not batch.adaptive:
-        return Columns(W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau, s.failed)
     majoriser = _majoriser(batch, Z, M_z, W, M)
     made = tau * majoriser <= 1.0 + 1e-12
     shorter = xp.maximum(xp.minimum(method.shrink * tau, 0.95 / majoriser), 1.0 / batch.L)
@@ -382,6 +388,27 @@ def _step(batch: Batch, s: Columns) -> Columns:
     )
 
 
+def _plain_step(batch: Batch, s: Columns) -> Columns:
+    if batch.iteration is not None:
+        W, Z, G, t = batch.iteration(s.W, s.W_before, s.t)
+    else:
+        q = s.tau * batch.mu
+        t, beta = _momentum(s.t, q, q)
+        Z = s.W + beta * (s.W - s.W_before)
+        W, G = _descended(batch, Z, batch.X @ Z, s.tau)
+    return Columns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, s.k + 1.0, s.tau, s.tau, s.failed)
+
+
+def _descended(batch: Batch, Z: Any, M_z: Any, tau: Any) -> tuple[Any, Any]:
+    """The next W, and the gradients at Z."""
+    xp = namespace(Z)
+    derivative = batch.loss.derivative(M_z, batch.Y)
+    derivative *= batch.weights[:, None]
+    G = batch.X.T @ derivative + batch.l2 * Z
+    V, threshold = Z - tau * G, tau * batch.l1
+    return V - xp.minimum(xp.maximum(V, -threshold), threshold), G
+
+
 def _momentum(t: Any, q: Any, q_next: Any) -> tuple[Any, Any]:
     """`suffice.lower.fista.momentum`, column by column."""
     xp = namespace(t)
@@ -397,7 +424,7 @@ def _majoriser(batch: Batch, Z: Any, M_z: Any, W: Any, M: Any) -> Any:
     xp = namespace(M)
     change, moved = M - M_z, xp.sum((W - Z) ** 2, axis=0)
     curvature = batch.loss.curvature_between(M_z, M, batch.Y)
-    along = xp.sum(batch.weights * curvature * change * change, axis=0)
+    along = xp.sum(batch.weights[:, None] * curvature * change * change, axis=0)
     known = moved > 1e-300
     return xp.where(known, xp.minimum(along / xp.where(known, moved, 1.0) + batch.l2, batch.L), batch.L)
 
@@ -442,20 +469,20 @@ def _evidence(batch: Batch, s: Columns, j: int) -> Evidence:
     else:
         c, majoriser = 1.0 - q, canonical.L
         a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
-    return Evidence(_column(s.Z, j), _images(s.M_z, j), _column(s.G, j), tau, c, majoriser, a_priori)
+    return Evidence(_column(s.Z, j), _image(batch, s.M_z, j), _column(s.G, j), tau, c, majoriser, a_priori)
 
 
 def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
     """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
     problem, k = batch.problems[j], int(s.k[j])
-    x, image = _column(s.W, j), _images(s.M, j)
+    x, image = _column(s.W, j), _image(batch, s.M, j)
     tau, taken = (float(s.tau[j]), float(s.taken[j])) if batch.adaptive else (0.0, 0.0)
     made = k > start.state.k
     evidence = _evidence(batch, s, j) if made else start.state.evidence
     if made and batch.adaptive and bool(s.failed[j]):  # the length to try next is not that of the last step
         evidence = _evidence(batch, replace(s, tau=s.taken), j)
     state = FistaState(
-        *(x, _column(s.W_before, j), float(s.t[j]), k, image, _images(s.M_before, j), evidence),
+        *(x, _column(s.W_before, j), float(s.t[j]), k, image, _image(batch, s.M_before, j), evidence),
         *(tau, taken, batch.adaptive and bool(s.failed[j])),
     )
     proof = start.certificate
@@ -473,10 +500,11 @@ def _column(matrix: Any, j: int) -> Array:
     return column
 
 
-def _images(matrix: Any, j: int) -> Any:
-    if isinstance(matrix, np.ndarray):
-        return _column(matrix, j)
-    return matrix[:, j] + 0.0  # a copy, where it lives
+def _image(batch: Batch, margins: Any, j: int) -> Any:
+    """Column j of margins as it is kept: a copy, where it lives; None for `fista`."""
+    if not batch.adaptive:
+        return None
+    return _column(margins, j) if isinstance(margins, np.ndarray) else margins[:, j] + 0.0
 
 
 def _chosen(value: Any, kept: list[int]) -> Any:

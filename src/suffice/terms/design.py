@@ -28,6 +28,7 @@ from suffice.terms.blocks import RowBlocks
 
 DENSE_GRAM_SIZE = 2000
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
+ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -88,6 +89,29 @@ class Design:
         if not (np.isfinite(a).all() and (a >= 0).all() and a.sum() > 0):
             raise ValueError("sample_weight must be finite, non-negative and not all zero")
         return cls(X, like(a / a.sum(), X))
+
+    @cached_property
+    def by_columns(self) -> Any:
+        """X stored by columns that start at multiples of ALIGNED entries, for an X that lives elsewhere (torch)."""
+        N, d = self.shape
+        if self.X.stride(0) == 1 and self.X.stride(1) % ALIGNED == 0:
+            return self.X
+        columns = self.X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
+        columns[:, :N] = self.X.T
+        return columns[:, :N].T
+
+    @cached_property
+    def in_float32(self) -> Design | None:
+        """The same matrix, rounded, for products that need not be accurate; None where float32 has no room for it."""
+        if isinstance(self.X, RowBlocks):
+            raise TypeError("X is read in blocks, which have no float32 copy: use another solver")
+        if not 1e-15 < self.frobenius_norm < 1e15:
+            return None
+        single = np.float32 if namespace(self.weights) is np else namespace(self.weights).float32
+        if sp.issparse(self.X):
+            return Design(self.X.astype(single), self.weights.astype(single))
+        xp = namespace(self.X)
+        return Design(xp.astype(self.X, single), xp.astype(self.weights, single))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, host, namespace, norm, positive
+from suffice._array import EPS, Array, cast_like, host, namespace, norm, positive
 from suffice.terms.design import Design
 
 
@@ -278,6 +278,14 @@ class LinearModel:
         change = x_image - z_image
         curvature = self.loss.curvature_between(z_image, x_image, self.y)
         return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2
+
+    @cached_property
+    def in_float32(self) -> LinearModel | None:
+        """The same model, without its ridge, with X, weights and targets in float32, where there is room for them."""
+        design = self.design.in_float32
+        if design is None or not float(namespace(self.y).max(abs(self.y))) < 1e15:
+            return None
+        return LinearModel(design, cast_like(self.y, design.weights), self.loss)
 
     @cached_property
     def _derivative_at_zero(self) -> float:
