@@ -56,19 +56,20 @@ def _device():
     return "cuda" if torch.cuda.is_available() else pytest.skip("no device")
 
 
+@pytest.mark.parametrize("d", [32, 37])  # aligned rows or not
 @pytest.mark.parametrize("n", [1, 20, 70, 90])
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
-def test_an_iteration_is_the_one_written_out(loss, n):
+def test_an_iteration_is_the_one_written_out(loss, n, d):
     device = _device()
     import torch
 
     rng = np.random.default_rng(n)
-    N, d = 203, 37
+    N = 203
     X, Y, a = rng.standard_normal((N, d)), np.sign(rng.standard_normal((N, n))), rng.random(N) / N
     W, before, t = rng.standard_normal((d, n)), rng.standard_normal((d, n)), 1.0 + rng.random(n)
     l1, mu, L = 0.01 * rng.random(n), 0.1 * rng.random(n), 2.0 + rng.random(n)
     there = [torch.asarray(array, device=device) for array in (X, a, Y, l1, mu, mu, L)]
-    iteration = fused.iteration(Design.of(there[0]).by_columns, there[1], loss, *there[2:])
+    iteration = fused.iteration(Design(*there[:2]), loss, *there[2:])
     W_next, Z, G, t_next = iteration(*(torch.asarray(array, device=device) for array in (W, before, t)))
 
     q = mu / L

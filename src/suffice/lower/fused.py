@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from suffice.terms.design import ALIGNED
+from suffice.terms.design import ALIGNED, Design
 from suffice.terms.smooth import Huber, Logistic, MarginLoss, Squared
 
 WIDEST = 80  # columns in one piece
@@ -71,18 +71,21 @@ class Shape:
 
 
 def iteration(
-    X: Any, weights: Any, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
+    design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
 ) -> Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]:
     """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem.
 
     Z is a view of memory that the next iteration writes to."""
     torch, kernels = importlib.import_module("torch"), _triton()
+    X, weights = design.by_columns, design.weights
+    # Products read fastest along what they sum over: X Z along rows, where those are aligned, X^T R along columns.
+    rows = design.X if design.X.stride(1) == 1 and design.X.stride(0) % ALIGNED == 0 else X
     (N, d), n = X.shape, Y.shape[1]
     shape = Shape.of(n)
     name = type(loss).__name__.lower()
     delta = float(getattr(loss, "delta", 0.0))
     high, deep, warps, stages = ADJOINT
-    multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count
+    multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
     splits = max(1, WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
     chunk = math.ceil(N / splits / deep) * deep
     Z = torch.zeros((d, shape.stride), dtype=X.dtype, device=X.device)
@@ -98,7 +101,7 @@ def iteration(
             *(W, W_before, t, mu, L, Z, t_next, d, n, shape.stride), ROWS=8, COLUMNS=small, num_warps=4
         )
         kernels.residuals[(math.ceil(N / MARGINS[0]), shape.pieces)](
-            *(X, Z, targets, weights, R, N, d, n, X.stride(1), shape.stride, delta, name),
+            *(rows, Z, targets, weights, R, N, d, n, rows.stride(0), rows.stride(1), shape.stride, delta, name),
             *(*MARGINS[:2], shape.P1, shape.P2),
             num_warps=MARGINS[2],
             num_stages=MARGINS[3],

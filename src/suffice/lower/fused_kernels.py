@@ -1,4 +1,4 @@
-"""The kernels of `suffice.lower.fused`. X is stored by columns: entry (i, j) lies at i + j * column."""
+"""The kernels of `suffice.lower.fused`."""
 
 # mypy: ignore-errors
 import triton
@@ -48,6 +48,7 @@ def residuals(
     N,
     d,
     n,
+    row,
     column,
     stride,
     delta,
@@ -66,7 +67,9 @@ def residuals(
         k = first + tl.arange(0, DEPTH)
         inside = k < d
         x = tl.load(
-            X + i[:, None] + k[None, :].to(tl.int64) * column, mask=(i < N)[:, None] & inside[None, :], other=0.0
+            X + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
+            mask=(i < N)[:, None] & inside[None, :],
+            other=0.0,
         )
         z1 = tl.load(Z + k[:, None] * stride + j1[None, :], mask=inside[:, None], other=0.0)
         m1 = tl.dot(x, z1, m1, input_precision="ieee", out_dtype=dtype)

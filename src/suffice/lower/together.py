@@ -144,7 +144,6 @@ class Batch:
         assert isinstance(first, LinearModel)
         adaptive, xp = solver == "fista_adaptive", namespace(first.design.weights)
         quick = not adaptive and fused.available(first.design.X, first.loss)
-        X = first.design.by_columns if quick else first.design.X
 
         def per_column(values: list[float]) -> Any:
             return like(np.array(values), first.design.weights)
@@ -152,7 +151,7 @@ class Batch:
         made = cls(
             tuple(problems),
             adaptive,
-            X,
+            first.design.X,
             first.design.weights,
             first.loss,
             xp.stack([problem.smooth.y for problem in problems], axis=1),  # type: ignore[attr-defined]
@@ -169,7 +168,8 @@ class Batch:
         return made if self.iteration is None else made._with_iteration()
 
     def _with_iteration(self) -> Batch:
-        made = fused.iteration(self.X, self.weights, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
+        design = self.problems[0].smooth.design  # type: ignore[attr-defined]
+        made = fused.iteration(design, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
         return replace(self, iteration=made)
 
 
