@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,10 +43,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, colu
 from suffice._array import Array, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
-from suffice.options import Options
+from suffice.fingerprint import Fingerprint
+from suffice.journal import JournalError
+from suffice.options import BUDGETS, Options, Policy
 from suffice.problem import Composite
-from suffice.result import Result
+from suffice.result import OracleError, Record, Result, Status
 from suffice.sklearn._adapters import Adapter, Fold, find_adapter
+from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.space import Space
 from suffice.tune import tune
 from suffice.upper.evaluation import Evaluation
@@ -78,21 +83,72 @@ def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
 
 
 class _Noted:
-    """The problem, with a note of every evaluation."""
+    """The problem, with a note of every evaluation; those that the journal holds are not made again."""
 
-    def __init__(self, problem: BilevelProblem) -> None:
+    def __init__(
+        self, problem: BilevelProblem, journal: SearchJournal | None, tell: Callable[[Record], object] | None
+    ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
+        self.journal, self.tell = journal, tell
         self.notes: list[tuple[str, float, Evaluation]] = []
+        self.fresh = True  # whether the latest evaluation was made here and now
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted(self.problem.evaluate(theta, within=within, warm=warm), within)
+        return self._noted("residual", theta, within, warm)
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted(self.problem.evaluate_weights(theta, within=within, warm=warm), within)
+        return self._noted("weights", theta, within, warm)
 
-    def _noted(self, made: Evaluation, within: float) -> Evaluation:
+    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """An evaluation outside the trust-region search, told to the callback."""
+        made = self.evaluate(theta, within=within, warm=warm)
+        if self.tell is not None and self.fresh:
+            self.tell(self._record(within, made))
+        return made
+
+    def tell_of_search(self, record: Record) -> None:
+        """A record of the trust-region search, numbered among all evaluations."""
+        if self.tell is not None and self.fresh:
+            self.tell(replace(record, number=len(self.notes), total_work=self.work))
+
+    @property
+    def work(self) -> float:
+        return float(sum(evaluation.work for _, _, evaluation in self.notes))
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation with the least proven upper bound."""
+        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+
+    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = "" if self.journal is None else request_key(policy, theta, within, warm)
+        made = None if self.journal is None else self.journal.take(key)
+        self.fresh = made is None
+        if made is None:
+            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
+            if self.journal is not None:
+                made = self.journal.keep(key, self.purpose, made)
         self.notes.append((self.purpose, within, made))
         return made
+
+    def _record(self, within: float, made: Evaluation) -> Record:
+        best = self.best
+        return Record(
+            number=len(self.notes),
+            purpose=self.purpose,
+            theta=tuple(made.point.tolist()),
+            within=within,
+            errors=tuple(made.e.tolist()),
+            distance=made.distance,
+            cost=made.cost,
+            interval=made.interval,
+            work=float(made.work),
+            total_work=self.work,
+            delta=math.nan,  # there is no trust region
+            rho=math.nan,
+            incumbent=tuple(best.point.tolist()),
+            incumbent_cost=best.cost,
+        )
 
 
 def _has(name: str) -> Any:
@@ -140,6 +196,14 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
         1: a line for every evaluation.
+    journal : folder, default None
+        Every evaluation is on disk there before the next one begins. Another fit with the same journal, data and
+        settings takes up what was interrupted at any moment, and ends at the same bits; the budgets of `options` may
+        differ (max_seconds counts the present fit only). Other data or settings are refused with what has changed.
+    callback : callable, default None
+        Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
+        in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
+        says why.
 
     Attributes
     ----------
@@ -170,10 +234,13 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        journal: str | os.PathLike[str] | None = None,
+        callback: Callable[[Record], object] | None = None,
     ) -> None:
         self.estimator, self.space, self.cv, self.scoring, self.refit = estimator, space, cv, scoring, refit
         self.tolerance, self.initial, self.options = tolerance, initial, options
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+        self.journal, self.callback = journal, callback
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
@@ -198,11 +265,12 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         splits = list(splitter.split(X, y, **routed.split))
         self.n_splits_ = len(splits)
         folds = [_Fold.of(self, k, X, y, weight, classes, *split) for k, split in enumerate(splits)]
-        noted = _Noted(self._problem(folds, tie))
-        with noted.problem:
-            best = self._search(noted, folds, tie)
-            if self.refit == "one_se":
-                best = self._one_se(noted, best)
+        options = self._options()
+        with ExitStack() as stack:
+            problem = stack.enter_context(self._problem(folds, tie))
+            journal = None if self.journal is None else self._journal(problem, final, options)
+            noted = _Noted(problem, journal if journal is None else stack.enter_context(journal), self._teller())
+            best = self._search(noted, folds, tie, options)
             self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
         if self.refit:
             self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
@@ -273,22 +341,83 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
         )
 
-    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie) -> Evaluation:
+    def _options(self) -> Options:
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
         options = Options(max_evaluations=60, final_radius=1e-3, seed=seed) if self.options is None else self.options
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        return options
+
+    def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:
+        if not isinstance(self.journal, str | os.PathLike):
+            raise TypeError(f"journal must be a folder or None, got {self.journal!r}")
+        found = Fingerprint()
+        found.add("folds", problem)
+        found.add("estimator", type(final))
+        for name in ("tolerance", "initial", "refit"):
+            found.add(name, getattr(self, name))
+        found.add("scoring", self.optimised_scoring_)
+        for name, value in options.plain().items():
+            if name not in BUDGETS:
+                found.add(f"options.{name}", value)
+        return SearchJournal(self.journal, found.parts)
+
+    def _teller(self) -> Callable[[Record], object] | None:
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable, got {self.callback!r}")
+        if not self.verbose:
+            return self.callback
+
+        def tell(record: Record) -> None:
+            self._print(record)
+            if self.callback is not None:
+                self.callback(record)
+
+        return tell
+
+    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+        """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
+        self.result_ = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
+        try:
+            return self._all_of_it(noted, folds, tie, options)
+        except StopIteration:
+            status, detail = Status.STOPPED, ""
+        except KeyboardInterrupt:
+            status, detail = Status.INTERRUPTED, ""
+            if not noted.notes:
+                raise
+        except (JournalError, OracleError) as error:
+            cause = error if isinstance(error, JournalError) else error.__cause__
+            if not isinstance(cause, JournalError) or not noted.notes:
+                raise
+            status, detail = Status.JOURNAL, str(cause)
+            warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
+        best = noted.best
+        if self.result_.evaluation is None:
+            self.result_ = replace(
+                self.result_, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
+                work=noted.work, params=noted.space.params(best.point),
+            )  # fmt: skip
+        self.result_ = replace(self.result_, status=status, detail=detail)
+        return best
+
+    def _all_of_it(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
         if self.initial is not None:
             theta = tie.space.theta(self.initial)
         else:
             noted.purpose = "first look"
             theta = _best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
-        self.result_: Result = tune(noted, theta, options=options, callback=self._told if self.verbose else None)
-        found = self.result_.evaluation
-        assert found is not None
+        self.result_ = tune(noted, theta, options=options, callback=noted.tell_of_search)
+        if self.result_.status is Status.STOPPED:
+            raise StopIteration
+        if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
+            if not noted.notes:
+                raise KeyboardInterrupt
+            return noted.best
         noted.purpose = "final"
-        return self._refined(noted, min((note[2] for note in noted.notes), key=lambda e: e.interval[1]))
+        best = self._refined(noted, noted.best)
+        return self._one_se(noted, best) if self.refit == "one_se" else best
 
     def _refined(self, noted: _Noted, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
@@ -297,7 +426,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
                 break
             within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            evaluation = noted.evaluate(evaluation.point, within=within, warm=evaluation)
+            evaluation = noted.look(evaluation.point, within=within, warm=evaluation)
         return evaluation
 
     def _one_se(self, noted: _Noted, best: Evaluation) -> Evaluation:
@@ -311,7 +440,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for _ in range(ONE_SE_STEPS):
             there = np.minimum(best.point + trial, upper)
             within = 0.02 * math.sqrt(best.cost / len(losses))
-            evaluation = noted.evaluate(there, within=within, warm=chosen)
+            evaluation = noted.look(there, within=within, warm=chosen)
             if evaluation.interval[1] <= limit:
                 low, chosen = trial, evaluation
             else:
@@ -321,7 +450,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             trial = 0.5 * (low + high)
         return self._refined(noted, chosen)
 
-    def _told(self, record: Any) -> None:
+    def _print(self, record: Record) -> None:
         print(
             f"[{type(self).__name__}] evaluation {record.number}: loss {record.cost:.6g} in "
             f"[{record.interval[0]:.6g}, {record.interval[1]:.6g}], {record.purpose}"
@@ -551,10 +680,10 @@ def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
         else:
             levels.append(np.linspace(high, low, 2 + (4 if len(tie.names) > 1 else 12))[1:-1])
     points = [np.array(point[::-1]) for point in itertools.product(*levels[::-1])]
-    best = latest = noted.evaluate(points[0], within=math.inf)  # whatever one step gives: the size of a loss
+    best = latest = noted.look(points[0], within=math.inf)  # whatever one step gives: the size of a loss
     for theta in points:
         within = LOOK * math.sqrt(best.cost / len(best.e))
-        latest = noted.evaluate(theta, within=within, warm=latest)
+        latest = noted.look(theta, within=within, warm=latest)
         best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
     return best.point
 
