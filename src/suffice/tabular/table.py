@@ -30,7 +30,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +154,7 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None) -> Table:
         if start.startswith(b"PK\x03\x04") or start.startswith(b"\xd0\xcf\x11\xe0"):
             raise TableError(f"{quoted(path)} is an archive or an Excel file: save the table as CSV")
         if start.startswith(b"\x1f\x8b"):
-            file = stack.enter_context(gzip.GzipFile(fileobj=file, mode="rb"))
+            file = cast(IO[bytes], stack.enter_context(gzip.open(file)))
         try:
             return _read_csv(file, limits)
         except (OSError, EOFError, zlib.error) as error:
@@ -187,7 +187,7 @@ def _read_csv(file: IO[bytes], limits: Limits) -> Table:
 
 def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
     """The encoding of all bytes, and the first characters."""
-    candidates = ("utf-8", "cp1252")
+    candidates: tuple[str, ...] = ("utf-8", "cp1252")
     size = 0
     while chunk := file.read(1 << 20):
         if size == 0:
@@ -421,11 +421,12 @@ def _numbers(
     return values, Stray(strays, int(lines[first]), stray) if strays else None, _finite(values, lines)
 
 
-def _notes(columns: Iterable[Column]) -> Iterator[str]:
+def _notes(columns: list[Column]) -> Iterator[str]:
+    if commas := [quoted(column.name) for column in columns if column.comma]:
+        rest = f" and {len(commas) - 3} more" if len(commas) > 3 else ""
+        yield f"column{'s' if len(commas) > 1 else ''} {', '.join(commas[:3])}{rest}: commas are decimal points"
     for column in columns:
         name, rows = quoted(column.name), len(column.values)
-        if column.comma:
-            yield f"column {name}: commas are decimal points"
         for stray, what in ((column.stray, "not numbers"), (column.infinite, "infinite or beyond 1e100")):
             if stray is not None:
                 entries = f"{stray.count:,} of {rows:,} entries {'is' if stray.count == 1 else 'are'} {what}"
