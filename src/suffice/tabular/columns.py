@@ -32,6 +32,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
+from suffice.sklearn._adapters import find_adapter
 from suffice.tabular.table import Array, Column, Table, TableError, quoted
 
 LEVELS = 30  # columns that a categorical column becomes at most
@@ -69,6 +70,11 @@ class Problem:
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     notes: tuple[str, ...]
+
+    def optimised(self, scoring: str | None) -> str:
+        """The smooth score that is optimised if this one is asked for."""
+        smooth = find_adapter(self.estimator[-1]).scorings
+        return scoring if scoring is not None and scoring in smooth else smooth[0]
 
     @property
     def classes(self) -> int:

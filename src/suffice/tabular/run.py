@@ -30,10 +30,10 @@ from sklearn.model_selection import cross_val_score
 
 from suffice.options import Options
 from suffice.reproduce.folder import COMMAND, write
-from suffice.result import Record
+from suffice.result import Record, Status
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
-from suffice.tabular.table import Table, TableError, quoted, read
+from suffice.tabular.table import TableError, quoted, read
 
 REPORT, PAGE = "report.json", "report.html"
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
@@ -120,7 +120,11 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        return bool(self.search.result_.success)
+        """Whether the search has come to its end: there is nothing more to find, or nothing that arithmetic can tell
+        apart."""
+        result, (low, high) = self.search.result_, self.search.score_interval_
+        told_apart = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
+        return bool(result.success) or told_apart
 
     @property
     def scoring(self) -> str:
@@ -170,11 +174,10 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     return found.hexdigest()
 
 
-def load(settings: Settings) -> tuple[Table, Problem, Settings]:
-    """The table, its problem, and the settings with the table's digest."""
-    table = read(settings.data)
+def load(settings: Settings) -> tuple[Problem, Settings]:
+    """The problem that the table poses, and the settings with the table's digest."""
     problem = pose(
-        table,
+        read(settings.data),
         settings.target,
         task=settings.task,
         model=settings.model,
@@ -188,7 +191,7 @@ def load(settings: Settings) -> tuple[Table, Problem, Settings]:
     digest = digest_of(settings.data)
     if settings.digest and digest != settings.digest:
         raise TableError(f"{quoted(settings.data)} has changed since the run began: a new run needs another folder")
-    return table, problem, replace(settings, digest=digest)
+    return problem, replace(settings, digest=digest)
 
 
 def claim(folder: Path, settings: Settings) -> None:
