@@ -64,7 +64,7 @@ class Progress:
             self._live.stop()
 
     def told(self, record: Record) -> None:
-        self._record, self._stage = record, record.purpose
+        self._record = record
         self._made += 1
         self._searched += not math.isnan(record.delta)
         if record.interval[1] <= self._best[1]:
@@ -80,14 +80,14 @@ class Progress:
         if self._record is None:
             return f"{self._stage} ... {duration(elapsed)}"
         low, high = self._offset - self._best[1], self._offset - self._best[0]
-        parts = [
-            f"evaluation {self._record.number} ({self._stage})",
-            f"{self._scoring} in {interval(low, high)}",
-            f"work {self._record.total_work:,.0f}",
-            duration(elapsed),
-        ]
         left = self._left(elapsed)
-        return " · ".join([*parts, f"at most {duration(left)} left"] if left is not None else parts)
+        parts = [
+            f"{self._record.number} evaluations",
+            duration(elapsed) + ("" if left is None else f", at most {duration(left)} left"),
+            f"work {self._record.total_work:,.0f}",
+            f"{self._scoring} in {interval(low, high)}",
+        ]
+        return " · ".join(parts)
 
     def _left(self, elapsed: float) -> float | None:
         """What the budgets still allow; None while there is nothing to go by."""

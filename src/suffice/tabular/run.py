@@ -12,6 +12,7 @@ may differ; anything else is another run, and refused.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import cross_val_score
 
 from suffice.options import Options
@@ -188,6 +191,7 @@ def load(settings: Settings) -> tuple[Problem, Settings]:
         categorical=settings.categorical,
         skip_missing=settings.skip_missing_target,
     )
+    check_scoring(settings.scoring, problem)
     digest = digest_of(settings.data)
     if settings.digest and digest != settings.digest:
         raise TableError(f"{quoted(settings.data)} has changed since the run began: a new run needs another folder")
@@ -301,17 +305,45 @@ def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
 
 def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
     """The score of a model that knows frequencies or the mean of the target only; None where it has none."""
-    dummy = DummyClassifier() if problem.task == "classification" else DummyRegressor()
+    dummy, y = DummyRegressor(), problem.y
     scoring = search.scoring if search.surrogate_ else search.optimised_scoring_
+    if problem.task == "classification":
+        dummy = DummyClassifier()
+        y = np.unique(y, return_inverse=True)[1] if not search.surrogate_ else y  # some scores know numbers only
     if scoring == "neg_squared_hinge":
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = float(np.mean(cross_val_score(dummy, problem.X, problem.y, cv=search.cv, scoring=scoring)))
+            found = float(np.mean(cross_val_score(dummy, problem.X, y, cv=search.cv, scoring=scoring)))
         except (ValueError, AttributeError, TypeError):  # a scorer that needs more than a dummy has
             return None
     return found if math.isfinite(found) else None
+
+
+def check_scoring(scoring: str | None, problem: Problem) -> None:
+    """Whether a score goes with the model and the target, found out on a few rows before a long search."""
+    if scoring is None or problem.optimised(scoring) == scoring:
+        return
+    known = get_scorer_names()
+    if scoring not in known:
+        near = difflib.get_close_matches(scoring, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "scikit-learn lists them by get_scorer_names()"
+        raise TableError(f"there is no score {quoted(scoring)}: {hint}")
+    if problem.task == "classification":
+        rows = np.concatenate([np.flatnonzero(problem.y == label)[:20] for label in np.unique(problem.y)])
+    else:
+        rows = np.arange(min(200, len(problem.y)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = clone(problem.estimator).fit(problem.X.iloc[rows], problem.y[rows])
+            found = float(get_scorer(scoring)(fitted, problem.X.iloc[rows], problem.y[rows]))
+        except (ValueError, AttributeError, TypeError) as error:
+            raise TableError(f"the score {scoring} cannot be used here: {error}") from error
+    if not math.isfinite(found):
+        reasons = [str(item.message).splitlines() for item in caught if "scor" in str(item.message).lower()]
+        raise TableError(f"the score {scoring} cannot be used here" + (f": {reasons[0][-1]}" if reasons else ""))
 
 
 def save(model: Any, folder: Path) -> Path:
