@@ -5,8 +5,8 @@ the Axes `ax`, or on those of a new figure that pyplot does not know, and return
 them. matplotlib (the extra `plot`) is imported when something is drawn.
 
 The surface under a path of two parameters is interpolated from the evaluations made: thin-plate splines through
-log10(F - F_best + eps), eps a hundredth of the median excess, inside the convex hull of the points. It is an
-illustration. What is proven is at the points.
+log10(F - F_best + eps), eps a hundredth of the median excess, inside the convex hull of the points, or in the
+box around it where that is little more. It is an illustration. What is proven is at the points.
 """
 
 from __future__ import annotations
@@ -142,11 +142,12 @@ def surface(shown: Trace, pair: tuple[int, int] = (0, 1)) -> Surface | None:
         return None
     z = np.log10(excess + eps)
     try:
-        hull = Delaunay(v.mean(axis=0) + 1.04 * (v - v.mean(axis=0)))
+        hull = Delaunay(v)
         spline = RBFInterpolator(v, z, smoothing=1e-8)
         x, y = (np.linspace(u[:, k].min(), u[:, k].max(), CELLS) for k in (0, 1))
         grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) / span
         inside = hull.find_simplex(grid) >= 0
+        inside |= inside.mean() > 0.6  # corners of the box that are little more than the hull
         values = np.where(inside, np.clip(spline(grid), z.min(), z.max()), math.nan)
     except (QhullError, np.linalg.LinAlgError):
         return None
@@ -190,7 +191,7 @@ def _chosen(shown: Trace, parameters: Sequence[str] | None) -> list[int]:
 
 def _draw_line(shown: Trace, axes: Axes, k: int) -> Axes:
     x = shown.points[:, k]
-    _scales(axes, shown.logarithmic[k], _spread(shown.high))
+    _scales(axes, shown.logarithmic[k], _spread(shown.cost))
     low, high = shown.cost - shown.low, shown.high - shown.cost
     axes.errorbar(
         x, shown.cost, (low, high), fmt="o", color=BLUE, markersize=3.5, elinewidth=1, capsize=2, label="evaluation"
@@ -262,7 +263,7 @@ def _draw_parallel(shown: Trace, axes: Axes, chosen: list[int]) -> Axes:
 def draw_progress(shown: Trace, ax: Axes | None = None) -> Axes:
     """F of every evaluation with its proven interval, and the least upper bound so far."""
     axes = _axes(ax)
-    _scales(axes, False, _spread(shown.high))
+    _scales(axes, False, _spread(shown.cost))
     bars = (shown.cost - shown.low, shown.high - shown.cost)
     axes.errorbar(
         shown.numbers, shown.cost, bars, fmt="o", color=BLUE, markersize=3.5, elinewidth=1, capsize=2,
@@ -270,8 +271,19 @@ def draw_progress(shown: Trace, ax: Axes | None = None) -> Axes:
     )  # fmt: skip
     best = np.minimum.accumulate(shown.high)
     axes.step(shown.numbers, best, where="post", color=ORANGE, linewidth=1.8, label="proven to be reached")
+    axes.set_ylim(*progress_range(shown))
     axes.set(xlabel="evaluation", ylabel=shown.label)
     return _finished(axes)
+
+
+def progress_range(shown: Trace) -> tuple[float, float]:
+    """The range of F that was seen. Intervals may reach far beyond it, from the first one on."""
+    low, high = float(shown.cost.min()), float(shown.cost.max())
+    if _spread(shown.cost):
+        pad = (high / low) ** 0.08
+        return low / max(pad, 1.02), high * max(pad, 1.02)
+    pad = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - pad, high + pad
 
 
 def draw_accuracy(shown: Trace, ax: Axes | None = None) -> Axes:

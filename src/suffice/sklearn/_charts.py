@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, excess_ticks, line_name, surface
+from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, excess_ticks, line_name, progress_range, surface
 
 INK, RULE = "#1c2733", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -37,8 +37,7 @@ def _line(shown: Trace) -> Figure:
         ),
         _best(x[at : at + 1], shown.cost[at : at + 1]),
     ]  # fmt: skip
-    log = _log(shown.high)
-    return _figure(data, _axis(shown.names[0], True), _axis(shown.label, log))
+    return _figure(data, _axis(shown.names[0], x), _axis(shown.label, _log_of(shown.cost)))
 
 
 def _plane(shown: Trace) -> Figure:
@@ -74,7 +73,7 @@ def _plane(shown: Trace) -> Figure:
     ]
     at = shown.best[None, :]
     data.append(_best(at[:, 0], at[:, 1]))
-    return _figure(data, _axis(shown.names[0], True), _axis(shown.names[1], True), height=520)
+    return _figure(data, _axis(shown.names[0], x), _axis(shown.names[1], y), height=520)
 
 
 def _parallel(shown: Trace) -> Figure:
@@ -95,7 +94,9 @@ def progress(shown: Trace) -> Figure:
         _scatter(shown.numbers, shown.cost, name, BLUE, "markers", error_y=bars, hovertext=_hover(shown)),
         _steps(shown.numbers, np.minimum.accumulate(shown.high), "proven to be reached", ORANGE, "hv"),
     ]
-    return _figure(data, _axis("evaluation"), _axis(shown.label, _log(shown.high)))
+    low, high = progress_range(shown)
+    ends = [math.log10(low), math.log10(high)] if _log(shown.cost) else [low, high]
+    return _figure(data, _axis("evaluation"), _axis(shown.label, _log_of(shown.cost)) | {"range": ends})
 
 
 def accuracy(shown: Trace) -> Figure:
@@ -103,7 +104,7 @@ def accuracy(shown: Trace) -> Figure:
         _steps(shown.numbers, _positive(shown.asked), "asked for", GREY, "hvh"),
         _scatter(shown.numbers, _positive(shown.achieved), "proven", ORANGE, "markers", hovertext=_hover(shown)),
     ]
-    return _figure(data, _axis("evaluation"), _axis(shown.accuracy, True))
+    return _figure(data, _axis("evaluation"), _axis(shown.accuracy, np.append(shown.asked, shown.achieved)))
 
 
 def work(shown: Trace) -> Figure:
@@ -117,7 +118,9 @@ def work(shown: Trace) -> Figure:
         "hoverinfo": "text",
     }
     total = _steps(shown.numbers, _positive(np.cumsum(shown.work)), "all so far", BLUE, "hvh")
-    return _figure([bars, total], _axis("evaluation"), _axis("lower-level steps", True))
+    return _figure(
+        [bars, total], _axis("evaluation"), _axis("lower-level steps", np.append(shown.work, shown.work.sum()))
+    )
 
 
 def regularisation(found: dict[str, Any]) -> Figure:
@@ -133,11 +136,14 @@ def regularisation(found: dict[str, Any]) -> Figure:
                 legendrank=k,
             )
         )  # fmt: skip
-    figure = _figure(data, _axis("multiple of the best penalties", True), _axis("coefficient"), height=500)
+    figure = _figure(
+        data, _axis("multiple of the best penalties", np.array(found["multiples"])), _axis("coefficient"), height=540
+    )
     figure["layout"]["shapes"] = [_vertical(1.0)]
     figure["layout"]["annotations"] = [
-        {"x": 0.0, "xref": "x", "y": 1.0, "yref": "paper", "yanchor": "bottom", "text": "best", "showarrow": False}
+        {"x": 0.0, "xref": "x", "y": 1.0, "yref": "paper", "xanchor": "left", "text": "best", "showarrow": False}
     ]
+    figure["layout"]["legend"] = {"orientation": "h", "x": 0, "y": -0.16, "yanchor": "top"}
     return figure
 
 
@@ -230,6 +236,11 @@ def _log(values: Any) -> bool:
     return bool(values.min() > 0.0 and values.max() > 30.0 * values.min())
 
 
+def _log_of(values: Any) -> Any:
+    """The values, if they call for a logarithmic axis."""
+    return values if _log(values) else None
+
+
 def _scatter(x: Any, y: Any, name: str, colour: str, mode: str, **more: Any) -> Figure:
     if "hovertext" in more:
         more["hoverinfo"] = "text"
@@ -276,10 +287,16 @@ def _vertical(x: float) -> Figure:
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
 
 
-def _axis(title: str, log: bool = False) -> Figure:
+def _axis(title: str, log: Any = None) -> Figure:
+    """The look of an axis; logarithmic if `log` holds the values along it."""
+    ticks: Figure = {}
+    if log is not None:
+        known = log[np.isfinite(log) & (log > 0.0)]
+        span = float(np.log10(known.max() / known.min())) if len(known) else 0.0
+        ticks = {"exponentformat": "power"} | ({"dtick": max(1, round(span / 6))} if span > 2.0 else {"nticks": 6})
     return {
         "title": {"text": escape(title), "standoff": 10},
-        "type": "log" if log else "linear",
+        "type": "linear" if log is None else "log",
         "gridcolor": RULE,
         "linecolor": "#c4cad2",
         "ticks": "outside",
@@ -287,7 +304,7 @@ def _axis(title: str, log: bool = False) -> Figure:
         "ticklen": 4,
         "zeroline": False,
         "automargin": True,
-    } | ({"exponentformat": "power", "nticks": 8} if log else {})
+    } | ticks
 
 
 def _figure(data: list[Any], x: Figure, y: Figure, height: int = 420) -> Figure:

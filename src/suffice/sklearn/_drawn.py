@@ -279,7 +279,7 @@ def comparison(task: Task, held: list[Held]) -> Data:
         weight = {} if task.weight is None else {"sample_weight": task.weight[train]}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fitted = clone(task.final).set_params(**defaults).fit(X, y, **weight)
+            fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
         converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
         default.append(Held(fitted, one.X, one.y, one.weight, math.nan))
     rows = []
@@ -303,6 +303,13 @@ def _defaults(task: Task) -> Data:
     return {
         name: known[name].default for name in names if name in known and isinstance(known[name].default, int | float)
     }
+
+
+def _seeded(estimator: Any) -> Any:
+    """The same report from the same search, whatever solver scikit-learn uses."""
+    if estimator.get_params().get("random_state", 0) is None:
+        estimator.set_params(random_state=0)
+    return estimator
 
 
 def _scoring_name(scoring: Any) -> str:

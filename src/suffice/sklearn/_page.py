@@ -22,22 +22,26 @@ from suffice.sklearn._checked import check
 Data = dict[str, Any]
 
 _CSS = """
-.tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
+.tabs { display: none } .scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
 .tabs button { font: inherit; font-size: 14.5px; color: var(--grey); background: none; border: 0; cursor: pointer;
   padding: 8px 13px; margin-bottom: -2px; border-bottom: 3px solid transparent; border-radius: 6px 6px 0 0 }
 .tabs button:hover { color: var(--ink); background: #e9edf2 }
 .tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
 .tabs button:focus-visible { outline: 2px solid #0072B2; outline-offset: -2px }
-.live { min-height: 200px } .note { color: #8a4b08 } h3 { font-size: 16px; margin: 22px 0 4px }
+.caption::first-letter { text-transform: uppercase } .note { color: #8a4b08 } h3 { font-size: 16px; margin: 22px 0 4px }
 .scripted .card:not(.on) { display: none } .tile small { color: var(--grey); font-size: 12.5px; display: block }
-.tile b { overflow-wrap: anywhere; white-space: normal }
+.tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
 @media (max-width: 640px) {
   main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
-  .tabs { flex-wrap: nowrap; overflow-x: auto } .tabs button { white-space: nowrap; padding: 8px 10px }
+  .scripted .tabs { flex-wrap: nowrap; overflow-x: auto } .tabs button { white-space: nowrap; padding: 8px 10px }
   .tiles { grid-template-columns: 1fr 1fr; gap: 8px } .tile { padding: 10px 12px } .tile b { font-size: 18px }
   .pair { grid-template-columns: 1fr }
 }
-@media print { .tabs { display: none } .scripted .card:not(.on) { display: block } }
+@media print {
+  .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
+  h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }
+  .tile b { font-size: 15px } #evaluations { break-inside: auto }
+}
 """
 
 # Figures are drawn when their section is first shown: a hidden one has no width.
@@ -48,6 +52,7 @@ _SCRIPT = """
   const config = CONFIG;
   const tabs = [...document.querySelectorAll("[role=tab]")];
   const narrow = window.matchMedia("(max-width: 640px)").matches;
+  if (narrow) config.displayModeBar = false;
   function draw(element) {
     if (element.dataset.drawn) { Plotly.Plots.resize(element); return; }
     element.dataset.drawn = "yes";
@@ -55,6 +60,7 @@ _SCRIPT = """
     if (narrow) {
       figure.layout.margin = { l: 48, r: 8, t: 40, b: 44 };
       figure.layout.font.size = 11;
+      if (figure.layout.legend.y < 0) figure.layout.height += 17 * figure.data.filter((t) => t.showlegend).length;
       for (const trace of figure.data) {
         if (trace.colorbar) {
           Object.assign(trace.colorbar, { orientation: "h", y: -0.16, yanchor: "top", x: 0.5, len: 1 });
@@ -77,6 +83,7 @@ _SCRIPT = """
   tabs.forEach((tab, k) => {
     tab.addEventListener("click", () => {
       select(tab);
+      tab.scrollIntoView({ inline: "center", block: "nearest" });
       history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
     });
     tab.addEventListener("keydown", (event) => {
@@ -123,7 +130,7 @@ def page(data: Data) -> str:
     script = _SCRIPT.replace("CONFIG", _json(shell._CONFIG))
     body = f"""<header><h1>{title}</h1><p class="lead">{_lead(data)}</p></header>
 {_tiles(data)}
-<div class="live" style="min-height: 0"><div class="tabs" role="tablist">{tabs}</div></div>
+<div class="live tabs" role="tablist">{tabs}</div>
 {cards}
 <footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
 <script type="application/json" id="figures">{_json(figures)}</script>
@@ -161,7 +168,7 @@ def _interval(low: float, high: float) -> str:
     digits = 6
     while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
         digits += 1
-    return f"[{low:.{digits}g}, {high:.{digits}g}]"
+    return f"[{low:#.{digits}g}, {high:#.{digits}g}]" if digits > 6 else f"[{low:.6g}, {high:.6g}]"
 
 
 def _params(params: dict[str, float]) -> str:
@@ -184,10 +191,13 @@ def _tiles(data: Data) -> str:
     best, made = data["best"], data["evaluations"]
     low, high = best["interval"]
     scoring = data["asked_scoring"] or data["scoring"]
-    proof = f"proven in {_interval(low, high)}"
+    proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {_interval(low, high)}"
     tiles = [
-        (_params(best["params"]), f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>"),
-        (_number(best["score"]), f"{escape(scoring)}<small>{escape(data['scoring'])} {proof}</small>"),
+        (
+            _params(best["params"]).replace(", ", "<br>"),
+            f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>",
+        ),
+        (_number(best["score"]), f"{escape(scoring)}<small>{proof}</small>"),
         (f"{len(made):,}", f"evaluations of {data['folds']} models each"),
         (f"{sum(one['work'] for one in made):,.0f}", "lower-level steps in all"),
     ]
