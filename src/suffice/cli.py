@@ -163,6 +163,40 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
     typer.echo(f"Report: {pages.write(data, folder)}")
 
 
+@app.command()
+def bench(
+    grid: Annotated[int, typer.Option(min=2, max=50, help="values of each penalty in scikit-learn's grids")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
+) -> None:
+    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so."""
+    from rich.console import Console
+    from rich.table import Table
+    from threadpoolctl import threadpool_limits
+
+    from suffice.sklearn.side_by_side import DATA, compare
+    from suffice.tabular.live import interval
+
+    rows = []
+    progress = Console(stderr=True)
+    for name in DATA:
+        with progress.status(f"{name}: suffice beside a grid of {grid} x {grid}"), threadpool_limits(1):
+            rows.append(compare(name, grid))
+    if as_json:
+        return typer.echo(json.dumps(rows))
+    table = Table(title=f"SufficeSearchCV beside grids of {grid} x {grid}, 5 folds, one thread")
+    for head in ("data", "CV loss, proven interval", "the grid's", "passes", "the grid's", "seconds", "the grid's"):
+        table.add_column(head, justify="left" if head == "data" else "right")
+    for row in rows:
+        more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
+        table.add_row(
+            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
+            f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
+        )  # fmt: skip
+    Console(width=max(Console().width, 100)).print(table)
+    typer.echo("Losses are those of exactly trained models; a pass goes once through the training data of a fold.")
+
+
 def _is_tune(folder: Path) -> bool:
     """Whether `suffice tune` made this folder."""
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer
+from sklearn.metrics import brier_score_loss, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array, indexable
@@ -317,7 +317,16 @@ def _scoring_name(scoring: Any) -> str:
 
 
 def _scorer(name: str) -> Any:
-    return _neg_squared_hinge if name == "neg_squared_hinge" else get_scorer(name)
+    own = {"neg_squared_hinge": _neg_squared_hinge, "neg_brier_score": _neg_brier}
+    return own.get(name) or get_scorer(name)
+
+
+def _neg_brier(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """scikit-learn's own, which takes numbers for the labels of two classes only."""
+    numbers = np.searchsorted(estimator.classes_, np.asarray(y))
+    p, known = estimator.predict_proba(X), range(len(estimator.classes_))
+    p = p[:, 1] if len(known) == 2 else p
+    return -float(brier_score_loss(numbers, p, sample_weight=sample_weight, labels=list(known)))
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

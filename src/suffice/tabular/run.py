@@ -381,14 +381,16 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         "score of a model that knows the target only": outcome.baseline,
         "seconds": round(outcome.seconds, 1),
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = report.collect(outcome.search, problem.X, problem.y, about=about)
-    write(outcome.folder / REPORT, data)
     try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = report.collect(outcome.search, problem.X, problem.y, about=about)
+        write(outcome.folder / REPORT, data)
         return write_page(outcome.folder, data), []
     except ImportError as error:
         return None, [f"there is no {PAGE}, for want of {error.name}: pip install 'suffice[plot]', `suffice report`"]
+    except Exception as error:  # the model is there, and must not be lost for a figure
+        return None, [f"the report could not be made: {type(error).__name__}: {' '.join(str(error).split())}"]
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
