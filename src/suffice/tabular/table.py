@@ -45,6 +45,14 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)
 SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 
+MARKS = (  # of encodings, the longer ones first
+    (codecs.BOM_UTF32_LE, ("utf-32",)),
+    (codecs.BOM_UTF32_BE, ("utf-32",)),
+    (codecs.BOM_UTF16_LE, ("utf-16",)),
+    (codecs.BOM_UTF16_BE, ("utf-16",)),
+    (codecs.BOM_UTF8, ("utf-8-sig",)),
+)
+
 STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
 LARGEST = 1e100  # squares of sums of such numbers are still finite
 SAMPLE = 1 << 16  # characters that the delimiter is found out from
@@ -187,22 +195,16 @@ def _read_csv(file: IO[bytes], limits: Limits) -> Table:
 
 def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
     """The encoding of all bytes, and the first characters."""
-    candidates: tuple[str, ...] = ("utf-8", "cp1252")
-    size = 0
-    while chunk := file.read(1 << 20):
-        if size == 0:
-            if chunk.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-                candidates = ("utf-32",)
-            elif chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                candidates = ("utf-16",)
-            elif chunk.startswith(codecs.BOM_UTF8):
-                candidates = ("utf-8-sig",)
-            left = {name: codecs.getincrementaldecoder(name)() for name in candidates}
-            heads = dict.fromkeys(left, "")
+    chunk = file.read(1 << 20)
+    candidates = next((names for mark, names in MARKS if chunk.startswith(mark)), ("utf-8", "cp1252"))
+    left = {name: codecs.getincrementaldecoder(name)() for name in candidates}
+    heads, size = dict.fromkeys(candidates, ""), 0
+    while chunk:
         size += len(chunk)
         if size > limits.text:
             raise TableError(f"the table has more than {limits.text:,} bytes of text")
         _decode(left, heads, chunk, final=False)
+        chunk = file.read(1 << 20)
     _decode(left, heads, b"", final=True)
     name = next(name for name in candidates if name in left)
     return name, heads[name]
