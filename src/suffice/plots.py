@@ -233,6 +233,7 @@ def _draw_plane(shown: Trace, axes: Axes, pair: tuple[int, int]) -> Axes:
         *shown.best[list(pair)], "*", color=ORANGE, markeredgecolor="white", markersize=15, label="best", zorder=5
     )
     axes.set(xlabel=shown.names[pair[0]], ylabel=shown.names[pair[1]])
+    axes.set(xlim=_padded(x, log_x), ylim=_padded(y, log_y))
     return _finished(axes)
 
 
@@ -255,7 +256,7 @@ def _draw_parallel(shown: Trace, axes: Axes, chosen: list[int]) -> Axes:
     axes.set_xticks(range(0, len(chosen), step), labels[::step], rotation=30 if len(chosen) > 6 else 0)
     axes.set(ylabel="from the least to the largest value tried", xlim=(0, len(chosen) - 1))
     handles = [Line2D([], [], color=ORANGE, linewidth=2.4), Line2D([], [], color=colours[-1])]
-    _finished(axes)
+    _finished(axes, legend=False)
     axes.legend(handles, ["best", f"darker: less {shown.label}"], frameon=False, fontsize=8, loc="upper right")
     return axes
 
@@ -292,7 +293,8 @@ def draw_accuracy(shown: Trace, ax: Axes | None = None) -> Axes:
     asked, achieved = _positive(shown.asked), _positive(shown.achieved)
     _scales(axes, False, bool(np.isfinite(asked).any() or np.isfinite(achieved).any()))
     axes.step(shown.numbers, asked, where="mid", color=GREY, linewidth=1.6, label="asked for")
-    axes.plot(shown.numbers, achieved, "o", color=ORANGE, markersize=4, label="proven")
+    label = "proven" if np.isfinite(achieved).any() else "proven: no error"
+    axes.plot(shown.numbers, achieved, "o", color=ORANGE, markersize=4, label=label)
     axes.set(xlabel="evaluation", ylabel=shown.accuracy)
     return _finished(axes)
 
@@ -325,7 +327,7 @@ def draw_regularisation_path(data: dict[str, Any], ax: Axes | None = None) -> Ax
                   label=line_name(line) if named else None, zorder=2 if named else 1)  # fmt: skip
     axes.axvline(1.0, color="#1c2733", linestyle=":", linewidth=1.2, label="best penalties")
     axes.set(xlabel="multiple of the best penalties", ylabel="coefficient")
-    _finished(axes)
+    _finished(axes, legend=False)
     axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return axes
 
@@ -405,6 +407,14 @@ def _spread(values: Array) -> bool:
     """Whether values call for a logarithmic axis."""
     low = float(values.min())
     return low > 0.0 and float(values.max()) > 30.0 * low
+
+
+def _padded(values: Array, logarithmic: bool) -> tuple[float, float]:
+    """The range of values with a margin."""
+    u = np.log10(values) if logarithmic else values
+    low, high = float(u.min()), float(u.max())
+    pad = 0.05 * (high - low) or 0.5
+    return (10.0 ** (low - pad), 10.0 ** (high + pad)) if logarithmic else (low - pad, high + pad)
 
 
 def _positive(values: Array) -> Array:

@@ -42,12 +42,12 @@ SHAPE = {
         "l2_floor": float,
         "score": float,
         "interval": [float],
-        "evaluation": int,
         "message": str,
         "refit": (bool, str),
     },
     "names": [str],
     "evaluations": [EVALUATION],
+    "evaluation": int,
     "path": [[float]],
     "comparison": {"params": {str: float}, "converged": bool, "scores": [SCORES], "same_folds": bool},
     "regularisation": {
@@ -94,7 +94,7 @@ def check(data: Any, format: str) -> None:
     for k, point in enumerate(data["path"]):
         _point(point, len(names), f"path[{k}]")
     _interval(best["interval"], None, "best.interval")
-    _require(1 <= best["evaluation"] <= len(made), "best.evaluation", f"between 1 and {len(made)}", best["evaluation"])
+    _require(1 <= data["evaluation"] <= len(made), "evaluation", f"between 1 and {len(made)}", data["evaluation"])
     rows = data["comparison"]["scores"]
     _require(bool(rows) and data["folds"] > 0, "comparison.scores", "at least one score of at least one fold", rows)
     for k, row in enumerate(rows):

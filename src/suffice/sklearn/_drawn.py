@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from suffice import plots
 from suffice._array import Array, norm
 from suffice.lower.solver import Solution, solve
+from suffice.plots import Trace
 from suffice.problem import Composite
 from suffice.sklearn._adapters import Adapter, find_adapter
 
@@ -32,7 +35,16 @@ ACCURACY = 1e-4
 MOST_STEPS = 20_000  # of one model
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
 BINS = 10
-MOST_LINES, MOST_POINTS, MOST_CLASSES = 40, 2000, 10
+MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
+
+LOSSES = {  # what F is, in words
+    "neg_brier_score": "Brier score",
+    "neg_log_loss": "log loss",
+    "neg_mean_squared_error": "mean squared error",
+    "r2": "1 - R²",
+    "neg_mean_poisson_deviance": "mean Poisson deviance",
+    "neg_squared_hinge": "mean squared hinge",
+}
 
 Data = dict[str, Any]
 
@@ -81,6 +93,7 @@ class Task:
         self.before = search.estimator[:-1] if pipeline and len(search.estimator.steps) > 1 else None
         self.adapter: Adapter = find_adapter(self.final)
 
+    @cached_property
     def splits(self) -> list[tuple[Any, Any]]:
         """The folds, made again. Those of a splitter that shuffles without a seed are others than the search's."""
         splitter = check_cv(self.search.cv, self.y, classifier=self.classes is not None)
@@ -103,7 +116,7 @@ class Task:
     def held_out(self) -> list[Held]:
         """One model per fold at the best penalties, with what it has not seen."""
         result = []
-        for train, test in self.splits():
+        for train, test in self.splits:
             fold, before = self.problem(train)
             model = trained(fold, self.search.best_penalties_)
             X = _safe_indexing(self.X, test)
@@ -115,22 +128,24 @@ class Task:
             result.append(Held(fitted, X, self.y[test], weight, model.accuracy))
         return result
 
-    def feature_names(self, count: int) -> list[str]:
-        """Names of what the last step sees."""
-        best = getattr(self.search, "best_estimator_", None)
-        names: Any = getattr(self.search, "feature_names_in_", None)
-        if self.before is not None:
-            try:
-                names = best[:-1].get_feature_names_out(names) if best is not None else None
-            except (AttributeError, ValueError, TypeError):  # not every transformer knows
-                names = None
-        if names is None or len(names) != count:
-            return [f"x{k}" for k in range(count)]
-        return [str(name) for name in names]
 
-    def outputs(self, count: int) -> list[str]:
-        """What rows of coefficients belong to."""
-        return [str(label) for label in self.classes] if self.classes is not None and count > 1 else [""] * count
+def feature_names(search: Any, count: int) -> list[str]:
+    """Names of what the linear estimator sees."""
+    names: Any = getattr(search, "feature_names_in_", None)
+    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+        try:
+            best = getattr(search, "best_estimator_", None)
+            names = None if best is None else best[:-1].get_feature_names_out(names)
+        except (AttributeError, ValueError, TypeError):  # not every transformer knows
+            names = None
+    if names is None or len(names) != count:
+        return [f"x{k}" for k in range(count)]
+    return [str(name) for name in names]
+
+
+def output_names(search: Any, count: int) -> list[str]:
+    """What rows of coefficients belong to: classes, or nothing that needs a name."""
+    return [str(label) for label in search.classes_] if count > 1 else [""] * count
 
 
 def trained(fold: Any, penalties: dict[str, float], warm: Solution | None = None) -> Model:
@@ -153,6 +168,67 @@ def _solved(problem: Composite, solver: Any, warm: Solution | None) -> Solution:
     return solution
 
 
+# --- the course of the search --------------------------------------------------------------------------------------
+
+
+def course(search: Any) -> Data:
+    """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
+    check_is_fitted(search, "cv_results_")
+    made = search.cv_results_
+    names = [name for name in ("l1", "l2") if f"penalty_{name}" in made]
+    offset = 1.0 if search.optimised_scoring_ == "r2" else 0.0
+    evaluations = [
+        {
+            "number": k + 1,
+            "purpose": str(made["purpose"][k]),
+            "point": [float(made[f"penalty_{name}"][k]) for name in names],
+            "cost": offset - float(made["mean_test_score"][k]),
+            "interval": [offset - float(made["test_score_high"][k]), offset - float(made["test_score_low"][k])],
+            "asked": _finite(made["asked_error"][k]),
+            "achieved": _finite(made["proved_error"][k]),
+            "work": float(made["work"][k]),
+        }
+        for k in range(len(made["work"]))
+    ]
+    path = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
+    path = [point for k, point in enumerate(path) if k == 0 or point != path[k - 1]]
+    return {
+        "scoring": search.optimised_scoring_,
+        "names": names,
+        "evaluations": evaluations,
+        "evaluation": int(search.best_index_) + 1,
+        "path": [[float(point[name]) for name in names] for point in path],
+    }
+
+
+def trace(data: Data) -> Trace:
+    """A course as figures take it."""
+    made = data["evaluations"]
+    low, high = np.array([one["interval"] for one in made]).T
+
+    def column(key: str) -> Array:
+        return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
+
+    return Trace(
+        tuple(data["names"]),
+        (True,) * len(data["names"]),
+        np.array([one["point"] for one in made]),
+        column("cost"),
+        low,
+        high,
+        column("asked"),
+        column("achieved"),
+        column("work"),
+        (np.array(data["path"]),) if data["path"] else (),
+        np.array(made[data["evaluation"] - 1]["point"]),
+        LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
+    )
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
 # --- the figures' data ---------------------------------------------------------------------------------------------
 
 
@@ -166,7 +242,7 @@ def regularisation_path(task: Task) -> Data:
         models.append(trained(fold, scaled, models[-1].solution if models else None))
     coefs = np.array([model.coef for model in models])  # multiples x outputs x features
     outputs, features = coefs.shape[1:]
-    names, of = task.feature_names(features), task.outputs(outputs)
+    names, of = feature_names(task.search, features), output_names(task.search, outputs)
     largest = np.abs(coefs).max(axis=0).ravel()
     shown = np.sort(np.argsort(-largest, kind="stable")[:MOST_LINES])
     return {
@@ -186,27 +262,27 @@ def regularisation_path(task: Task) -> Data:
     }
 
 
-def coefficients(task: Task) -> Data:
+def coefficients(search: Any, task: Task | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
-    search = task.search
     if hasattr(search, "best_estimator_"):
         final = search.best_estimator_
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final
         coef, intercept, source = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_), "best_estimator_"
-    else:
-        fold, _ = task.problem(np.arange(len(task.y)))
-        model = trained(fold, search.best_penalties_)
+    elif task is not None:
+        model = trained(task.problem(np.arange(len(task.y)))[0], search.best_penalties_)
         coef, intercept, source = model.coef, model.intercept, "suffice"
+    else:
+        raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")
     outputs, features = coef.shape
-    names, of = task.feature_names(features), task.outputs(outputs)
+    names, of = feature_names(search, features), output_names(search, outputs)
     largest = np.abs(coef).max(axis=0)
-    order = [k for k in np.argsort(-largest, kind="stable").tolist() if largest[k] > 0.0][:200]
+    order = [k for k in np.argsort(-largest, kind="stable").tolist() if largest[k] > 0.0][:MOST_NAMES]
     return {
         "source": source,
         "names": [names[k] for k in order],
         "outputs": of,
         "values": coef[:, order].tolist(),
-        "intercepts": [float(value) for value in intercept] if len(intercept) == outputs else [0.0] * outputs,
+        "intercepts": np.broadcast_to(np.asarray(intercept, dtype=np.float64), (outputs,)).tolist(),
         "features": int(features),
         "nonzero": int(np.count_nonzero(largest)),
     }
@@ -271,7 +347,7 @@ def comparison(task: Task, held: list[Held]) -> Data:
         scorers[_scoring_name(search.scoring)] = search.scorer_
     default: list[Held] = []
     converged = True
-    for (train, _), one in zip(task.splits(), held, strict=True):
+    for (train, _), one in zip(task.splits, held, strict=True):
         X, y = _safe_indexing(task.X, train), task.y[train]
         if task.before is not None:
             X = clone(task.before).fit_transform(X, y)
@@ -338,3 +414,24 @@ def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None
 def _scored(scorer: Any, held: Held) -> float:
     weight = {} if held.weight is None else {"sample_weight": held.weight}
     return float(scorer(held.estimator, held.X, held.y, **weight))
+
+
+# --- methods of SufficeSearchCV ------------------------------------------------------------------------------------
+
+
+def plot_path(search: Any, ax: Any) -> Any:
+    return plots.draw_path(trace(course(search)), ax)
+
+
+def plot_regularisation_path(search: Any, X: Any, y: Any, sample_weight: Any, ax: Any) -> Any:
+    return plots.draw_regularisation_path(regularisation_path(Task(search, X, y, sample_weight)), ax)
+
+
+def plot_calibration(search: Any, X: Any, y: Any, sample_weight: Any, groups: Any, ax: Any) -> Any:
+    task = Task(search, X, y, sample_weight, groups)
+    return plots.draw_calibration(calibration(task.held_out(), task.classes), ax)
+
+
+def plot_coefficients(search: Any, ax: Any) -> Any:
+    check_is_fitted(search, "best_penalties_")
+    return plots.draw_coefficients(coefficients(search), ax)

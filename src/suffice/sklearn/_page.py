@@ -18,11 +18,13 @@ from suffice.reproduce import report as shell
 from suffice.reproduce.figures import show
 from suffice.sklearn import _charts
 from suffice.sklearn._checked import check
+from suffice.sklearn._drawn import trace
 
 Data = dict[str, Any]
 
 _CSS = """
-.tabs { display: none } .scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
+.tabs { display: none }
+.scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
 .tabs button { font: inherit; font-size: 14.5px; color: var(--grey); background: none; border: 0; cursor: pointer;
   padding: 8px 13px; margin-bottom: -2px; border-bottom: 3px solid transparent; border-radius: 6px 6px 0 0 }
 .tabs button:hover { color: var(--ink); background: #e9edf2 }
@@ -99,7 +101,7 @@ _SCRIPT = """
 
 def page(data: Data) -> str:
     """`suffice.sklearn.report.page`."""
-    from suffice.sklearn.report import FORMAT, trace
+    from suffice.sklearn.report import FORMAT
 
     check(data, FORMAT)
     try:

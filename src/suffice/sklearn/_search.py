@@ -48,6 +48,7 @@ from suffice.journal import JournalError
 from suffice.options import BUDGETS, Options, Policy
 from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
+from suffice.sklearn import _drawn
 from suffice.sklearn._adapters import Adapter, Fold, find_adapter
 from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.space import Space
@@ -506,6 +507,22 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.scorer_ is None:
             return float(self.best_estimator_.score(X, y))
         return float(self.scorer_(self.best_estimator_, X, y))
+
+    def plot_path(self, ax: Any = None) -> Any:
+        """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
+        return _drawn.plot_path(self, ax)
+
+    def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:
+        """Coefficients of models of X and y at multiples of the best penalties."""
+        return _drawn.plot_regularisation_path(self, X, y, sample_weight, ax)
+
+    def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
+        """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
+        return _drawn.plot_calibration(self, X, y, sample_weight, groups, ax)
+
+    def plot_coefficients(self, ax: Any = None) -> Any:
+        """The largest coefficients of `best_estimator_`, by name."""
+        return _drawn.plot_coefficients(self, ax)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
