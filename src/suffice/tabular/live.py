@@ -133,7 +133,7 @@ def conclude(outcome: Outcome) -> list[str]:
         f"Best     {given}",
         f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.status.message}",
         f"Saved    {outcome.model_file}",
-        *(f"         {line}" for line in how_to_load(outcome.model_file.suffix)),
+        *(f"         {line}" for line in how_to_load(outcome)),
     ]
     lines += [f"Note     {note}" for note in outcome.notes[len(outcome.problem.notes) :]]
     if outcome.page is not None:
@@ -141,10 +141,14 @@ def conclude(outcome: Outcome) -> list[str]:
     return lines
 
 
-def how_to_load(suffix: str) -> list[str]:
-    if suffix == ".skops":
-        return ["safe to load: skops.io.load(file) builds known types of scikit-learn and NumPy only"]
+def how_to_load(outcome: Outcome) -> list[str]:
+    if outcome.model_file.suffix == ".skops":
+        trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""
+        return [
+            f"skops.io.load(file{trusted}) loads it, and nothing but these types and those that skops knows",
+            "it takes tables as they are: pandas.read_csv(...), or suffice.tabular.read(...).frame()",
+        ]
     return [
         "joblib.load(file) runs code that the file contains: load it only if you trust it",
-        "(with skops installed, a model is saved in a form that is safe to load)",
+        "(with skops installed, a model is saved in a form that can be checked before it is loaded)",
     ]

@@ -117,6 +117,7 @@ class Outcome:
     notes: tuple[str, ...]
     folder: Path
     model_file: Path
+    model_types: tuple[str, ...]  # what skops has to be told to trust, besides what it knows
     page: Path | None
     seconds: float
     baseline: float | None  # the score of a model that knows the target only
@@ -160,6 +161,7 @@ class Outcome:
             "seconds": round(self.seconds, 3),
             "folder": str(self.folder),
             "model_file": str(self.model_file),
+            "model_types": list(self.model_types),
             "report": None if self.page is None else str(self.page),
             "notes": list(self.notes),
         }
@@ -275,8 +277,8 @@ def execute(
     stage("writing the report")
     notes = [*problem.notes, *_at_bounds(search, problem), *_told(caught)]
     baseline = _baseline(search, problem)
-    model_file = save(search.best_estimator_, folder)
-    outcome = Outcome(problem, search, tuple(notes), folder, model_file, None, seconds, baseline)
+    saved = save(search.best_estimator_, folder)
+    outcome = Outcome(problem, search, tuple(notes), folder, *saved, None, seconds, baseline)
     page, more = _report(outcome, settings)
     return replace(outcome, page=page, notes=(*notes, *more))
 
@@ -346,21 +348,24 @@ def check_scoring(scoring: str | None, problem: Problem) -> None:
         raise TableError(f"the score {scoring} cannot be used here" + (f": {reasons[0][-1]}" if reasons else ""))
 
 
-def save(model: Any, folder: Path) -> Path:
-    """The fitted pipeline in a file: skops if there is one, else joblib. A kill leaves the old file or the new one."""
+def save(model: Any, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """The fitted pipeline in a file: skops if there is one, else joblib. A kill leaves the old file or the new one.
+    Also the types in it that skops does not trust by itself."""
     safe = find_spec("skops") is not None
     path = folder / ("model.skops" if safe else "model.joblib")
     draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    types: list[str] = []
     if safe:
         import skops.io
 
         skops.io.dump(model, draft)
+        types = skops.io.get_untrusted_types(file=draft)
     else:
         import joblib
 
         joblib.dump(model, draft)
     draft.replace(path)
-    return path
+    return path, tuple(types)
 
 
 def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str]]:
