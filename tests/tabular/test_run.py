@@ -308,3 +308,15 @@ def test_the_line_tells_evaluations_time_work_and_the_best_interval():
         progress.told(record)
         assert "r2 in [0.70, 0.90]" in progress.line()
     assert quiet.file.getvalue() == ""
+
+
+def test_evaluations_that_have_proven_nothing_are_reported_too():
+    from sklearn.linear_model import Ridge
+
+    from suffice.sklearn import SufficeSearchCV, report
+
+    X, y = FRAME[["weight"]].to_numpy(), FRAME["spent"].to_numpy()
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-3, 1.0)}).fit(X, y)
+    search.cv_results_["test_score_low"][0] = -math.inf  # a rough look may have no upper bound of its loss
+    data = json.loads(json.dumps(report.collect(search, X, y, about={}), allow_nan=False))
+    assert "<html" in report.page(data)

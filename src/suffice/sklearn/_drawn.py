@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -183,7 +184,7 @@ def course(search: Any) -> Data:
             "purpose": str(made["purpose"][k]),
             "point": [float(made[f"penalty_{name}"][k]) for name in names],
             "cost": offset - float(made["mean_test_score"][k]),
-            "interval": [offset - float(made["test_score_high"][k]), offset - float(made["test_score_low"][k])],
+            "interval": [_bounded(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
             "asked": _finite(made["asked_error"][k]),
             "achieved": _finite(made["proved_error"][k]),
             "work": float(made["work"][k]),
@@ -223,6 +224,11 @@ def trace(data: Data) -> Trace:
         np.array(made[data["evaluation"] - 1]["point"]),
         LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
     )
+
+
+def _bounded(value: Any) -> float:
+    """The nearest number that JSON can hold: a rough look may have proven nothing."""
+    return float(np.clip(value, -sys.float_info.max, sys.float_info.max))
 
 
 def _finite(value: Any) -> float | None:

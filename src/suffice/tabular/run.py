@@ -124,11 +124,11 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Whether the search has come to its end: there is nothing more to find, or nothing that arithmetic can tell
-        apart."""
+        """Whether the search has come to its end: by itself, or because its next decision would need more accuracy than
+        arithmetic allows, though the score is known to the tolerance."""
         result, (low, high) = self.search.result_, self.search.score_interval_
-        told_apart = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
-        return bool(result.success) or told_apart
+        at_the_limit = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
+        return bool(result.success) or at_the_limit
 
     @property
     def scoring(self) -> str:
