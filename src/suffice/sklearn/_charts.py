@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, excess_ticks, line_name, progress_range, surface
+from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, cut, excess_ticks, line_name, progress_range, surface
 
 INK, RULE = "#1c2733", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -156,7 +156,7 @@ def calibration(found: dict[str, Any]) -> Figure:
             text = [f"{count} rows<br>predicted {a:.3f}<br>observed {b:.3f}"
                     for count, a, b in zip(curve["count"], p, share, strict=True)]  # fmt: skip
             more = {"error_y": bars} if len(found["curves"]) <= 3 else {}
-            name = f"class {escape(curve['label'])}"
+            name = f"class {escape(cut(curve['label']))}"
             data.append(_scatter(p, share, name, LINES[k % len(LINES)], "lines+markers", hovertext=text, **more))
         unit = {"range": [-0.02, 1.02]}
         x, y = _axis("predicted probability") | unit, _axis("share of rows of the class") | unit
@@ -170,7 +170,7 @@ def calibration(found: dict[str, Any]) -> Figure:
                 "x": _list(middles),
                 "y": counts,
                 "width": _list(widths),
-                "name": f"class {escape(label)}",
+                "name": f"class {escape(cut(label))}",
                 "marker": {"color": LINES[k % len(LINES)]},
                 "opacity": 0.6,
             }
@@ -193,7 +193,7 @@ def calibration(found: dict[str, Any]) -> Figure:
 
 
 def coefficients(found: dict[str, Any]) -> Figure:
-    names = [escape(_cut(name)) for name in found["names"][:MOST_BARS]]
+    names = [escape(cut(name)) for name in found["names"][:MOST_BARS]]
     y = list(range(len(names)))
     data = [
         {
@@ -201,7 +201,7 @@ def coefficients(found: dict[str, Any]) -> Figure:
             "orientation": "h",
             "x": values[:MOST_BARS],
             "y": y,
-            "name": escape(label) or "coefficient",
+            "name": escape(cut(label)) or "coefficient",
             "marker": {"color": LINES[k % len(LINES)]},
             "customdata": names,
             "hovertemplate": "%{customdata}: %{x:.5g}<extra>%{fullData.name}</extra>",
@@ -218,10 +218,6 @@ def coefficients(found: dict[str, Any]) -> Figure:
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------
-
-
-def _cut(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _list(values: Iterable[float]) -> list[float | None]:

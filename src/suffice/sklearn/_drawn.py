@@ -393,7 +393,26 @@ def _scoring_name(scoring: Any) -> str:
 
 
 def _scorer(name: str) -> Any:
-    return _neg_squared_hinge if name == "neg_squared_hinge" else get_scorer(name)
+    """Ours where scikit-learn has none, or none for labels that are text and folds that lack a class."""
+    known = {
+        "neg_brier_score": _neg_brier_score,
+        "neg_log_loss": _neg_log_loss,
+        "neg_squared_hinge": _neg_squared_hinge,
+    }
+    return known.get(name) or get_scorer(name)
+
+
+def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    classes = estimator.classes_
+    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
+    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
+    return -float(np.average(squares, weights=sample_weight))
+
+
+def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    log_p = estimator.predict_log_proba(X)
+    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
+    return float(np.average(of_truth, weights=sample_weight))
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

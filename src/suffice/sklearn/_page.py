@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import warnings
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -150,7 +151,9 @@ def _figure(name: str, chart: dict[str, Any], drawn: Callable[[], Any], alt: str
     """The place of a figure: plotly's where scripts run, matplotlib's picture elsewhere."""
     figures[name] = chart
     picture = io.BytesIO()
-    drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
+        drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
     still = base64.b64encode(picture.getvalue()).decode("ascii")
     return (
         f'<div class="live" data-figure="{name}" style="min-height: {chart["layout"]["height"]}px"></div>'
