@@ -386,10 +386,22 @@ def browser(tmp_path):
         yield opened
 
 
+def three(data):
+    """The same with a third parameter, which no estimator has yet."""
+    data = copy.deepcopy(data)
+    data["names"] = [*data["names"], "l3"]
+    for k, point in enumerate([*(one["point"] for one in data["evaluations"]), *data["path"]]):
+        point.append(1.0 + 0.1 * k)
+    return data
+
+
 @needs_chromium
-@pytest.mark.parametrize("width", [1280, 390])
-def test_every_section_opens_and_nothing_complains(text, browser, tmp_path, width):
-    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+@pytest.mark.parametrize(("width", "parameters"), [(1280, 1), (1280, 2), (1280, 3), (390, 2)])
+def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_path, width, parameters):
+    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
+    data = {1: ridge[3], 2: hostile[3], 3: three(hostile[3])}[parameters]
+    (tmp_path / "report.html").write_text(page(data), encoding="utf-8")
     browser.resize(width, 900)
     browser.open(tmp_path / "report.html")
     tabs = browser.run("[...document.querySelectorAll('[role=tab]')].map(tab => tab.getAttribute('aria-controls'))")

@@ -14,6 +14,7 @@ from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, cut, excess_tic
 INK, RULE = "#1c2733", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_BARS = 40
+SHADES = ("#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f")  # the last for the least F
 
 Figure = dict[str, Any]
 
@@ -77,14 +78,22 @@ def _plane(shown: Trace) -> Figure:
 
 
 def _parallel(shown: Trace) -> Figure:
+    """One line per evaluation, in shades by rank; plotly's own parallel axes need WebGL and code made at run time."""
     u = shown.coordinates(shown.points)
-    dimensions = [
-        {"label": f"log₁₀ {escape(name)}" if log else escape(name), "values": _list(u[:, k])}
-        for k, (name, log) in enumerate(zip(shown.names, shown.logarithmic, strict=True))
-    ]
-    dimensions.append({"label": escape(shown.label), "values": _list(shown.cost)})
-    line = {"color": _list(shown.cost), "colorscale": "Viridis", "reversescale": False, "showscale": False}
-    return _figure([{"type": "parcoords", "dimensions": dimensions, "line": line}], {}, {}, height=440)
+    low, span = u.min(axis=0), np.ptp(u, axis=0)
+    u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
+    order = np.argsort(-shown.high, kind="stable")
+    data = []
+    for shade, part in zip(SHADES, np.array_split(order, len(SHADES)), strict=True):
+        x = np.tile(np.append(np.arange(u.shape[1]), math.nan), len(part))
+        y = np.hstack([u[part], np.full((len(part), 1), math.nan)]).ravel()
+        text = [line for k in part for line in [_hover(shown, [k])[0]] * (u.shape[1] + 1)]
+        name = f"less {escape(shown.label)}" if shade == SHADES[-1] else ""
+        look = {"line": {"color": shade, "width": 1}, "showlegend": bool(name)}
+        data.append(_scatter(x, y, name, shade, "lines", hovertext=text, **look))
+    data.append(_scatter(np.arange(u.shape[1]), u[order[-1]], "best", ORANGE, "lines+markers", hoverinfo="skip"))
+    ticks = {"tickvals": list(range(u.shape[1])), "ticktext": [escape(cut(name)) for name in shown.names]}
+    return _figure(data, _axis("") | ticks, _axis("from the least to the largest value tried"), height=460)
 
 
 def progress(shown: Trace) -> Figure:

@@ -290,7 +290,7 @@ def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
         2: "Dots are evaluations, the orange line joins the search's incumbents, the star is the result. Colours show "
         f"{F} above the best, interpolated from the evaluations: an illustration, nothing is proven between the dots.",
-    }.get(len(shown.names), f"One line per evaluation, coloured by {F}.")
+    }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
     return (
         _caption(words)
