@@ -14,7 +14,7 @@ from suffice import Evaluation, Options, Result, Status, exact, plots, tune
 
 
 class Rough:
-    """theta - 0.3 and a constant, each known to an accuracy that costs work; in named parameters if there is a space."""
+    """theta - 0.3 and a constant, each known to an accuracy that costs work; with a space, in named parameters."""
 
     def __init__(self, space=None):
         if space is not None:
@@ -141,7 +141,7 @@ def bowl(points):
     return plots.Trace(("x", "y"), (False, False), points, F, F, F, none, none, none, (), points[F.argmin()])
 
 
-def test_the_surface_goes_through_the_evaluations_and_has_its_valley_where_F_has():
+def test_the_surface_goes_through_the_evaluations_and_has_its_valley_in_the_right_place():
     rng = np.random.default_rng(0)
     shown = bowl(np.vstack([rng.uniform(-1, 1, (60, 2)), [[0.0, 0.0]], [[-1, -1], [1, 1], [-1, 1], [1, -1]]]))
     made = plots.surface(shown)

@@ -198,7 +198,7 @@ def _draw_line(shown: Trace, axes: Axes, k: int) -> Axes:
     )
     at = int(np.argmin(shown.high))
     axes.plot(x[at], shown.cost[at], "*", color=ORANGE, markersize=13, label="best", zorder=5)
-    axes.set(xlabel=shown.names[k], ylabel=shown.label)
+    axes.set(xlabel=_text(shown.names[k]), ylabel=shown.label)
     return _finished(axes)
 
 
@@ -232,7 +232,7 @@ def _draw_plane(shown: Trace, axes: Axes, pair: tuple[int, int]) -> Axes:
     axes.plot(
         *shown.best[list(pair)], "*", color=ORANGE, markeredgecolor="white", markersize=15, label="best", zorder=5
     )
-    axes.set(xlabel=shown.names[pair[0]], ylabel=shown.names[pair[1]])
+    axes.set(xlabel=_text(shown.names[pair[0]]), ylabel=_text(shown.names[pair[1]]))
     axes.set(xlim=_padded(x, log_x), ylim=_padded(y, log_y))
     return _finished(axes)
 
@@ -251,7 +251,7 @@ def _draw_parallel(shown: Trace, axes: Axes, chosen: list[int]) -> Axes:
         axes.plot(
             u[k], color=ORANGE if last else colours[rank], linewidth=2.4 if last else 0.7, alpha=1.0 if last else 0.6
         )
-    labels = [shown.names[k] for k in chosen]
+    labels = [_text(shown.names[k]) for k in chosen]
     step = max(1, math.ceil(len(chosen) / 16))
     axes.set_xticks(range(0, len(chosen), step), labels[::step], rotation=30 if len(chosen) > 6 else 0)
     axes.set(ylabel="from the least to the largest value tried", xlim=(0, len(chosen) - 1))
@@ -324,7 +324,7 @@ def draw_regularisation_path(data: dict[str, Any], ax: Axes | None = None) -> Ax
     for k, line in enumerate(lines):
         named = k < len(LINES)
         axes.plot(x, line["values"], color=LINES[k] if named else "#c4cad2", linewidth=1.4 if named else 0.7,
-                  label=line_name(line) if named else None, zorder=2 if named else 1)  # fmt: skip
+                  label=line_name(line).replace("$", r"\$") if named else None, zorder=2 if named else 1)  # fmt: skip
     axes.axvline(1.0, color="#1c2733", linestyle=":", linewidth=1.2, label="best penalties")
     axes.set(xlabel="multiple of the best penalties", ylabel="coefficient")
     _finished(axes, legend=False)
@@ -333,7 +333,18 @@ def draw_regularisation_path(data: dict[str, Any], ax: Axes | None = None) -> Ax
 
 
 def line_name(line: dict[str, Any]) -> str:
-    return f"{line['name']} ({line['output']})" if line["output"] else str(line["name"])
+    """What a coefficient is of."""
+    return f"{cut(line['name'])} ({cut(line['output'])})" if line["output"] else cut(line["name"])
+
+
+def cut(text: str, most: int = 40) -> str:
+    """A name that leaves room for the figure."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _text(name: str) -> str:
+    """A name as matplotlib shows it, not as mathematics."""
+    return cut(name).replace("$", r"\$")
 
 
 def draw_calibration(data: dict[str, Any], ax: Axes | None = None) -> Axes:
@@ -352,12 +363,12 @@ def draw_calibration(data: dict[str, Any], ax: Axes | None = None) -> Axes:
                 "elinewidth": 0.9,
             }
             shown = bars if len(data["curves"]) <= 3 else None
-            axes.errorbar(p, share, shown, capsize=2, label=f"class {curve['label']}", **look)
+            axes.errorbar(p, share, shown, capsize=2, label=f"class {_text(curve['label'])}", **look)
         axes.set(xlabel="predicted probability", ylabel="share of rows of the class", xlim=(0, 1), ylim=(0, 1))
     elif data["kind"] == "margins":
         for k, (label, counts) in enumerate(zip(data["labels"], data["counts"], strict=True)):
             axes.stairs(
-                counts, data["edges"], fill=True, alpha=0.55, color=LINES[k % len(LINES)], label=f"class {label}"
+                counts, data["edges"], fill=True, alpha=0.55, color=LINES[k % len(LINES)], label=f"class {_text(label)}"
             )
         axes.axvline(0.0, color="#1c2733", linestyle=":", linewidth=1.2, label="decision")
         axes.set(xlabel="decision function, rows not seen in training", ylabel="rows")
@@ -373,12 +384,12 @@ def draw_calibration(data: dict[str, Any], ax: Axes | None = None) -> Axes:
 def draw_coefficients(data: dict[str, Any], ax: Axes | None = None, most: int = 25) -> Axes:
     """The largest coefficients of the final model as bars."""
     axes = _axes(ax)
-    names = data["names"][:most][::-1]
+    names = [_text(name) for name in data["names"][:most]][::-1]
     outputs = len(data["outputs"])
     for k in range(outputs):
         values = data["values"][k][:most][::-1]
         y = np.arange(len(names)) + (0.5 - (k + 0.5) / outputs) * 0.8
-        axes.barh(y, values, height=0.8 / outputs, color=LINES[k % len(LINES)], label=data["outputs"][k] or None)
+        axes.barh(y, values, height=0.8 / outputs, color=LINES[k % len(LINES)], label=_text(data["outputs"][k]) or None)
     axes.axvline(0.0, color="#1c2733", linewidth=0.8)
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="coefficient")

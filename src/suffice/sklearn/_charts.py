@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, excess_ticks, line_name, progress_range, surface
+from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, cut, excess_ticks, line_name, progress_range, surface
 
 INK, RULE = "#1c2733", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_BARS = 40
+SHADES = ("#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f")  # the last for the least F
 
 Figure = dict[str, Any]
 
@@ -77,14 +78,22 @@ def _plane(shown: Trace) -> Figure:
 
 
 def _parallel(shown: Trace) -> Figure:
+    """One line per evaluation, in shades by rank; plotly's own parallel axes need WebGL and code made at run time."""
     u = shown.coordinates(shown.points)
-    dimensions = [
-        {"label": f"log₁₀ {escape(name)}" if log else escape(name), "values": _list(u[:, k])}
-        for k, (name, log) in enumerate(zip(shown.names, shown.logarithmic, strict=True))
-    ]
-    dimensions.append({"label": escape(shown.label), "values": _list(shown.cost)})
-    line = {"color": _list(shown.cost), "colorscale": "Viridis", "reversescale": False, "showscale": False}
-    return _figure([{"type": "parcoords", "dimensions": dimensions, "line": line}], {}, {}, height=440)
+    low, span = u.min(axis=0), np.ptp(u, axis=0)
+    u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
+    order = np.argsort(-shown.high, kind="stable")
+    data = []
+    for shade, part in zip(SHADES, np.array_split(order, len(SHADES)), strict=True):
+        x = np.tile(np.append(np.arange(u.shape[1]), math.nan), len(part))
+        y = np.hstack([u[part], np.full((len(part), 1), math.nan)]).ravel()
+        text = [line for k in part for line in [_hover(shown, [k])[0]] * (u.shape[1] + 1)]
+        name = f"less {escape(shown.label)}" if shade == SHADES[-1] else ""
+        look = {"line": {"color": shade, "width": 1}, "showlegend": bool(name)}
+        data.append(_scatter(x, y, name, shade, "lines", hovertext=text, **look))
+    data.append(_scatter(np.arange(u.shape[1]), u[order[-1]], "best", ORANGE, "lines+markers", hoverinfo="skip"))
+    ticks = {"tickvals": list(range(u.shape[1])), "ticktext": [escape(cut(name)) for name in shown.names]}
+    return _figure(data, _axis("") | ticks, _axis("from the least to the largest value tried"), height=460)
 
 
 def progress(shown: Trace) -> Figure:
@@ -156,7 +165,7 @@ def calibration(found: dict[str, Any]) -> Figure:
             text = [f"{count} rows<br>predicted {a:.3f}<br>observed {b:.3f}"
                     for count, a, b in zip(curve["count"], p, share, strict=True)]  # fmt: skip
             more = {"error_y": bars} if len(found["curves"]) <= 3 else {}
-            name = f"class {escape(curve['label'])}"
+            name = f"class {escape(cut(curve['label']))}"
             data.append(_scatter(p, share, name, LINES[k % len(LINES)], "lines+markers", hovertext=text, **more))
         unit = {"range": [-0.02, 1.02]}
         x, y = _axis("predicted probability") | unit, _axis("share of rows of the class") | unit
@@ -170,7 +179,7 @@ def calibration(found: dict[str, Any]) -> Figure:
                 "x": _list(middles),
                 "y": counts,
                 "width": _list(widths),
-                "name": f"class {escape(label)}",
+                "name": f"class {escape(cut(label))}",
                 "marker": {"color": LINES[k % len(LINES)]},
                 "opacity": 0.6,
             }
@@ -193,7 +202,7 @@ def calibration(found: dict[str, Any]) -> Figure:
 
 
 def coefficients(found: dict[str, Any]) -> Figure:
-    names = [escape(_cut(name)) for name in found["names"][:MOST_BARS]]
+    names = [escape(cut(name)) for name in found["names"][:MOST_BARS]]
     y = list(range(len(names)))
     data = [
         {
@@ -201,7 +210,7 @@ def coefficients(found: dict[str, Any]) -> Figure:
             "orientation": "h",
             "x": values[:MOST_BARS],
             "y": y,
-            "name": escape(label) or "coefficient",
+            "name": escape(cut(label)) or "coefficient",
             "marker": {"color": LINES[k % len(LINES)]},
             "customdata": names,
             "hovertemplate": "%{customdata}: %{x:.5g}<extra>%{fullData.name}</extra>",
@@ -218,10 +227,6 @@ def coefficients(found: dict[str, Any]) -> Figure:
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------
-
-
-def _cut(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _list(values: Iterable[float]) -> list[float | None]:

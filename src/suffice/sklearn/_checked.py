@@ -12,13 +12,14 @@ from typing import Any
 
 MOST = 100_000  # entries of a list
 LONGEST = 2_000  # characters of a text
+LARGEST = 1e100  # of any number, and its inverse the least of a penalty: figures square and take logarithms
 
 EVALUATION = {
     "number": int,
     "purpose": str,
     "point": [float],
     "cost": float,
-    "interval": [float],
+    "interval": [(float, None)],  # None: not bounded
     "asked": (float, None),
     "achieved": (float, None),
     "work": float,
@@ -144,7 +145,7 @@ def _coefficients(found: Any) -> None:
 def _shape(value: Any, shape: Any, where: str) -> None:
     if isinstance(shape, tuple):
         if not any(_fits(value, each) for each in shape):
-            raise ValueError(f"{where} must be {' or '.join(_name(each) for each in shape)}, got {_short(value)}")
+            raise ValueError(f"{where} must be {' or '.join(NAMES[each] for each in shape)}, got {_short(value)}")
     elif isinstance(shape, list):
         if not isinstance(value, list) or len(value) > MOST:
             raise ValueError(f"{where} must be a list of at most {MOST} entries, got {_short(value)}")
@@ -164,29 +165,40 @@ def _shape(value: Any, shape: Any, where: str) -> None:
                 raise ValueError(f"{where} lacks {key!r}")
             _shape(value[key], inner, f"{where}.{key}")
     elif not _fits(value, shape):
-        raise ValueError(f"{where} must be {_name(shape)}, got {_short(value)}")
+        raise ValueError(f"{where} must be {NAMES[shape]}, got {_short(value)}")
 
 
 def _fits(value: Any, shape: Any) -> bool:
     if shape is None:
         return value is None
     if shape is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
     if shape is int:
         return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
     if shape is str:
-        return isinstance(value, str) and len(value) <= LONGEST
+        return isinstance(value, str) and len(value) <= LONGEST and not any("\ud800" <= c <= "\udfff" for c in value)
+    if shape is object:
+        return _is_plain(value, 4)
     return isinstance(value, shape)
 
 
-def _name(shape: Any) -> str:
-    return {
-        float: "a finite number",
-        int: "a non-negative integer",
-        str: "a text",
-        bool: "True or False",
-        None: "None",
-    }[shape]
+def _is_plain(value: Any, depth: int) -> bool:
+    """Text, numbers, and lists and dictionaries of them."""
+    if isinstance(value, list) and depth:
+        return len(value) <= MOST and all(_is_plain(entry, depth - 1) for entry in value)
+    if isinstance(value, dict) and depth:
+        return all(_fits(key, str) and _is_plain(entry, depth - 1) for key, entry in value.items())
+    return any(_fits(value, shape) for shape in (None, bool, float, str))
+
+
+NAMES = {
+    float: "a finite number",
+    int: "a non-negative integer",
+    str: "a text",
+    bool: "True or False",
+    object: "plain data",
+    None: "None",
+}
 
 
 def _short(value: Any) -> str:
@@ -205,11 +217,11 @@ def _length(values: list[Any], count: int, where: str) -> None:
 
 def _point(point: list[float], count: int, where: str) -> None:
     _length(point, count, where)
-    _require(all(value > 0.0 and math.isfinite(value) for value in point), where, "positive", point)
+    _require(all(value > 1.0 / LARGEST for value in point), where, "positive", point)
 
 
-def _interval(ends: list[float], inside: float | None, where: str) -> None:
+def _interval(ends: list[float | None], inside: float | None, where: str) -> None:
     _length(ends, 2, where)
-    low, high = ends
+    low, high = (end if given is None else given for given, end in zip(ends, (-math.inf, math.inf), strict=True))
     right = low <= high and (inside is None or low - 1e-9 * abs(low) <= inside <= high + 1e-9 * abs(high))
     _require(right, where, "a pair low <= high" + ("" if inside is None else f" around {inside!r}"), ends)

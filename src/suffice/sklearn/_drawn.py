@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import brier_score_loss, get_scorer
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array, indexable
@@ -184,7 +183,7 @@ def course(search: Any) -> Data:
             "purpose": str(made["purpose"][k]),
             "point": [float(made[f"penalty_{name}"][k]) for name in names],
             "cost": offset - float(made["mean_test_score"][k]),
-            "interval": [_bounded(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
+            "interval": [_finite(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
             "asked": _finite(made["asked_error"][k]),
             "achieved": _finite(made["proved_error"][k]),
             "work": float(made["work"][k]),
@@ -205,7 +204,8 @@ def course(search: Any) -> Data:
 def trace(data: Data) -> Trace:
     """A course as figures take it."""
     made = data["evaluations"]
-    low, high = np.array([one["interval"] for one in made]).T
+    low = np.array([-math.inf if one["interval"][0] is None else one["interval"][0] for one in made])
+    high = np.array([math.inf if one["interval"][1] is None else one["interval"][1] for one in made])
 
     def column(key: str) -> Array:
         return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
@@ -224,11 +224,6 @@ def trace(data: Data) -> Trace:
         np.array(made[data["evaluation"] - 1]["point"]),
         LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
     )
-
-
-def _bounded(value: Any) -> float:
-    """The nearest number that JSON can hold: a rough look may have proven nothing."""
-    return float(np.clip(value, -sys.float_info.max, sys.float_info.max))
 
 
 def _finite(value: Any) -> float | None:
@@ -399,16 +394,26 @@ def _scoring_name(scoring: Any) -> str:
 
 
 def _scorer(name: str) -> Any:
-    own = {"neg_squared_hinge": _neg_squared_hinge, "neg_brier_score": _neg_brier}
-    return own.get(name) or get_scorer(name)
+    """Ours where scikit-learn has none, or none for labels that are text and folds that lack a class."""
+    known = {
+        "neg_brier_score": _neg_brier_score,
+        "neg_log_loss": _neg_log_loss,
+        "neg_squared_hinge": _neg_squared_hinge,
+    }
+    return known.get(name) or get_scorer(name)
 
 
-def _neg_brier(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """scikit-learn's own, which takes numbers for the labels of two classes only."""
-    numbers = np.searchsorted(estimator.classes_, np.asarray(y))
-    p, known = estimator.predict_proba(X), range(len(estimator.classes_))
-    p = p[:, 1] if len(known) == 2 else p
-    return -float(brier_score_loss(numbers, p, sample_weight=sample_weight, labels=list(known)))
+def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    classes = estimator.classes_
+    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
+    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
+    return -float(np.average(squares, weights=sample_weight))
+
+
+def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    log_p = estimator.predict_log_proba(X)
+    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
+    return float(np.average(of_truth, weights=sample_weight))
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import warnings
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -150,7 +151,9 @@ def _figure(name: str, chart: dict[str, Any], drawn: Callable[[], Any], alt: str
     """The place of a figure: plotly's where scripts run, matplotlib's picture elsewhere."""
     figures[name] = chart
     picture = io.BytesIO()
-    drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
+        drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
     still = base64.b64encode(picture.getvalue()).decode("ascii")
     return (
         f'<div class="live" data-figure="{name}" style="min-height: {chart["layout"]["height"]}px"></div>'
@@ -165,8 +168,10 @@ def _number(value: float | None, digits: int = 5) -> str:
     return escape(show(None if value is None else float(value), digits))
 
 
-def _interval(low: float, high: float) -> str:
-    """Both ends, with digits enough to tell them apart."""
+def _interval(low: float | None, high: float | None) -> str:
+    """Both ends, with digits enough to tell them apart; None: not bounded."""
+    if low is None or high is None:
+        return f"[{'-∞' if low is None else f'{low:.6g}'}, {'∞' if high is None else f'{high:.6g}'}]"
     digits = 6
     while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
         digits += 1
@@ -287,7 +292,7 @@ def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
         2: "Dots are evaluations, the orange line joins the search's incumbents, the star is the result. Colours show "
         f"{F} above the best, interpolated from the evaluations: an illustration, nothing is proven between the dots.",
-    }.get(len(shown.names), f"One line per evaluation, coloured by {F}.")
+    }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
     return (
         _caption(words)
