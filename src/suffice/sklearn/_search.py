@@ -170,17 +170,17 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
-        PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in one. Steps before
-        it are fitted inside every fold.
+        HuberRegressor, PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in
+        one. Steps before it are fitted inside every fold.
     space : dict of "l1" and/or "l2" to (lower, upper), default None
         Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the
         estimator's `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
     cv : as in scikit-learn.
     scoring : str, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
-        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of them, for
-        LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first smooth
-        one is optimised in its place, with a warning.
+        (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
+        them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
+        smooth one is optimised in its place, with a warning.
     refit : bool or "one_se", default True
         Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
         whose loss is within one standard error (over folds) of the best.
