@@ -18,10 +18,10 @@ import numpy as np
 
 from suffice._array import Array, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.newton import Indices, NewtonState, _search, minimise_model
+from suffice.lower.newton import Indices, NewtonState, _search, minimise_model, on_these
 from suffice.problem import Canonical
-from suffice.terms.prox import L1
-from suffice.terms.smooth import ImagedSmooth
+from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.smooth import ImagedSmooth, Ridged
 
 STUCK = 1e-3
 
@@ -50,15 +50,17 @@ class NewtonWhole:
         if state.ended:
             return state
         f, g = problem.f, problem.g
-        assert isinstance(f, Curved) and isinstance(g, L1)
+        term, ridge = (f.term, f.ridge) if isinstance(f, Ridged) else (f, 0.0)
+        assert isinstance(term, Curved) and isinstance(g, L1 | WeightedL1)
         here = state.evidence or self._evidence(problem, state.x, f.image(state.x))
         least = g.least_subgradient(here.z, here.z_gradient)
         working = np.flatnonzero((here.z != 0.0) | (least != 0.0))
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
         target = here.z.copy()
-        H = f.hessian(here.z_image, working)
-        target[working] = minimise_model(H, here.z_gradient[working], here.z[working], g.l1)
+        H = term.hessian(here.z_image, working)
+        H[np.diag_indices(len(H))] += on_these(ridge, working)
+        target[working] = minimise_model(H, here.z_gradient[working], here.z[working], on_these(g.l1, working))
         x, image, _, blurred = _search(problem, here, target)
         there = self._evidence(problem, x, image)
         before, after = norm(least), norm(g.least_subgradient(x, there.z_gradient))

@@ -44,7 +44,9 @@ class Fold(Protocol):
         """The smallest l1 for which w = 0 is the solution."""
         ...
 
-    def at(self, *, l1: float, l2: float) -> Composite: ...
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties: numbers, or arrays of one per column for `groups_of_features`."""
+        ...
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Loss:
         """A loss of which the sum over all folds is the mean of minus the score (of 1 - score for r2)."""

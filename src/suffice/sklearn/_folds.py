@@ -18,6 +18,7 @@ elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any m
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -32,8 +33,8 @@ from suffice.sklearn._scores import SCORES, HeldOut
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1
-from suffice.terms.smooth import LinearModel, MarginLoss, Squared
+from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.smooth import LinearModel, MarginLoss, Ridged, Squared
 
 FLOOR = 1e-7
 
@@ -45,6 +46,22 @@ class Concomitant:
     """Stands for Huber's loss with its scale minimised out."""
 
     epsilon: float
+
+
+def penalised(
+    model: Callable[[float], Any], l1: float | Array, l2: float | Array, l2_floor: float, size: int
+) -> Composite:
+    """The problem with these penalties. With one l2 for each variable the model has the least of them, which is mu."""
+    if not isinstance(l1, np.ndarray) and not isinstance(l2, np.ndarray):
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or l2_floor
+        smooth = model(l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
+    weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
+    least = positive(float(weights.min()), "l2")
+    plain = model(least)
+    smooth = Ridged(plain, np.broadcast_to(weights - least, size))
+    L = float(plain.L) + smooth.largest
+    return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
 
 
 class LinearFold:
@@ -112,11 +129,10 @@ class LinearFold:
         """The smallest l1 for which w = 0 is the solution."""
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
 
-    def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties; l2 = 0 becomes the floor of the module's text."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or self.l2_floor
-        smooth = self._model(l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.design.shape[1])
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of the module's
+        text."""
+        return penalised(self._model, l1, l2, self.l2_floor, self.design.shape[1])
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""

@@ -33,14 +33,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm, positive
+from suffice._array import EPS, Array, norm
 from suffice.losses import LossAt
 from suffice.lower.newton import Indices
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite
-from suffice.sklearn._folds import FLOOR
+from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import Design
-from suffice.terms.prox import L1
 from suffice.terms.smooth import _units
 
 R = math.sqrt(2.0)
@@ -289,11 +288,11 @@ class MultinomialFold:
         """The smallest l1 for which W = 0 is the solution."""
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.size)))))
 
-    def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties; l2 = 0 becomes the floor of `suffice.sklearn._folds`."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or self.l2_floor
-        smooth = self._model(l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of
+        `suffice.sklearn._folds`."""
+        l1, l2 = (np.tile(part, self.classes) if isinstance(part, np.ndarray) else part for part in (l1, l2))
+        return penalised(self._model, l1, l2, self.l2_floor, self.size)
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOutSoftmax:
         """This fold's part of minus the mean score over `folds` folds."""
