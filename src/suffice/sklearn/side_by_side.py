@@ -149,7 +149,7 @@ def counted() -> Iterator[list[float]]:
         setattr(owner, name, counting)
         restore.append((owner, name, original))
 
-    def of_hessian(model: Any, _: Any) -> float:
+    def of_hessian(model: Any, *_: Any) -> float:
         K, (n, d) = model.classes, model.design.shape
         return float(K * (K + 1) / 2 * n * d * d)
 
