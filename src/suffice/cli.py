@@ -55,7 +55,9 @@ def tune(
     categorical: Annotated[
         list[str] | None, typer.Option(help="a column whose numbers are names of categories (repeatable)")
     ] = None,
-    skip_missing_target: Annotated[bool, typer.Option(help="leave out rows without a target")] = False,
+    skip_missing_target: Annotated[
+        bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
+    ] = False,
     max_evaluations: Annotated[int, typer.Option(help="evaluations of the search at most")] = 200,
     max_seconds: Annotated[float | None, typer.Option(help="seconds of the search at most")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,

@@ -7,6 +7,7 @@ import gzip
 import io
 import math
 import os
+import sys
 import tracemalloc
 
 import numpy as np
@@ -216,6 +217,28 @@ def test_parquet_is_read_like_csv(tmp_path):
     damaged[-400:-8] = bytes(392)
     with pytest.raises(TableError, match="parquet"):
         read(written(tmp_path, bytes(damaged), "damaged.parquet"))
+
+
+def test_parquet_without_pyarrow_or_with_an_old_one_is_refused(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    path = written(tmp_path, b"PAR1...", "data.parquet")
+    monkeypatch.setattr(pyarrow, "__version__", "14.0.0")
+    with pytest.raises(TableError, match=r"14\.0\.1 or later"):
+        read(path)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(TableError, match=r"suffice\[parquet\]"):
+        read(path)
+
+
+def test_memory_is_a_small_multiple_of_the_text(tmp_path):
+    text = "a,b,c,d\n" + "".join(f"{i / 7:.6f},{i},level {i % 9},{i * 0.5}\n" for i in range(60_000))
+    path = written(tmp_path, text)
+    tracemalloc.start()
+    table = read(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(table) == 60_000
+    assert most < 5 * len(text) + 8 * 4 * 60_000 + 20_000_000  # the last is a block of single strings
 
 
 cells = st.one_of(

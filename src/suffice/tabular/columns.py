@@ -183,9 +183,7 @@ def _task(target: Column, task: str, model: str, rows: Array, notes: list[str]) 
         found = "classification"
     elif whole and len(values) <= CLASSES:
         found = "classification"
-        notes.append(
-            f"the target {name} has {len(values)} different whole numbers, taken for classes (--task regression)"
-        )
+        notes.append(f"the target {name} has {len(values)} different whole numbers: classes, unless --task regression")
     else:
         found = "regression"
     if model != "auto" and MODELS[model][0] != found:

@@ -58,6 +58,8 @@ LARGEST = 1e100  # squares of sums of such numbers are still finite
 SAMPLE = 1 << 16  # characters that the delimiter is found out from
 BLOCK = 100_000  # entries that are kept as separate strings at any time
 
+OLDEST_PYARROW = [14, 0, 1]  # earlier ones may execute code that stands in a file (CVE-2023-47248)
+
 Array = NDArray[Any]
 Kind = Literal["numeric", "boolean", "text", "other"]
 
@@ -441,9 +443,12 @@ def _notes(columns: list[Column]) -> Iterator[str]:
 
 def _read_parquet(path: str | os.PathLike[str], file: IO[bytes], limits: Limits) -> Table:
     try:
+        import pyarrow
         import pyarrow.parquet
     except ImportError as error:
         raise TableError("parquet files need pyarrow: pip install 'suffice[parquet]'") from error
+    if [int(part) for part in re.findall(r"\d+", pyarrow.__version__)[:3]] < OLDEST_PYARROW:
+        raise TableError(f"parquet files need pyarrow 14.0.1 or later, there is {pyarrow.__version__}")
     try:
         with pyarrow.parquet.ParquetFile(file) as opened:
             names, rows = _names(opened.schema_arrow.names, limits), opened.metadata.num_rows
