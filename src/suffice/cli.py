@@ -261,7 +261,7 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     except OracleError as error:
         typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from error
-    typer.echo(json.dumps(outcome.plain()) if as_json else "\n".join(live.conclude(outcome)))
+    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
     if not outcome.success:
         typer.echo(f"suffice: stopped early, {outcome.search.result_.message}; {goes_on}", err=True)
         raise typer.Exit(1)

@@ -266,6 +266,18 @@ def test_settings_of_another_folder_are_not_overwritten(tmp_path):
     assert run.read_settings(tmp_path).target == "y"
 
 
+def test_an_end_of_the_interval_that_is_not_known_is_null(data, tmp_path, no_report, monkeypatch):
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y).score_interval_ = (-math.inf, 0.0)
+        return search
+
+    monkeypatch.setattr(run.SufficeSearchCV, "fit", fit)
+    result = tune(data, "--max-evaluations", 2, "--model", "logistic-l2", "--json", out=tmp_path / "run")
+    assert json.loads(result.stdout, parse_constant=pytest.fail)["interval"] == [None, 0.0]
+
+
 # What is shown
 
 

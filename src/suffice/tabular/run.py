@@ -155,7 +155,7 @@ class Outcome:
             "score": float(search.best_score_),
             "baseline": self.baseline,
             "optimised_scoring": search.optimised_scoring_,
-            "interval": [float(end) for end in search.score_interval_],
+            "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
             "evaluations": self.evaluations,
             "work": float(np.sum(search.cv_results_["work"])),
             "seconds": round(self.seconds, 3),

@@ -7,7 +7,8 @@ columns are known, and whatever is wrong with it is a `TableError` that names th
 - The first line is a header with a name for every column. Delimiter (comma, semicolon, tab, bar) and encoding (UTF-8,
   UTF-16 with its mark, else Windows-1252) are found out. Every line has as many fields as the header; empty lines do
   not count.
-- An entry is missing if it is empty or one of the words that pandas takes for missing (`MISSING`).
+- Spaces around an entry do not count. It is missing if it is empty or one of the words that pandas takes for missing
+  (`MISSING`).
 - A column is *numeric* if its entries are numbers, *boolean* if they are true or false (1 and 0), else *text*. A column
   that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. With a delimiter
   other than the comma, a comma may be the decimal point of a whole column. Infinite entries, and those beyond 1e100,
