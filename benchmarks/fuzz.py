@@ -1,10 +1,11 @@
-"""Can a file crash its reader? 100,000 hostile journals, tuner states and options.
+"""Can a file crash its reader? 100,000 hostile journals, tuner states and options, and 100,000 hostile tables.
 
 Journals are made from a good one: bytes changed, cut, doubled or moved; or any part of any record replaced by generated
 JSON and the checksums made good again, so that the contents are looked at. Generated are also states for
-`Tuner.from_state` and arguments of `Options`. A reader may answer with its value or with its own error (JournalError;
-ValueError or TypeError), and with nothing else. The slowest input is reported, and the most memory that one in a
-hundred took.
+`Tuner.from_state` and arguments of `Options`. Tables are CSV files in several encodings and delimiters, some of them
+packed, with bytes changed, cut, doubled or moved, or text made of what CSV files are made of. A reader may answer with
+its value or with its own error (JournalError; ValueError or TypeError; TableError), and with nothing else. The slowest
+input is reported, and the most memory that one in a hundred took.
 
 `--atheris` lets coverage guide the choice of bytes instead (needs atheris).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import gzip
 import json
 import sys
 import tempfile
@@ -34,6 +36,8 @@ from hypothesis import strategies as st
 import suffice
 from suffice import journal, losses, problems
 from suffice import plain as plain_data
+from suffice.tabular import Limits, TableError
+from suffice.tabular import table as tables
 
 WORDS = [
     *(
@@ -83,6 +87,31 @@ json_values = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+ROWS = "name,age,city,member,income\n" + "".join(
+    f'"Smith, {i}",{20 + i},{city},{i % 2 == 0},{1000.5 * i}\n'
+    for i, city in enumerate(["Köln", "", "NA", "Ürümqi"] * 5)
+)
+TABLES = [
+    ROWS.encode(),
+    ROWS.encode("utf-16"),
+    ROWS.encode("utf-8-sig"),
+    ROWS.encode("cp1252"),
+    ROWS.replace(",", ";").replace(".", ",").replace("\n", "\r\n").encode(),
+    gzip.compress(ROWS.encode(), mtime=0),
+]
+csv_text = st.lists(
+    st.one_of(
+        st.sampled_from([",", ";", "\t", "|", "\n", "\r\n", "\r", '"', '""', "'", "\0", " ", "\\", "=cmd()", "\ufeff"]),
+        st.sampled_from(["a", "b", "NA", "true", "1", "-1e5", "1,5", "inf", "nan", "1e999", "9" * 400, "x" * 2000]),
+        st.text(max_size=4),
+        st.floats().map(repr),
+        st.integers().map(str),
+    ),
+    max_size=60,
+).map("".join)
+LIMITS = Limits(text=20_000, rows=200, columns=50, cells=2_000, record=5_000, field=1_000)  # within reach of inputs
 
 
 class Target:
@@ -164,9 +193,29 @@ def signed(texts: list[bytes]) -> bytes:
     return b"".join(data)
 
 
+def mutated(draw: Any, good_bytes: bytes) -> bytes:
+    """The bytes with up to three changes."""
+    content = bytearray(good_bytes)
+    for _ in range(draw.draw(st.integers(1, 3))):
+        at = draw.draw(st.integers(0, len(content) - 1))
+        match draw.draw(st.sampled_from(["flip", "cut", "insert", "double", "drop"])):
+            case "flip":
+                content[at] ^= 1 << draw.draw(st.integers(0, 7))
+            case "cut":
+                del content[max(at, 1) :]
+            case "insert":
+                content[at:at] = draw.draw(st.binary(max_size=40))
+            case "double":
+                content[at:at] = content[at : at + draw.draw(st.integers(1, 3000))]
+            case "drop":
+                del content[at : at + draw.draw(st.integers(1, 3000))]
+        content = content or bytearray(b"x")
+    return bytes(content)
+
+
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--inputs", type=int, default=100_000, help="how many inputs in all (%(default)s)")
+    arguments.add_argument("--inputs", type=int, default=100_000, help="of tables, and of all others (%(default)s)")
     arguments.add_argument("--atheris", type=int, default=0, metavar="RUNS", help="so many inputs, guided by coverage")
     options = arguments.parse_args()
     place = Path(tempfile.mkdtemp())
@@ -185,10 +234,20 @@ def main() -> None:
     parts = Target("journals, contents", read_journal, (journal.JournalError,))
     states = Target("states of a tuner", suffice.Tuner.from_state, (ValueError, TypeError))
     chosen = Target("options", lambda given: suffice.Options(**given), (ValueError, TypeError))
+    scratch_table = place / "table.csv"
+
+    def read_table(content: bytes) -> None:
+        scratch_table.write_bytes(content)
+        found = tables.read(scratch_table, LIMITS)
+        assert len(found) > 0 and all(len(column.values) == len(found) for column in found.columns)
+
+    rows = Target("tables", read_table, (TableError,))
     if options.atheris:
         import atheris
 
         def one(content: bytes) -> None:
+            with suppress(TableError):
+                read_table(content)
             with suppress(journal.JournalError):
                 read_journal(content)
             with suppress(journal.JournalError):  # the same with good checksums: as a header, and as a later record
@@ -200,7 +259,9 @@ def main() -> None:
         for i, line in enumerate(lines):
             (place / "seeds" / str(i)).write_text(json.dumps(line))
         (place / "seeds" / "whole").write_bytes(data)
-        for module in (journal, plain_data):
+        for i, content in enumerate(TABLES):
+            (place / "seeds" / f"table{i}").write_bytes(content)
+        for module in (journal, plain_data, tables):
             for name, function in list(vars(module).items()):
                 if isinstance(function, FunctionType) and function.__module__ == module.__name__:
                     setattr(module, name, atheris.instrument_func(function))
@@ -223,22 +284,7 @@ def main() -> None:
     @how
     @given(st.data())
     def bytes_of_journals(draw: Any) -> None:
-        content = bytearray(data)
-        for _ in range(draw.draw(st.integers(1, 3))):
-            at = draw.draw(st.integers(0, len(content) - 1))
-            match draw.draw(st.sampled_from(["flip", "cut", "insert", "double", "drop"])):
-                case "flip":
-                    content[at] ^= 1 << draw.draw(st.integers(0, 7))
-                case "cut":
-                    del content[max(at, 1) :]
-                case "insert":
-                    content[at:at] = draw.draw(st.binary(max_size=40))
-                case "double":
-                    content[at:at] = content[at : at + draw.draw(st.integers(1, 3000))]
-                case "drop":
-                    del content[at : at + draw.draw(st.integers(1, 3000))]
-            content = content or bytearray(b"x")
-        whole(bytes(content))
+        whole(mutated(draw, data))
 
     @how
     @given(st.sampled_from(ways), json_values, st.integers(1, len(lines)))
@@ -257,11 +303,19 @@ def main() -> None:
     def arguments_of_options(given_options: Any) -> None:
         chosen(given_options)
 
-    for test in (bytes_of_journals, contents_of_journals, states_of_tuners, arguments_of_options):
+    @settings(how, max_examples=options.inputs)
+    @given(st.data())
+    def contents_of_tables(draw: Any) -> None:
+        if draw.draw(st.booleans()):
+            return rows(mutated(draw, draw.draw(st.sampled_from(TABLES))))
+        text = draw.draw(csv_text).encode(draw.draw(st.sampled_from(["utf-8", "utf-16"])), "surrogatepass")
+        rows(gzip.compress(text, mtime=0) if draw.draw(st.integers(0, 9)) == 0 else text)
+
+    for test in (bytes_of_journals, contents_of_journals, states_of_tuners, arguments_of_options, contents_of_tables):
         test()
         print(test.__name__, flush=True)
-    readers = [whole, parts, states, chosen]
-    rows = [
+    readers = [whole, parts, states, chosen, rows]
+    lines_of_table = [
         [
             one.name,
             one.outcomes.total(),
@@ -276,12 +330,13 @@ def main() -> None:
     head = ["reader", "inputs", "read", "refused", "crashes", "slowest, CPU ms", "largest, MB"]
     total = sum(one.outcomes.total() for one in readers)
     targets = [
-        target("inputs", total, options.inputs, at_least=True, digits=0),
+        target("inputs", total, 2 * options.inputs, at_least=True, digits=0),
         target("crashes", sum(one.crashes for one in readers), 0, digits=0),
         target(f"memory for one input, in sizes of a good journal ({len(data) / 1e6:.2f} MB)",
-               max(one.largest for one in readers) / len(data), 50),
+               max(one.largest for one in (whole, parts, states, chosen)) / len(data), 50),
+        target("memory for one table, MB, of which 1 is the buffer", rows.largest / 1e6, 2.5),
     ]  # fmt: skip
-    text = f"{table(head, rows)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"
+    text = f"{table(head, lines_of_table)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"
     for one in readers:
         for name, count in one.outcomes.items():
             if name.startswith("CRASH"):

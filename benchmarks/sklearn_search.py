@@ -16,11 +16,8 @@ and n rows with n s (s + 1)/2 multiplications. The final fit to all data counts 
 
 import argparse
 import json
-import math
 import time
 import warnings
-from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +28,8 @@ from sklearn.preprocessing import StandardScaler
 
 from suffice import Options
 from suffice.datasets import load_mnist
-from suffice.lower import newton
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._multinomial import Multinomial
-from suffice.terms.design import Design
+from suffice.sklearn.side_by_side import counted
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
 
@@ -98,37 +93,6 @@ def exact(X, y, cv, l1, l2):
         initial={name: high for name, (_, high) in ranges.items()}, options=Options(max_evaluations=1),
     )  # fmt: skip
     return -there.fit(X, y).best_score_
-
-
-@contextmanager
-def counted():
-    """A list that every product with a design matrix and every Hessian adds its multiplications to."""
-    work, restore = [], []
-
-    def patch(owner, name, cost):
-        original = getattr(owner, name)
-
-        @wraps(original)
-        def counting(*args, **kwargs):
-            work.append(cost(*args))
-            return original(*args, **kwargs)
-
-        setattr(owner, name, counting)
-        restore.append((owner, name, original))
-
-    patch(Design, "margins", lambda design, w: math.prod(design.shape))
-    patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
-    patch(newton, "gram", lambda X, columns, rows, scale: len(rows) * len(columns) * (len(columns) + 1) / 2)
-    patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
-    patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
-    patch(Multinomial, "hessian", lambda model, _: (
-        model.classes * (model.classes + 1) / 2 * math.prod(model.design.shape) * model.design.shape[1]
-    ))  # fmt: skip
-    try:
-        yield work
-    finally:
-        for owner, name, original in restore:
-            setattr(owner, name, original)
 
 
 def ours(X, y, labels, cv):

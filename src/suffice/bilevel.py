@@ -165,7 +165,10 @@ class BilevelProblem:
         tasks = []
         for theta, near, accuracy in zip(thetas, warm, within, strict=True):
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
-            tasks += [Task(j, params, on, accuracy, start, same) for j, start in enumerate(self._starts(near))]
+            tasks += [
+                Task(j, params, on, accuracy, start, same and _proven(start))
+                for j, start in enumerate(self._starts(near))
+            ]
         solutions = self._solve(tasks)
         work = [
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
@@ -371,6 +374,11 @@ def _probes(space: Space) -> list[Array]:
     lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
     upper = np.where(np.isfinite(upper), upper, lower + 1.0)
     return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
+
+
+def _proven(start: Any) -> bool:
+    """Whether this is a solution: a start that was blended from neighbours may carry their theta, and is none."""
+    return isinstance(start, Solution) and start.certificate.rule != "none"
 
 
 def _error(value: LossAt, solution: Solution) -> float:

@@ -1,10 +1,18 @@
-"""The command line: `suffice reproduce`, `resume`, `report`. Needs the extras `cli` and `plot`."""
+"""The command line: `suffice tune`, `reproduce`, `resume`, `report`, `bench`. Needs the extras `cli` and `plot`.
+
+Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
+so far is written down, and `suffice resume` goes on), 2 for arguments or files that cannot be used.
+"""
 
 from __future__ import annotations
 
 import importlib
 import json
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +21,7 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
 
-from suffice.reproduce.folder import read, read_command, write_command
+from suffice.reproduce.folder import COMMAND, read, read_command, write_command
 from suffice.reproduce.imaging import SETTINGS, STUDIES
 from suffice.reproduce.imaging import make as make_imaging
 from suffice.reproduce.study import PRESETS, make
@@ -26,6 +34,47 @@ app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains 
 @app.callback()
 def main() -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
+
+
+@app.command()
+def tune(
+    data: Annotated[Path, typer.Argument(help="a CSV file with a header (also .gz), or a parquet file")],
+    target: Annotated[str, typer.Option(help="the column to predict")],
+    task: Annotated[str, typer.Option(help="auto, classification or regression")] = "auto",
+    model: Annotated[
+        str,
+        typer.Option(help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge or poisson"),
+    ] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
+    ] = None,
+    cv: Annotated[int, typer.Option(help="folds of the cross-validation")] = 5,
+    scoring: Annotated[str | None, typer.Option(help="a score by scikit-learn's name; by default a smooth one")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="a column to leave out (repeatable)")] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="a column to use though it looks useless (repeatable)")] = None,
+    categorical: Annotated[
+        list[str] | None, typer.Option(help="a column whose numbers are names of categories (repeatable)")
+    ] = None,
+    skip_missing_target: Annotated[
+        bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
+    ] = False,
+    max_evaluations: Annotated[int, typer.Option(help="evaluations of the search at most")] = 200,
+    max_seconds: Annotated[float | None, typer.Option(help="seconds of the search at most")] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
+    seed: Annotated[int, typer.Option(help="of the folds")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
+) -> None:
+    """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
+    with _one_line_errors("tune"):
+        from suffice.tabular.run import Settings
+
+        settings = Settings(
+            data=str(data), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
+            max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
+            drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
+        )  # fmt: skip
+        name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
+        _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)
 
 
 @app.command()
@@ -69,15 +118,42 @@ def reproduce(
 def resume(
     folder: Annotated[Path, typer.Argument(help="the folder of an unfinished run")],
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    data: Annotated[Path | None, typer.Option(help="where the table of `suffice tune` is now, if it has moved")] = None,
+    max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit, in all")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="`suffice tune`: a new limit")] = None,
 ) -> None:
     """Go on with a run where it was, with the arguments it was started with."""
+    changes: dict[str, Any] = {
+        "data": data and str(data),
+        "max_evaluations": max_evaluations,
+        "max_seconds": max_seconds,
+    }
+    if _is_tune(folder):
+        with _one_line_errors("resume"):
+            from suffice.tabular.run import read_settings
+
+            given = {name: value for name, value in changes.items() if value is not None}
+            return _tune(replace(read_settings(folder), **given), folder, jobs or os.cpu_count() or 1, as_json)
+    for name, value in changes.items():
+        if value is not None:
+            hint = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
     reproduce(**_command(folder), out=folder, jobs=jobs, as_json=as_json)
 
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished run")]) -> None:
-    """Make the report of a finished run anew from its data, `study.json`."""
+    """Make the report of a finished run anew from its data, `report.json` or `study.json`."""
+    if _is_tune(folder):
+        with _one_line_errors("report"):
+            from suffice.tabular import TableError
+            from suffice.tabular.run import REPORT, read_json, write_page
+
+            found = read_json(folder / REPORT)
+            if not isinstance(found, dict):
+                raise TableError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+            return typer.echo(f"Report: {write_page(folder, found)}")
     command = _command(folder)
     data = read(folder / "study.json")
     if data is None:
@@ -87,6 +163,108 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
     from suffice.reproduce import report as pages
 
     typer.echo(f"Report: {pages.write(data, folder)}")
+
+
+@app.command()
+def bench(
+    grid: Annotated[int, typer.Option(min=2, max=50, help="values of each penalty in scikit-learn's grids")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
+) -> None:
+    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so."""
+    from rich.console import Console
+    from rich.table import Table
+    from threadpoolctl import threadpool_limits
+
+    from suffice.sklearn.side_by_side import DATA, compare
+    from suffice.tabular.live import interval
+
+    rows = []
+    progress = Console(stderr=True)
+    for name in DATA:
+        with progress.status(f"{name}: suffice beside a grid of {grid} x {grid}"), threadpool_limits(1):
+            rows.append(compare(name, grid))
+    if as_json:
+        return typer.echo(json.dumps(rows))
+    table = Table(title=f"SufficeSearchCV beside grids of {grid} x {grid}, 5 folds, one thread")
+    for head in ("data", "CV loss, proven interval", "the grid's", "passes", "the grid's", "seconds", "the grid's"):
+        table.add_column(head, justify="left" if head == "data" else "right")
+    for row in rows:
+        more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
+        table.add_row(
+            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
+            f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
+        )  # fmt: skip
+    Console(width=max(Console().width, 100)).print(table)
+    typer.echo("Losses are those of exactly trained models; a pass goes once through the training data of a fold.")
+
+
+def _is_tune(folder: Path) -> bool:
+    """Whether `suffice tune` made this folder."""
+    try:
+        known = json.loads((folder / COMMAND).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(known, dict) and known.get("command") == "tune"
+
+
+@contextmanager
+def _one_line_errors(command: str) -> Iterator[None]:
+    """Whatever is wrong with arguments, tables and folders: one line and exit code 2."""
+    from suffice.journal import JournalError
+
+    try:
+        yield
+    except (ValueError, JournalError) as error:
+        typer.echo(f"suffice {command}: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(2) from error
+    except ImportError as error:
+        typer.echo(f"suffice {command}: needs {error.name}: pip install 'suffice[cli,plot]'", err=True)
+        raise typer.Exit(2) from error
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
+    from rich.console import Console
+
+    from suffice.result import OracleError
+    from suffice.tabular import live
+    from suffice.tabular.run import claim, execute, load
+
+    goes_on = f"`suffice resume {out}` goes on"
+    try:
+        with _sigterm_as_interrupt():
+            problem, settings = load(settings)
+            claim(out, settings)
+            if not as_json:
+                typer.echo("\n".join(live.describe(problem, settings)))
+            console = Console(stderr=True)
+            with live.Progress(console, settings, problem.optimised(settings.scoring), quiet=as_json) as progress:
+                outcome = execute(settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage)
+    except KeyboardInterrupt as error:
+        typer.echo(f"suffice: interrupted; every finished evaluation is in {out}, and {goes_on}", err=True)
+        raise typer.Exit(1) from error
+    except OracleError as error:
+        typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
+    if not outcome.success:
+        typer.echo(f"suffice: stopped early, {outcome.search.result_.message}; {goes_on}", err=True)
+        raise typer.Exit(1)
 
 
 def _command(folder: Path) -> dict[str, str]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from suffice import plots
 from suffice._array import Array
+from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Status(Enum):
@@ -91,6 +97,8 @@ class Result:
     params: dict[str, float] | None = None
     detail: str = ""
     starts: tuple[Result, ...] = field(default=(), repr=False)  # of a run from many starts: what became of each
+    space: Space | None = field(default=None, repr=False)  # of the objective, if it has one
+    policy: str = "residual"  # what `within` of the records bounds, see Options.policy
 
     @property
     def success(self) -> bool:
@@ -104,6 +112,23 @@ class Result:
     def solutions(self) -> tuple[Any, ...]:
         """What the objective attached to the incumbent's evaluation (the lower-level solutions)."""
         return () if self.evaluation is None else tuple(self.evaluation.solutions)
+
+    def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:
+        """Where the search went: F over one parameter with its proven intervals, the way over contours for two, all
+        points on parallel axes for more. `parameters` chooses some by name (`theta[0]`, ... without a space)."""
+        return plots.draw_path(plots.trace(self), ax, parameters)
+
+    def plot_progress(self, ax: Axes | None = None) -> Axes:
+        """F of every evaluation with its proven interval, and what is proven to be reached."""
+        return plots.draw_progress(plots.trace(self), ax)
+
+    def plot_accuracy(self, ax: Axes | None = None) -> Axes:
+        """The accuracy that every evaluation was asked for, and the one it proved."""
+        return plots.draw_accuracy(plots.trace(self), ax)
+
+    def plot_work(self, ax: Axes | None = None) -> Axes:
+        """The work of every evaluation, and of all so far."""
+        return plots.draw_work(plots.trace(self), ax)
 
 
 class OracleError(RuntimeError):

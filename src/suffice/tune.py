@@ -131,7 +131,8 @@ class Tuner:
         if not state.points:
             u = state.first[0]
             unknown = (-math.inf, math.inf)
-            return Result(scaling.to_theta(u), math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail)
+            theta, policy = scaling.to_theta(u), self.options.policy
+            return Result(theta, math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail, policy=policy)
         best = state.points[state.incumbent]
         theta = scaling.to_theta(best.u)
         detail = self._detail
@@ -147,6 +148,7 @@ class Tuner:
             state.records,
             best.evaluation,
             detail=detail,
+            policy=self.options.policy,
         )
 
     def state(self) -> dict[str, Any]:
@@ -370,7 +372,7 @@ def _check_callback(callback: Any) -> None:
 def _result(tuner: Tuner, objective: Any) -> Result:
     found = tuner.result()
     space = getattr(objective, "space", None)
-    return found if space is None else replace(found, params=space.params(found.theta))
+    return found if space is None else replace(found, params=space.params(found.theta), space=space)
 
 
 def _run(

@@ -71,7 +71,7 @@ def test_the_gradient_is_the_slope_and_the_hessian_its_slope(seed):
     slope = (model.value(w + t * u) - model.value(w - t * u)) / (2 * t)
     assert slope == pytest.approx(float(model.gradient(w) @ u), rel=1e-6, abs=1e-7)
     bend = (model.gradient(w + t * u) - model.gradient(w - t * u)) / (2 * t)
-    assert model.hessian(model.image(w)) @ u == pytest.approx(bend, rel=1e-5, abs=1e-6)
+    assert model.hessian(model.image(w), np.arange(len(w))) @ u == pytest.approx(bend, rel=1e-5, abs=1e-6)
     M = model.majoriser(w, model.image(w), w + u, model.image(w + u))
     assert model.value(w + u) <= model.value(w) + model.gradient(w) @ u + M / 2 * (u @ u) + 1e-12
 

@@ -8,7 +8,15 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import (
+    ElasticNet,
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    SGDRegressor,
+)
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -43,6 +51,12 @@ def counts():
     return X, rng.poisson(np.exp(X @ [1.0, -0.5, 0.0, 0.3] + 0.5)).astype(float)
 
 
+def contaminated():
+    X, y = regression()
+    rng = np.random.default_rng(3)
+    return X, y + 10.0 * rng.standard_normal(len(y)) * (rng.random(len(y)) < 0.1)
+
+
 ESTIMATORS = {
     "logistic": (LogisticRegression(l1_ratio=0.5, solver="saga", **TIGHT), BOTH, classification),
     "logistic-no-intercept": (
@@ -62,6 +76,12 @@ ESTIMATORS = {
     "lasso": (Lasso(**TIGHT), None, regression),
     "ridge": (Ridge(), None, regression),
     "poisson": (PoissonRegressor(solver="newton-cholesky", **TIGHT), None, counts),
+    "huber": (HuberRegressor(**TIGHT), {"l2": (1e-3, 1.0)}, contaminated),
+    "huber-no-intercept": (
+        HuberRegressor(epsilon=2.0, fit_intercept=False, **TIGHT),
+        {"l2": (1e-3, 1.0)},
+        contaminated,
+    ),
 }
 
 
@@ -74,7 +94,7 @@ def fold_scores(search, X, y, cv, sample_weight=None):
         share = weight.sum() / weight[train].sum()
         if getattr(estimator, "class_weight", None) == "balanced":
             share = len(y) / len(train)
-        scale = {"C": share, "alpha": 1.0 / share if isinstance(estimator, Ridge) else 1.0}
+        scale = {"C": share, "alpha": 1.0 / share if isinstance(estimator, Ridge | HuberRegressor) else 1.0}
         params = {name: value * scale.get(name, 1.0) for name, value in search.best_params_.items()}
         estimator.set_params(**params).fit(
             X[train], y[train], **({} if sample_weight is None else {"sample_weight": weight[train]})
@@ -144,7 +164,7 @@ def test_every_evaluation_of_the_search_is_told_with_an_interval_that_holds():
     assert results["mean_test_score"][best] == search.best_score_
 
 
-@pytest.mark.parametrize("name", ["logistic", "logistic-no-intercept", "elastic-net", "poisson"])
+@pytest.mark.parametrize("name", ["logistic", "logistic-no-intercept", "elastic-net", "poisson", "huber"])
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_matrix])
 def test_sparse_data_give_the_same_score(name, form):
     estimator, space, data = ESTIMATORS[name]
@@ -285,7 +305,9 @@ def test_anyone_can_register_an_adapter():
 @pytest.mark.parametrize(
     "estimator, kwargs, error, match",
     [
-        (HuberRegressor(), {}, TypeError, "no adapter for HuberRegressor"),
+        (SGDRegressor(), {}, TypeError, "no adapter for SGDRegressor"),
+        (HuberRegressor(epsilon=1.0), {}, ValueError, "epsilon > 1"),
+        (HuberRegressor(), {"space": BOTH}, ValueError, "one penalty, l2"),
         (LogisticRegression(), {"space": {"l1": (1e-3, 1.0)}}, ValueError, "solver='lbfgs'"),
         (LogisticRegression(solver="liblinear"), {"space": BOTH}, ValueError, "saga"),
         (LogisticRegression(), {"space": {"C": (1e-3, 1.0)}}, ValueError, "space must be"),

@@ -39,7 +39,7 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, Zero, soft
+from suffice.terms.prox import L1, WeightedL1, Zero, soft
 from suffice.terms.smooth import LinearModel, Ridged
 
 Indices = npt.NDArray[np.intp]
@@ -82,16 +82,16 @@ class Terms:
     """The problem as this method sees it."""
 
     model: LinearModel | Intercepted
-    l2: float
-    l1: float
+    l2: float | Array
+    l1: float | Array
 
     @classmethod
     def of(cls, problem: Canonical) -> Terms | None:
         """None for anything but a linear model with an l1 penalty or none."""
         model, ridge = (problem.f.term, problem.f.ridge) if isinstance(problem.f, Ridged) else (problem.f, 0.0)
-        if not isinstance(model, LinearModel | Intercepted) or not isinstance(problem.g, L1 | Zero):
+        if not isinstance(model, LinearModel | Intercepted) or not isinstance(problem.g, L1 | WeightedL1 | Zero):
             return None
-        return cls(model, model.l2 + ridge, problem.g.l1 if isinstance(problem.g, L1) else 0.0)
+        return cls(model, model.l2 + ridge, 0.0 if isinstance(problem.g, Zero) else problem.g.l1)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Newton:
         H = _hessian(problem, terms, metric, here.z_image if fresh else None)
         W = metric.working
         target = here.z.copy()
-        target[W] = minimise_model(H, here.z_gradient[W], here.z[W], terms.l1)
+        target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
         x, image, whole, blurred = _search(problem, here, target)
 
         there = _evidence(problem, terms, x, image)
@@ -163,7 +163,7 @@ def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
 
 
 def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any) -> Evidence:
-    rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * terms.l2 * norm(x)
+    rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * float(np.max(terms.l2)) * norm(x)
     return Evidence(x, image, problem.f.gradient_at(x, image), rounding=rounding)
 
 
@@ -219,7 +219,7 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Ar
     if isinstance(model, Intercepted) and weights.any():
         mean = (design.X[rows].T @ weights)[metric.working]
         H -= np.outer(mean, mean / weights.sum())
-    H[np.diag_indices(len(H))] += terms.l2
+    H[np.diag_indices(len(H))] += on_these(terms.l2, metric.working)
     _memory.hessians[metric] = H
     return H
 
@@ -299,10 +299,15 @@ def _search(problem: Canonical, here: Evidence, target: Array) -> tuple[Array, A
     return x, here.z_image, False, True
 
 
-def minimise_model(H: Array, gradient: Array, w: Array, l1: float) -> Array:
+def on_these(weights: float | Array, working: Indices) -> float | Array:
+    """One weight for all variables, or those of the working set."""
+    return weights[working] if isinstance(weights, np.ndarray) else weights
+
+
+def minimise_model(H: Array, gradient: Array, w: Array, l1: float | Array) -> Array:
     """v with  <gradient, v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  less than at w, near the minimiser."""
     b = H @ w - gradient
-    if l1 == 0.0:
+    if not np.any(l1):
         return _solve(_factor(H), b)
     noise = 8.0 * EPS * (norm(np.abs(H) @ np.abs(w)) + norm(gradient))  # what rounding leaves of any subgradient
     goal = max(MODEL_TOLERANCE * norm(_least(w, gradient, l1)), noise)
@@ -315,7 +320,7 @@ def minimise_model(H: Array, gradient: Array, w: Array, l1: float) -> Array:
     return v
 
 
-def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float) -> Array | None:
+def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float | Array, goal: float) -> Array | None:
     R = 0.3 * np.diag(H)
     factor = _factor(H, R)
     v, y, threshold, signs = w, np.clip(-gradient, -l1, l1), l1 / R, np.sign(w)
@@ -334,24 +339,24 @@ def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float, goal: float)
                 if near:
                     return v
     step = v - w
-    change = float(gradient @ step) + 0.5 * float(step @ (H @ step)) + l1 * float(np.abs(v).sum() - np.abs(w).sum())
+    change = float(gradient @ step) + 0.5 * float(step @ (H @ step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
     return v if change < 0.0 else None
 
 
-def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float, goal: float) -> Array | None:
+def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float | Array, goal: float) -> Array | None:
     """The minimiser of q among points with the signs of v, if it has them and is as good as wanted."""
     signs = np.where(v != 0.0, np.sign(v), -np.sign(_least(v, gradient, l1)))
     free = np.flatnonzero(signs)
     if free.size == 0:
         return None
     exact = np.zeros_like(v)
-    exact[free] = _solve(_factor(H[np.ix_(free, free)]), b[free] - l1 * signs[free])
+    exact[free] = _solve(_factor(H[np.ix_(free, free)]), b[free] - (l1 * signs)[free])
     if (exact * signs < 0.0).any() or norm(_least(exact, H @ exact - b, l1)) > goal:
         return None
     return exact
 
 
-def _least(v: Array, gradient: Array, l1: float) -> Array:
+def _least(v: Array, gradient: Array, l1: float | Array) -> Array:
     return np.where(v == 0.0, soft(gradient, l1), gradient + l1 * np.sign(v))
 
 

@@ -38,7 +38,7 @@ def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
     mu, gamma, design = canonical.mu, terms.model.loss.curvature, terms.model.design
     if x.shape != (design.shape[1],):
         raise ValueError(f"x must have shape ({design.shape[1]},), got {x.shape}")
-    if not math.isfinite(gamma) or terms.l1 == 0.0:
+    if not math.isfinite(gamma) or not np.any(terms.l1):
         return np.zeros(x.shape, dtype=np.bool_)
     image = canonical.f.image(x)
     gradient = canonical.f.gradient_at(x, image)

@@ -9,9 +9,10 @@ s_i that a fit sees (sample weights times class weights). scikit-learn's, divide
     Lasso(alpha)                      the same                      l1 = alpha
     Ridge(alpha)                      sum s_i (x_i . w - y_i)^2     l2 = alpha/N
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
+    HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.terms.concomitant`
 
-C and Ridge's alpha depend on the number of samples. Folds have fewer of them than all data, so l1 and l2 are what is
-tuned, and they are translated with the N of the final fit.
+C, and the alpha of Ridge and HuberRegressor, depend on the number of samples. Folds have fewer of them than all data,
+so l1 and l2 are what is tuned, and they are translated with the N of the final fit.
 
 `register_adapter(EstimatorClass, adapter)` makes an estimator of your own known; see `Adapter` for what it has to
 offer.
@@ -23,14 +24,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from suffice._array import Array
 from suffice.losses import Loss
 from suffice.problem import Composite
-from suffice.sklearn._folds import Intercept, LinearFold
+from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
 
@@ -43,7 +44,9 @@ class Fold(Protocol):
         """The smallest l1 for which w = 0 is the solution."""
         ...
 
-    def at(self, *, l1: float, l2: float) -> Composite: ...
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties: numbers, or arrays of one per column for `groups_of_features`."""
+        ...
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Loss:
         """A loss of which the sum over all folds is the mean of minus the score (of 1 - score for r2)."""
@@ -283,6 +286,25 @@ class PoissonAdapter(_Regressor):
         return estimator
 
 
+class HuberAdapter(_Regressor):
+    """HuberRegressor; its scale sigma is minimised out, as it is in scikit-learn."""
+
+    def ratio(self, estimator: Any) -> float:
+        return 0.0
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        _only_l2(estimator, names)
+        if not estimator.epsilon > 1.0:
+            raise ValueError(f"HuberRegressor must have epsilon > 1 for its scale to exist, got {estimator.epsilon!r}")
+
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        psi = Concomitant(float(estimator.epsilon))
+        return LinearFold(X, y, psi, weights, "free" if estimator.fit_intercept else "none")
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        return {"alpha": total * l2}
+
+
 def _refuse_positive(estimator: Any) -> None:
     if getattr(estimator, "positive", False):
         raise ValueError(f"{type(estimator).__name__}(positive=True) is not supported")
@@ -325,3 +347,4 @@ register_adapter(ElasticNet, ElasticNetAdapter())
 register_adapter(Lasso, LassoAdapter())
 register_adapter(Ridge, RidgeAdapter())
 register_adapter(PoissonRegressor, PoissonAdapter())
+register_adapter(HuberRegressor, HuberAdapter())

@@ -6,7 +6,8 @@ Three kinds of intercept b:
 
 - `none`:   b = 0;
 - `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
-  for sparse X, it is minimised out (`suffice.terms.intercept`). It is never penalised "a little";
+  for sparse X, it is minimised out (`suffice.terms.intercept`; for Huber's loss together with its scale,
+  `suffice.terms.concomitant`). It is never penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
 l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
@@ -17,6 +18,8 @@ elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any m
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -24,23 +27,54 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice._array import Array, frozen, positive
+from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite
 from suffice.sklearn._scores import SCORES, HeldOut
+from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1
-from suffice.terms.smooth import LinearModel, MarginLoss, Squared
+from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.smooth import LinearModel, MarginLoss, Ridged, Squared
 
 FLOOR = 1e-7
 
 Intercept = Literal["none", "free", "column"]
 
 
+@dataclass(frozen=True)
+class Concomitant:
+    """Stands for Huber's loss with its scale minimised out."""
+
+    epsilon: float
+
+
+def penalised(
+    model: Callable[[float], Any], l1: float | Array, l2: float | Array, l2_floor: float, size: int
+) -> Composite:
+    """The problem with these penalties. With one l2 for each variable the model has the least of them, which is mu."""
+    if not isinstance(l1, np.ndarray) and not isinstance(l2, np.ndarray):
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or l2_floor
+        smooth = model(l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
+    weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
+    least = positive(float(weights.min()), "l2")
+    plain = model(least)
+    smooth = Ridged(plain, np.broadcast_to(weights - least, size))
+    L = float(plain.L) + smooth.largest
+    return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
+
+
 class LinearFold:
     """The problem of the module's text for targets y that psi understands; `scaling` is the constant of the column."""
 
     def __init__(
-        self, X: Any, y: Array, psi: MarginLoss, sample_weight: Array, intercept: Intercept, scaling: float = 1.0
+        self,
+        X: Any,
+        y: Array,
+        psi: MarginLoss | Concomitant,
+        sample_weight: Array,
+        intercept: Intercept,
+        scaling: float = 1.0,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
         self.total = float(sample_weight.sum())
@@ -59,7 +93,8 @@ class LinearFold:
         self.y = frozen(self._targets(y))
         self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
         if self.minimised_out:
-            _ = self._model(0.0).at_zero  # type: ignore[union-attr]  # raises where there is no finite intercept
+            model = self._model(0.0)
+            _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
 
     def _rows(self, X: Any) -> Any:
         """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
@@ -73,13 +108,20 @@ class LinearFold:
     def _targets(self, y: Array) -> Array:
         return y - self.y_shift - self.y_rest
 
-    def _model(self, l2: float) -> LinearModel | Intercepted:
+    def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
+        if isinstance(self.psi, Concomitant):
+            return ConcomitantHuber(self.design, self.y, self.psi.epsilon, self.minimised_out, l2)
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
+
+    @property
+    def solver(self) -> str | NewtonWhole:
+        return NewtonWhole() if isinstance(self.psi, Concomitant) else "auto"
 
     @cached_property
     def l2_floor(self) -> float:
         """What stands in for l2 = 0."""
-        curvature = self.psi.curvature if math.isfinite(self.psi.curvature) else 1.0
+        known = not isinstance(self.psi, Concomitant) and math.isfinite(self.psi.curvature)
+        curvature = self.psi.curvature if known else 1.0  # type: ignore[union-attr]
         return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
 
     @cached_property
@@ -87,11 +129,10 @@ class LinearFold:
         """The smallest l1 for which w = 0 is the solution."""
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
 
-    def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties; l2 = 0 becomes the floor of the module's text."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or self.l2_floor
-        smooth = self._model(l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.design.shape[1])
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of the module's
+        text."""
+        return penalised(self._model, l1, l2, self.l2_floor, self.design.shape[1])
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
@@ -111,6 +152,6 @@ class LinearFold:
             return w[:-1], float(w[-1] * self.scaling)
         b = self.y_shift + self.y_rest
         model = self._model(0.0)
-        if isinstance(model, Intercepted):
+        if self.minimised_out and not isinstance(model, LinearModel):
             b += model.intercept(model.image(w))[0]
         return w, b - float(self.shift @ w) - float(self.rest @ w)

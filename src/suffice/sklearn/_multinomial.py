@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -33,14 +33,13 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm, positive
+from suffice._array import EPS, Array, norm
 from suffice.losses import LossAt
-from suffice.lower.certificate import Evidence
-from suffice.lower.newton import NewtonState, _search, minimise_model
-from suffice.problem import Canonical, Composite
-from suffice.sklearn._folds import FLOOR
+from suffice.lower.newton import Indices
+from suffice.lower.newton_whole import NewtonWhole
+from suffice.problem import Composite
+from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import Design
-from suffice.terms.prox import L1
 from suffice.terms.smooth import _units
 
 R = math.sqrt(2.0)
@@ -163,8 +162,8 @@ class Multinomial:
         product: Array = (self.design.X.T @ (self.design.weights[:, None] * gap)).T
         return np.ascontiguousarray(product).ravel() + self.l2 * x
 
-    def hessian(self, image: Array) -> Array:
-        """The Hessian at these margins: that in (W, b) without what b takes up."""
+    def hessian(self, image: Array, working: Indices) -> Array:
+        """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
         X = self.design.X.toarray() if sp.issparse(self.design.X) else self.design.X
         X = np.hstack([X, np.ones((len(X), 1))]) if self.intercept else X
         a, K, d = self.design.weights, self.classes, X.shape[1]
@@ -179,7 +178,7 @@ class Multinomial:
             H = H[:, :-1, :, :-1].reshape(K * (d - 1), -1) - across @ np.linalg.solve(of_b, across.T)
         whole: Array = H.reshape(K * self.design.shape[1], -1)
         whole[np.diag_indices(len(whole))] += self.l2
-        return whole
+        return whole[np.ix_(working, working)]
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, size, K = self.design, norm(x), self.classes
@@ -203,39 +202,6 @@ class Multinomial:
         spread = change.max(axis=1) - change.min(axis=1)  # a variance is at most range^2 / 4, wherever p is
         bound = 0.25 * float(self.design.weights @ spread**2)
         return bound / moved**2 + self.l2
-
-
-@dataclass(frozen=True)
-class SoftmaxNewton:
-    """Prox-Newton on the variables that are not at their optimum, as `suffice.lower.newton`, with the whole Hessian."""
-
-    name: str = "softmax_newton"
-
-    def start(self, problem: Canonical, x: Array) -> NewtonState:
-        return NewtonState(x, image=problem.f.image(x))
-
-    def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
-        if state.ended:
-            return state
-        f, g = problem.f, problem.g
-        assert isinstance(f, Multinomial) and isinstance(g, L1)
-        here = state.evidence or self._evidence(problem, state.x, f.image(state.x))
-        least = g.least_subgradient(here.z, here.z_gradient)
-        working = np.flatnonzero((here.z != 0.0) | (least != 0.0))
-        if not least.any():
-            return replace(state, ended=True, image=here.z_image, evidence=here)
-        target = here.z.copy()
-        H = f.hessian(here.z_image)[np.ix_(working, working)]
-        target[working] = minimise_model(H, here.z_gradient[working], here.z[working], g.l1)
-        x, image, _, blurred = _search(problem, here, target)
-        there = self._evidence(problem, x, image)
-        before, after = norm(least), norm(g.least_subgradient(x, there.z_gradient))
-        if blurred and after >= before:
-            return replace(state, ended=True, image=here.z_image, evidence=here)
-        return NewtonState(x, state.k + 1, ended=blurred and after > 0.5 * before, image=image, evidence=there)
-
-    def _evidence(self, problem: Canonical, x: Array, image: Array) -> Evidence:
-        return Evidence(x, image, problem.f.gradient_at(x, image))
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,10 +266,10 @@ class MultinomialFold:
         self.centred = centred
 
     @property
-    def solver(self) -> str | SoftmaxNewton:
+    def solver(self) -> str | NewtonWhole:
         """Newton's method as long as its matrices are of moderate size, else FISTA."""
         small = self.size <= LARGEST_HESSIAN and math.prod(self.design.shape) <= LARGEST_DENSE
-        return SoftmaxNewton() if small else "fista_adaptive"
+        return NewtonWhole() if small else "fista_adaptive"
 
     def _model(self, l2: float) -> Multinomial:
         return Multinomial(self.design, self.onehot, self.intercept, l2)
@@ -322,11 +288,11 @@ class MultinomialFold:
         """The smallest l1 for which W = 0 is the solution."""
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.size)))))
 
-    def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties; l2 = 0 becomes the floor of `suffice.sklearn._folds`."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or self.l2_floor
-        smooth = self._model(l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of
+        `suffice.sklearn._folds`."""
+        l1, l2 = (np.tile(part, self.classes) if isinstance(part, np.ndarray) else part for part in (l1, l2))
+        return penalised(self._model, l1, l2, self.l2_floor, self.size)
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOutSoftmax:
         """This fold's part of minus the mean score over `folds` folds."""

@@ -1,18 +1,18 @@
 r"""Smooth scores of held-out samples, and how far the error of a fold's weights can move them.
 
 A fold's loss is  share sum_i v_i phi(m_i, y_i),  sum v_i = 1,  m_i = x_i . w + b(w)  on held-out rows. Let ||w -
-w_hat|| <= R. If the intercept is minimised out (`suffice.terms.intercept`), |b(w) - b(w_hat)| <= B R with B = max
-||x_j|| over training rows, and the computed b errs by at most e; else B = e = 0. Margins move by d_i with |d_i| <=
-h_i = ||x_i|| R + B R + e, and with |phi''| <= c the loss moves by at most the least of
+w_hat|| <= R. If the intercept is minimised out, the computed b is within S = S(R) of b(w_hat): B R + e, B = max
+||x_j|| over training rows and e the error of b (`suffice.terms.intercept`), or what an enclosure proves
+(`suffice.terms.concomitant`); else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and with |phi''| <= c
+the loss moves by at most the least of
 
-    first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| (B R + e) + (1/2) sum_i v_i phi''-bound d_i^2
-                   ), where the last sum is at most c (||diag(v)^(1/2) X|| R + B R + e)^2, and at most sum_i v_i c_i
-                   h_i^2,
+    first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| S + (1/2) sum_i v_i phi''-bound d_i^2 ),
+                   where the last sum is at most c (||diag(v)^(1/2) X|| R + S)^2, and at most sum_i v_i c_i h_i^2,
     per sample     phi(m_i) stays in the range it has on [m_i - h_i, m_i + h_i],
-    Lipschitz      sqrt(loss) moves by share^(1/2) slope (||diag(v)^(1/2) X|| R + B R + e).
+    Lipschitz      sqrt(loss) moves by share^(1/2) slope (||diag(v)^(1/2) X|| R + S).
 
 R includes the rounding of the margins. With dense X both kinds of rows are taken relative to the training mean, which
-changes b and nothing else, and makes ||x_i|| and B as small as a shift can.
+changes b and nothing else, and makes ||x_i|| and S as small as a shift can.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from scipy.special import expit
 
 from suffice._array import EPS, Array, norm
 from suffice.losses import BRIER_CURVATURE, LossAt
+from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 
@@ -183,20 +184,13 @@ class HeldOut:
     y: Array
     score: Score
     share: float
-    train: Intercepted | None = None
-
-    def margins(self, w: Array) -> tuple[Array, float]:
-        """m and e of the module's text."""
-        m: Array = self.design.margins(w)
-        if self.train is None:
-            return m, 0.0
-        b, error = self.train.intercept(self.train.image(w))
-        return m + b, error
+    train: Intercepted | ConcomitantHuber | None = None
 
     def at(self, w: Array) -> LossAt:
-        v, score, y = self.design.weights, self.score, self.y
-        m, error_of_b = self.margins(w)
-        reach = 0.0 if self.train is None else self.train.reach
+        v, score, y, train = self.design.weights, self.score, self.y, self.train
+        m: Array = self.design.margins(w)
+        image = m if train is None else train.image(w)
+        m = m if train is None else m + train.intercept(image)[0]
         residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
         loss = float(residuals @ residuals)
         pulls = v * score.derivative(m, y)
@@ -208,7 +202,7 @@ class HeldOut:
 
         def error(radius: float) -> float:
             R = min(radius + of_margins, sys.float_info.max)
-            shift = reach * R + error_of_b + of_sums
+            shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
             far = spectral * R + shift
             with np.errstate(over="ignore", invalid="ignore"):
                 h = row_norms * R + shift

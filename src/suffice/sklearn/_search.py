@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,43 +34,62 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from suffice._array import Array, outside_stacklevel, positive
+from suffice._array import Array, norm, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
-from suffice.options import Options
+from suffice.fingerprint import Fingerprint
+from suffice.journal import JournalError
+from suffice.lower.solver import solve
+from suffice.options import BUDGETS, Options, Policy
 from suffice.problem import Composite
-from suffice.result import Result
+from suffice.result import OracleError, Record, Result, Status
+from suffice.sklearn import _drawn
 from suffice.sklearn._adapters import Adapter, Fold, find_adapter
+from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
+from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.space import Space
 from suffice.tune import tune
 from suffice.upper.evaluation import Evaluation
 
+PENALTIES = ("l1", "l2")
 USUAL_RANGE = (1e-6, 1e2)
 LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
 ONE_SE_STEPS = 10
+FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
 BELOW_L1_MAX = (0.5, 1.1, 1.7, 2.4, 3.5)  # decades, for first looks at l1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Penalised:
-    """A fold as a problem in the parameters of the space; a penalty that is not among them follows by the ratio."""
+    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any."""
 
     fold: Fold
-    names: tuple[str, ...]
     ratio: float
+    groups: tuple[str, ...] = ()
+    group: Any = None
 
     def at(self, **params: float) -> Composite:
-        return self.fold.at(**penalties(params, self.ratio))
+        if not self.groups:
+            return self.fold.at(**penalties(params, self.ratio))
+        both = group_penalties(params, self.ratio, self.groups)
+        return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
 
 
 def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
-    """l1 and l2 of parameters that name both of them or one."""
+    """l1 and l2 of parameters that name both of them or one: the other follows by the ratio."""
     if len(params) == 2:
         return dict(params)
     ((name, value),) = params.items()
@@ -77,22 +98,84 @@ def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
     return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
 
 
-class _Noted:
-    """The problem, with a note of every evaluation."""
+def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> dict[str, Array]:
+    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
 
-    def __init__(self, problem: BilevelProblem) -> None:
+    def of(group: str) -> dict[str, float]:
+        names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
+        return penalties({kind: params[name] for kind, name in names}, ratio)
+
+    each = [of(group) for group in groups]
+    return {kind: np.array([own[kind] for own in each]) for kind in PENALTIES}
+
+
+class _Noted:
+    """The problem, with a note of every evaluation; those that the journal holds are not made again."""
+
+    def __init__(
+        self, problem: BilevelProblem, journal: SearchJournal | None, tell: Callable[[Record], object] | None
+    ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
+        self.journal, self.tell = journal, tell
         self.notes: list[tuple[str, float, Evaluation]] = []
+        self.fresh = True  # whether the latest evaluation was made here and now
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted(self.problem.evaluate(theta, within=within, warm=warm), within)
+        return self._noted("residual", theta, within, warm)
 
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted(self.problem.evaluate_weights(theta, within=within, warm=warm), within)
+        return self._noted("weights", theta, within, warm)
 
-    def _noted(self, made: Evaluation, within: float) -> Evaluation:
+    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """An evaluation outside the trust-region search, told to the callback."""
+        made = self.evaluate(theta, within=within, warm=warm)
+        if self.tell is not None and self.fresh:
+            self.tell(self._record(within, made))
+        return made
+
+    def tell_of_search(self, record: Record) -> None:
+        """A record of the trust-region search, numbered among all evaluations."""
+        if self.tell is not None and self.fresh:
+            self.tell(replace(record, number=len(self.notes), total_work=self.work))
+
+    @property
+    def work(self) -> float:
+        return float(sum(evaluation.work for _, _, evaluation in self.notes))
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation with the least proven upper bound."""
+        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+
+    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = "" if self.journal is None else request_key(policy, theta, within, warm)
+        made = None if self.journal is None else self.journal.take(key)
+        self.fresh = made is None
+        if made is None:
+            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
+            if self.journal is not None:
+                made = self.journal.keep(key, self.purpose, made)
         self.notes.append((self.purpose, within, made))
         return made
+
+    def _record(self, within: float, made: Evaluation) -> Record:
+        best = self.best
+        return Record(
+            number=len(self.notes),
+            purpose=self.purpose,
+            theta=tuple(made.point.tolist()),
+            within=within,
+            errors=tuple(made.e.tolist()),
+            distance=made.distance,
+            cost=made.cost,
+            interval=made.interval,
+            work=float(made.work),
+            total_work=self.work,
+            delta=math.nan,  # there is no trust region
+            rho=math.nan,
+            incumbent=tuple(best.point.tolist()),
+            incumbent_cost=best.cost,
+        )
 
 
 def _has(name: str) -> Any:
@@ -114,17 +197,17 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
-        PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in one. Steps before
-        it are fitted inside every fold.
+        HuberRegressor, PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in
+        one. Steps before it are fitted inside every fold.
     space : dict of "l1" and/or "l2" to (lower, upper), default None
         Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the
         estimator's `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
     cv : as in scikit-learn.
     scoring : str, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
-        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of them, for
-        LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first smooth
-        one is optimised in its place, with a warning.
+        (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
+        them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
+        smooth one is optimised in its place, with a warning.
     refit : bool or "one_se", default True
         Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
         whose loss is within one standard error (over folds) of the best.
@@ -133,18 +216,36 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     initial : dict, default None
         Where to begin, by name; None: at the best of a few points spread over the space.
     options : suffice.Options, default None
-        Of the search. None: at most 60 evaluations, down to steps of a thousandth of the space.
+        Of the search. None: at most 60 evaluations (30 + 15 for every parameter, if there are more than two), down to
+        steps of a thousandth of the space.
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
         1: a line for every evaluation.
+    journal : folder, default None
+        Every evaluation is on disk there before the next one begins. Another fit with the same journal, data and
+        settings takes up what was interrupted at any moment, and ends at the same bits; the budgets of `options` may
+        differ (max_seconds counts the present fit only). Other data or settings are refused with what has changed.
+    callback : callable, default None
+        Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
+        in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
+        says why.
+    groups_of_features : dict of names to columns, default None
+        Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
+        "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
+        have none of their own, and one that is not named follows from the group's other one by `l1_ratio`. None there:
+        one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
+        pipeline keep them one to one, else those that the last step puts out. scikit-learn's estimators have one
+        penalty for all columns, so that the final fit is made by our own solver, to six digits (`coef_radius_` has the
+        proof), and its coefficients are put into a clone of the estimator.
 
     Attributes
     ----------
-    best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data.
-    best_penalties_ : dict of "l1" and "l2" in our units.
+    best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data; with `groups_of_features`, which
+        the estimator has no words for, the same as best_penalties_.
+    best_penalties_ : dict of "l1" and "l2" (of "l1_<group>" and "l2_<group>") in our units.
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
@@ -152,6 +253,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, and the work it took.
+    coef_radius_ : float, with `groups_of_features`: the proven distance of the weights of `best_estimator_` to exact
+        ones.
     best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search.
     """
@@ -170,21 +273,26 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        journal: str | os.PathLike[str] | None = None,
+        callback: Callable[[Record], object] | None = None,
+        groups_of_features: Mapping[str, Any] | None = None,
     ) -> None:
         self.estimator, self.space, self.cv, self.scoring, self.refit = estimator, space, cv, scoring, refit
         self.tolerance, self.initial, self.options = tolerance, initial, options
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
+        self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         final, before = _split(self.estimator)
         adapter = find_adapter(final)
-        tie = _Tie.of(self.space, final, adapter)
         positive(self.tolerance, "tolerance")
         if self.refit not in (True, False, "one_se"):
             raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
         routed = self._routed(fit_params)
         X, y, weight = self._checked(X, y, routed.weight, before)
+        grouped = None if self.groups_of_features is None else _Grouped.of(self, X)
+        tie = _Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
         classes = np.unique(y) if is_classifier(self.estimator) else None
         if classes is not None and len(classes) < 2:
             raise ValueError(
@@ -197,14 +305,19 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(splitter.split(X, y, **routed.split))
         self.n_splits_ = len(splits)
-        folds = [_Fold.of(self, k, X, y, weight, classes, *split) for k, split in enumerate(splits)]
-        noted = _Noted(self._problem(folds, tie))
-        with noted.problem:
-            best = self._search(noted, folds, tie)
-            if self.refit == "one_se":
-                best = self._one_se(noted, best)
+        folds = [
+            _Fold.of(self, k, X, y, weight, classes, train, test, grouped) for k, (train, test) in enumerate(splits)
+        ]
+        options = self._options(len(tie.names))
+        with ExitStack() as stack:
+            problem = stack.enter_context(self._problem(folds, tie))
+            journal = None if self.journal is None else self._journal(problem, final, options)
+            noted = _Noted(problem, journal if journal is None else stack.enter_context(journal), self._teller())
+            best = self._search(noted, folds, tie, options)
             self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
-        if self.refit:
+        if self.refit and grouped is not None:
+            self._fit_groups(X, y, weight, classes, best, grouped, tie)
+        elif self.refit:
             self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
             self.best_estimator_.fit(X, y, **routed.fit)
         if classes is not None and not self.refit:
@@ -266,29 +379,111 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _problem(self, folds: list[_Fold], tie: _Tie) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
         return BilevelProblem(
-            [Penalised(fold.model, tie.names, tie.ratio) for fold in folds],
+            [Penalised(fold.model, tie.ratio, tie.groups, fold.group) for fold in folds],
             [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
             space=tie.space,
             solver=getattr(folds[0].model, "solver", "auto"),
             executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
         )
 
-    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie) -> Evaluation:
+    def _options(self, parameters: int) -> Options:
         seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
-        options = Options(max_evaluations=60, final_radius=1e-3, seed=seed) if self.options is None else self.options
+        options = self.options
+        if options is None:
+            options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        return options
+
+    def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:
+        if not isinstance(self.journal, str | os.PathLike):
+            raise TypeError(f"journal must be a folder or None, got {self.journal!r}")
+        found = Fingerprint()
+        found.add("folds", problem)
+        found.add("estimator", type(final))
+        for name in ("tolerance", "initial", "refit"):
+            found.add(name, getattr(self, name))
+        found.add("scoring", self.optimised_scoring_)
+        for name, value in options.plain().items():
+            if name not in BUDGETS:
+                found.add(f"options.{name}", value)
+        return SearchJournal(self.journal, found.parts)
+
+    def _teller(self) -> Callable[[Record], object] | None:
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable, got {self.callback!r}")
+        if not self.verbose:
+            return self.callback
+
+        def tell(record: Record) -> None:
+            self._print(record)
+            if self.callback is not None:
+                self.callback(record)
+
+        return tell
+
+    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+        """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
+        self.result_ = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
+        try:
+            return self._all_of_it(noted, folds, tie, options)
+        except StopIteration:
+            status, detail = Status.STOPPED, ""
+        except KeyboardInterrupt:
+            status, detail = Status.INTERRUPTED, ""
+            if not noted.notes:
+                raise
+        except (JournalError, OracleError) as error:
+            cause = error if isinstance(error, JournalError) else error.__cause__
+            if not isinstance(cause, JournalError) or not noted.notes:
+                raise
+            status, detail = Status.JOURNAL, str(cause)
+            warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
+        best = noted.best
+        if self.result_.evaluation is None:
+            self.result_ = replace(
+                self.result_, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
+                work=noted.work, params=noted.space.params(best.point),
+            )  # fmt: skip
+        self.result_ = replace(self.result_, status=status, detail=detail)
+        return best
+
+    def _all_of_it(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
         if self.initial is not None:
             theta = tie.space.theta(self.initial)
         else:
             noted.purpose = "first look"
             theta = _best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
-        self.result_: Result = tune(noted, theta, options=options, callback=self._told if self.verbose else None)
-        found = self.result_.evaluation
-        assert found is not None
+        self.result_ = tune(noted, theta, options=options, callback=noted.tell_of_search)
+        if self.result_.status is Status.STOPPED:
+            raise StopIteration
+        if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
+            if not noted.notes:
+                raise KeyboardInterrupt
+            return noted.best
         noted.purpose = "final"
-        return self._refined(noted, min((note[2] for note in noted.notes), key=lambda e: e.interval[1]))
+        best = self._refined(noted, noted.best)
+        return self._one_se(noted, best) if self.refit == "one_se" else best
+
+    def _fit_groups(
+        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: _Grouped, tie: _Tie
+    ) -> None:
+        """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
+        whole = clone(self.estimator)
+        everything = _Fold.of(self, 0, X, y, weight, classes, slice(None), slice(None), grouped, whole)
+        problem = Penalised(everything.model, tie.ratio, tie.groups, everything.group).at(
+            **tie.space.params(best.point)
+        )
+        solver = getattr(everything.model, "solver", "auto")
+        solution = solve(problem, within=1.0, solver=solver)
+        solution = solve(problem, within=FINAL * norm(solution.x), solver=solver, warm=solution)
+        final, _ = _split(whole)
+        coef, intercept = everything.model.coefficients(solution.x)
+        find_adapter(final).fitted(final, coef, intercept, classes)
+        _, before = _split(whole)
+        _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
+        self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
 
     def _refined(self, noted: _Noted, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
@@ -297,7 +492,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
                 break
             within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            evaluation = noted.evaluate(evaluation.point, within=within, warm=evaluation)
+            evaluation = noted.look(evaluation.point, within=within, warm=evaluation)
         return evaluation
 
     def _one_se(self, noted: _Noted, best: Evaluation) -> Evaluation:
@@ -311,7 +506,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         for _ in range(ONE_SE_STEPS):
             there = np.minimum(best.point + trial, upper)
             within = 0.02 * math.sqrt(best.cost / len(losses))
-            evaluation = noted.evaluate(there, within=within, warm=chosen)
+            evaluation = noted.look(there, within=within, warm=chosen)
             if evaluation.interval[1] <= limit:
                 low, chosen = trial, evaluation
             else:
@@ -321,7 +516,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             trial = 0.5 * (low + high)
         return self._refined(noted, chosen)
 
-    def _told(self, record: Any) -> None:
+    def _print(self, record: Record) -> None:
         print(
             f"[{type(self).__name__}] evaluation {record.number}: loss {record.cost:.6g} in "
             f"[{record.interval[0]:.6g}, {record.interval[1]:.6g}], {record.purpose}"
@@ -338,15 +533,18 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         step = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
 
         def words(evaluation: Evaluation) -> dict[str, float]:
-            both = penalties(tie.space.params(evaluation.point), tie.ratio)
+            both = tie.penalties(evaluation)
+            if tie.groups:
+                return both
             known = adapter.params(final, both["l1"], both["l2"], total, tie.names)
             return {f"{step}{name}": float(value) for name, value in known.items()}
 
         made = [evaluation for _, _, evaluation in noted.notes]
         chosen = [k for k, evaluation in enumerate(made) if evaluation is best]
         self.best_index_ = chosen[-1]
-        self.best_params_, self.best_penalties_ = words(best), penalties(tie.space.params(best.point), tie.ratio)
-        self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if self.best_penalties_["l2"] == 0.0 else 0.0
+        self.best_params_, self.best_penalties_ = words(best), tie.penalties(best)
+        without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
+        self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if without else 0.0
         results: dict[str, Any] = {"params": [words(evaluation) for evaluation in made]}
         for name in results["params"][0]:
             results[f"param_{name}"] = np.ma.array([params[name] for params in results["params"]])
@@ -377,6 +575,22 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.scorer_ is None:
             return float(self.best_estimator_.score(X, y))
         return float(self.scorer_(self.best_estimator_, X, y))
+
+    def plot_path(self, ax: Any = None) -> Any:
+        """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
+        return _drawn.plot_path(self, ax)
+
+    def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:
+        """Coefficients of models of X and y at multiples of the best penalties."""
+        return _drawn.plot_regularisation_path(self, X, y, sample_weight, ax)
+
+    def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
+        """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
+        return _drawn.plot_calibration(self, X, y, sample_weight, groups, ax)
+
+    def plot_coefficients(self, ax: Any = None) -> Any:
+        """The largest coefficients of `best_estimator_`, by name."""
+        return _drawn.plot_coefficients(self, ax)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
@@ -453,34 +667,91 @@ class _Rows:
 
 
 @dataclass(frozen=True)
+class _Grouped:
+    """`groups_of_features`, and the names of the columns they may refer to."""
+
+    selections: Mapping[str, Any]
+    names: tuple[str, ...]
+    names_in: Any
+
+    @classmethod
+    def of(cls, search: Any, X: Any) -> _Grouped:
+        check_groups(search.groups_of_features)
+        selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
+        final, before = _split(search.estimator)
+        if getattr(final, "fit_intercept", False) and (
+            isinstance(final, LinearSVC) or getattr(final, "solver", "") == "liblinear"
+        ):
+            raise ValueError(
+                f"groups_of_features leaves no penalty for the intercept of {type(final).__name__}, which liblinear "
+                "takes for a feature: set fit_intercept=False"
+            )
+        if keeps_columns(before):
+            count = search.n_features_in_
+            names, _ = group_of_columns(selections, names_out(before, names_in, count))
+        else:  # which columns there are is seen in every fold
+            names = tuple(selections)
+        return cls(selections, names, names_in)
+
+    def of_columns(self, before: Any, count: int) -> Any:
+        names, group = group_of_columns(self.selections, names_out(before, self.names_in, count))
+        if names != self.names:
+            raise ValueError(
+                f"groups_of_features must name all columns that the steps before the estimator put out: they have "
+                f"{len(group)}, of which {int(np.sum(group == len(self.names)))} belong to no group"
+            )
+        return group
+
+
+@dataclass(frozen=True)
 class _Tie:
-    """Which penalties are searched, and how the other one follows."""
+    """Which penalties are searched, and how the others follow."""
 
     names: tuple[str, ...]
     ratio: float
     space: Space
+    groups: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, space: Any, estimator: Any, adapter: Adapter) -> _Tie:
+    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> _Tie:
         ratio = adapter.ratio(estimator)
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
+        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
         if space is None:
             usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
+            usual = [f"{usual[-1]}_{group}" for group in groups] or usual
             space = dict.fromkeys(usual, USUAL_RANGE)
-        if not isinstance(space, Mapping) or not space or not set(space) <= {"l1", "l2"}:
-            raise ValueError(f"space must be a dictionary of l1 and/or l2 to (lower, upper), got {space!r}")
-        names = tuple(name for name in ("l1", "l2") if name in space)
+        if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
+            known = ", ".join([*PENALTIES, *own]) if groups else "l1 and/or l2"
+            raise ValueError(f"space must be a dictionary of {known} to (lower, upper), got {space!r}")
+        names = tuple(name for name in (*PENALTIES, *own) if name in space)
         built = Space(**{name: space[name] for name in names})
         for name, (lower, upper) in built.ranges.items():
             if not (lower > 0.0 and math.isfinite(upper)):
                 raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
-        if names == ("l1",) and ratio == 0.0:
+        for group in groups:
+            if not any(name in names for kind in PENALTIES for name in (kind, f"{kind}_{group}")):
+                raise ValueError(f"space must name a penalty of the group {group!r}: l1_{group}, l2_{group}, l1 or l2")
+        kinds = tuple(kind for kind in PENALTIES if any(_kind(name) == kind for name in names))
+        if kinds == ("l1",) and ratio == 0.0:
             ratio = 1.0
-        if names == ("l2",) and ratio == 1.0:
+        if kinds == ("l2",) and ratio == 1.0:
             raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
-        adapter.check(estimator, names)
-        return cls(names, ratio, built)
+        adapter.check(estimator, kinds)
+        return cls(names, ratio, built, groups)
+
+    def penalties(self, evaluation: Evaluation) -> dict[str, float]:
+        """All penalties by name."""
+        params = self.space.params(evaluation.point)
+        if not self.groups:
+            return penalties(params, self.ratio)
+        both = group_penalties(params, self.ratio, self.groups)
+        return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
+
+
+def _kind(name: str) -> str:
+    return name.partition("_")[0]
 
 
 @dataclass(frozen=True)
@@ -493,10 +764,23 @@ class _Fold:
     labels: Any
     y: Array
     weight: Array
+    group: Any = None  # the number of every column's group
 
     @classmethod
-    def of(cls, search: Any, k: int, X: Any, y: Any, weight: Array, classes: Any, train: Any, test: Any) -> _Fold:
-        estimator, before = _split(clone(search.estimator))
+    def of(
+        cls,
+        search: Any,
+        k: int,
+        X: Any,
+        y: Any,
+        weight: Array,
+        classes: Any,
+        train: Any,
+        test: Any,
+        grouped: _Grouped | None = None,
+        whole: Any = None,
+    ) -> _Fold:
+        estimator, before = _split(clone(search.estimator) if whole is None else whole)
         adapter = find_adapter(estimator)
         X_train, X_test = _safe_indexing(X, train), _safe_indexing(X, test)
         if before is not None:
@@ -511,7 +795,8 @@ class _Fold:
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of split {k} of cv")
         s = adapter.weights(estimator, y[train], weight[train], classes)
         model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
-        return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test])
+        group = None if grouped is None else grouped.of_columns(before, X_train.shape[1])
+        return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test], group)
 
     def loss(self, scoring: str, folds: int) -> Any:
         return self.model.held_out(self.X, self.y, self.weight, scoring, folds)
@@ -541,20 +826,26 @@ def _fold_losses(evaluation: Evaluation) -> Array:
 
 
 def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
-    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0."""
+    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0.
+
+    All groups of features have the same penalties there.
+    """
     lower, upper = noted.space.bounds
+    kinds = [kind for kind in PENALTIES if any(_kind(name) == kind for name in tie.names)]
+    of = np.array([kinds.index(_kind(name)) for name in tie.names])
     levels = []
-    for name, low, high in zip(tie.names, lower, upper, strict=True):
-        if name == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
-            below = BELOW_L1_MAX if len(tie.names) > 1 else np.linspace(0.1, 6.0, 12)
+    for number, kind in enumerate(kinds):
+        low, high = float(lower[of == number].min()), float(upper[of == number].max())
+        if kind == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
+            below = BELOW_L1_MAX if len(kinds) > 1 else np.linspace(0.1, 6.0, 12)
             levels.append(np.unique(np.clip(math.log10(largest) - np.asarray(below), low, high))[::-1])
         else:
-            levels.append(np.linspace(high, low, 2 + (4 if len(tie.names) > 1 else 12))[1:-1])
-    points = [np.array(point[::-1]) for point in itertools.product(*levels[::-1])]
-    best = latest = noted.evaluate(points[0], within=math.inf)  # whatever one step gives: the size of a loss
+            levels.append(np.linspace(high, low, 2 + (4 if len(kinds) > 1 else 12))[1:-1])
+    points = [np.clip(np.array(point[::-1])[of], lower, upper) for point in itertools.product(*levels[::-1])]
+    best = latest = noted.look(points[0], within=math.inf)  # whatever one step gives: the size of a loss
     for theta in points:
         within = LOOK * math.sqrt(best.cost / len(best.e))
-        latest = noted.evaluate(theta, within=within, warm=latest)
+        latest = noted.look(theta, within=within, warm=latest)
         best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
     return best.point
 

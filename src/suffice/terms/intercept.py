@@ -93,6 +93,10 @@ class Intercepted:
         self._latest[:] = [(image, b, error)]
         return b, error
 
+    def shift_within(self, image: Array, radius: float) -> float:
+        """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
+        return self.reach * radius + self.intercept(image)[1]
+
     def _pull(self, image: Array, b: float) -> tuple[float, float, float]:
         """s(b) = sum a_i psi'(m_i + b), its derivative, and a bound on the rounding of s."""
         a, m = self.design.weights, image + b

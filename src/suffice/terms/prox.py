@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, positive
+from suffice._array import EPS, Array, frozen, positive
 
 
 @runtime_checkable
@@ -91,6 +91,41 @@ class L1:
         p *= x
         parts -= p
         return w_bar, float(parts.sum())
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        return np.where(x == 0, soft(gradient, self.l1), gradient + self.l1 * np.sign(x))
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedL1:
+    """g = sum_i l1_i |x_i|."""
+
+    l1: Array
+
+    def __post_init__(self) -> None:
+        weights = np.array(self.l1, dtype=np.float64)
+        if weights.ndim != 1 or not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+            raise ValueError(f"l1 must be a vector of finite, non-negative numbers, got {self.l1!r}")
+        object.__setattr__(self, "l1", frozen(weights))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WeightedL1) and np.array_equal(self.l1, other.l1)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check_size(self, size: int) -> None:
+        if len(self.l1) != size:
+            raise ValueError(f"l1 must have {size} entries, one per variable, got {len(self.l1)}")
+
+    def value(self, x: Array) -> float:
+        return float(self.l1 @ np.abs(x))
+
+    def prox(self, v: Array, step: float) -> Array:
+        return soft(v, step * self.l1)
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        p = np.clip(v, -self.l1, self.l1)
+        return (v - p) / mu, float(np.sum(self.l1 * np.abs(x) - x * p))
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
         return np.where(x == 0, soft(gradient, self.l1), gradient + self.l1 * np.sign(x))

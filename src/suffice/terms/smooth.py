@@ -332,12 +332,21 @@ class Plain:
         return math.inf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ridged:
-    """term + (ridge/2) ||x||^2."""
+    """term + (1/2) sum_i ridge_i x_i^2, one ridge for all i or one each."""
 
     term: ImagedSmooth
-    ridge: float
+    ridge: float | Array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ridged) and self.term == other.term and np.array_equal(self.ridge, other.ridge)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def largest(self) -> float:
+        return float(np.max(self.ridge))
 
     @property
     def rounding_is_known(self) -> bool:
@@ -353,16 +362,16 @@ class Ridged:
         return self.term.image(x)
 
     def value_at(self, x: Array, image: Array) -> float:
-        return self.term.value_at(x, image) + 0.5 * self.ridge * float(x @ x)
+        return self.term.value_at(x, image) + 0.5 * float(x @ (self.ridge * x))
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         return self.term.gradient_at(x, image) + self.ridge * x
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
-        return self.term.gradient_rounding(x, image) + 2.0 * EPS * self.ridge * norm(x)
+        return self.term.gradient_rounding(x, image) + 2.0 * EPS * self.largest * norm(x)
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        return self.term.majoriser(z, z_image, x, x_image) + self.ridge
+        return self.term.majoriser(z, z_image, x, x_image) + self.largest
 
 
 def imaged(term: Smooth, L: float) -> ImagedSmooth:

@@ -1,0 +1,448 @@
+"""What the figures of a search show of its models, as plain data: every function returns what JSON can hold.
+
+Models are trained by `suffice.solve` in the search's own units, until the distance of their weights from the exact ones
+is proven to be at most ACCURACY times the norm of the weights, or as well as can be; `accuracy` in the data is the
+largest such ratio that was proven.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, check_array, indexable
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from suffice import plots
+from suffice._array import Array, norm
+from suffice.lower.solver import Solution, solve
+from suffice.plots import Trace
+from suffice.problem import Composite
+from suffice.sklearn._adapters import Adapter, find_adapter
+
+ACCURACY = 1e-4
+MOST_STEPS = 20_000  # of one model
+MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
+BINS = 10
+MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
+
+LOSSES = {  # what F is, in words
+    "neg_brier_score": "Brier score",
+    "neg_log_loss": "log loss",
+    "neg_mean_squared_error": "mean squared error",
+    "r2": "1 - R²",
+    "neg_mean_poisson_deviance": "mean Poisson deviance",
+    "neg_squared_hinge": "mean squared hinge",
+}
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model trained at the best penalties or at a multiple of them."""
+
+    coef: Array  # outputs x features
+    intercept: Array
+    accuracy: float
+    solution: Solution
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a fold's model says about its held-out rows."""
+
+    estimator: Any  # fitted, the last step of a pipeline
+    X: Any  # as the last step sees it
+    y: Any
+    weight: Array | None
+    accuracy: float
+
+
+class Task:
+    """The data of a search, and its estimator taken apart."""
+
+    def __init__(self, search: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> None:
+        check_is_fitted(search, "best_penalties_")
+        if y is None:
+            raise ValueError("y must be the targets that the search was fitted to, got None")
+        X, y = indexable(X, column_or_1d(y))
+        width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
+        if width is not None and width != getattr(search, "n_features_in_", width):
+            raise ValueError(
+                f"X must have the {search.n_features_in_} columns that the search was fitted to, got {width}"
+            )
+        self.search, self.X, self.y, self.groups = search, X, y, groups
+        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if self.weight is not None and self.weight.shape != (len(y),):
+            raise ValueError(f"sample_weight must have one entry per sample, {len(y)}, got shape {self.weight.shape}")
+        self.classes = np.unique(y) if is_classifier(search.estimator) else None
+        pipeline = isinstance(search.estimator, Pipeline)
+        self.final = search.estimator.steps[-1][1] if pipeline else search.estimator
+        self.before = search.estimator[:-1] if pipeline and len(search.estimator.steps) > 1 else None
+        self.adapter: Adapter = find_adapter(self.final)
+
+    @cached_property
+    def splits(self) -> list[tuple[Any, Any]]:
+        """The folds, made again. Those of a splitter that shuffles without a seed are others than the search's."""
+        splitter = check_cv(self.search.cv, self.y, classifier=self.classes is not None)
+        made = list(splitter.split(self.X, self.y, self.groups))
+        if len(made) != self.search.n_splits_:
+            raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
+        return made
+
+    def problem(self, rows: Any) -> tuple[Any, Any]:
+        """The training problem of these rows, and the steps before it, fitted."""
+        X, y = _safe_indexing(self.X, rows), self.y[rows]
+        before = None if self.before is None else clone(self.before)
+        X = X if before is None else before.fit_transform(X, y)
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
+        weight = np.ones(len(y)) if self.weight is None else self.weight[rows]
+        s = self.adapter.weights(self.final, y, weight, self.classes)
+        targets = self.adapter.targets(self.final, y, self.classes)
+        return self.adapter.fold(self.final, X, targets, s, self.classes), before
+
+    def held_out(self) -> list[Held]:
+        """One model per fold at the best penalties, with what it has not seen."""
+        result = []
+        for train, test in self.splits:
+            fold, before = self.problem(train)
+            model = trained(fold, self.search.best_penalties_)
+            X = _safe_indexing(self.X, test)
+            X = X if before is None else before.transform(X)
+            X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
+            coef, intercept = fold.coefficients(model.solution.x)
+            fitted = self.adapter.fitted(clone(self.final), coef, intercept, self.classes)
+            weight = None if self.weight is None else self.weight[test]
+            result.append(Held(fitted, X, self.y[test], weight, model.accuracy))
+        return result
+
+
+def feature_names(search: Any, count: int) -> list[str]:
+    """Names of what the linear estimator sees."""
+    names: Any = getattr(search, "feature_names_in_", None)
+    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+        try:
+            best = getattr(search, "best_estimator_", None)
+            names = None if best is None else best[:-1].get_feature_names_out(names)
+        except (AttributeError, ValueError, TypeError):  # not every transformer knows
+            names = None
+    if names is None or len(names) != count:
+        return [f"x{k}" for k in range(count)]
+    return [str(name) for name in names]
+
+
+def output_names(search: Any, count: int) -> list[str]:
+    """What rows of coefficients belong to: classes, or nothing that needs a name."""
+    return [str(label) for label in search.classes_] if count > 1 else [""] * count
+
+
+def trained(fold: Any, penalties: dict[str, float], warm: Solution | None = None) -> Model:
+    solution = _solved(fold.at(**penalties), getattr(fold, "solver", "auto"), warm)
+    coef, intercept = fold.coefficients(solution.x)
+    size = norm(solution.x)
+    accuracy = solution.certificate.radius / size if size > 0.0 else 0.0
+    return Model(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), accuracy, solution)
+
+
+def _solved(problem: Composite, solver: Any, warm: Solution | None) -> Solution:
+    """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
+    solution = solve(problem, steps=1, solver=solver, warm=warm)
+    while solution.steps < MOST_STEPS and solution.certificate.radius > ACCURACY * norm(solution.x):
+        radius = min(solution.certificate.radius, 1e300)
+        within = max(ACCURACY * norm(solution.x), 1e-4 * radius)
+        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
+        if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
+            break
+    return solution
+
+
+# --- the course of the search --------------------------------------------------------------------------------------
+
+
+def course(search: Any) -> Data:
+    """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
+    check_is_fitted(search, "cv_results_")
+    made = search.cv_results_
+    names = [name for name in ("l1", "l2") if f"penalty_{name}" in made]
+    offset = 1.0 if search.optimised_scoring_ == "r2" else 0.0
+    evaluations = [
+        {
+            "number": k + 1,
+            "purpose": str(made["purpose"][k]),
+            "point": [float(made[f"penalty_{name}"][k]) for name in names],
+            "cost": offset - float(made["mean_test_score"][k]),
+            "interval": [_finite(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
+            "asked": _finite(made["asked_error"][k]),
+            "achieved": _finite(made["proved_error"][k]),
+            "work": float(made["work"][k]),
+        }
+        for k in range(len(made["work"]))
+    ]
+    path = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
+    path = [point for k, point in enumerate(path) if k == 0 or point != path[k - 1]]
+    return {
+        "scoring": search.optimised_scoring_,
+        "names": names,
+        "evaluations": evaluations,
+        "evaluation": int(search.best_index_) + 1,
+        "path": [[float(point[name]) for name in names] for point in path],
+    }
+
+
+def trace(data: Data) -> Trace:
+    """A course as figures take it."""
+    made = data["evaluations"]
+    low = np.array([-math.inf if one["interval"][0] is None else one["interval"][0] for one in made])
+    high = np.array([math.inf if one["interval"][1] is None else one["interval"][1] for one in made])
+
+    def column(key: str) -> Array:
+        return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
+
+    return Trace(
+        tuple(data["names"]),
+        (True,) * len(data["names"]),
+        np.array([one["point"] for one in made]),
+        column("cost"),
+        low,
+        high,
+        column("asked"),
+        column("achieved"),
+        column("work"),
+        (np.array(data["path"]),) if data["path"] else (),
+        np.array(made[data["evaluation"] - 1]["point"]),
+        LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
+    )
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+# --- the figures' data ---------------------------------------------------------------------------------------------
+
+
+def regularisation_path(task: Task) -> Data:
+    """Coefficients of models of all data, at multiples of the best penalties whose ratio stays."""
+    fold, _ = task.problem(np.arange(len(task.y)))
+    best = task.search.best_penalties_
+    models: list[Model] = []
+    for multiple in MULTIPLES:
+        scaled = {name: float(value * multiple) for name, value in best.items()}
+        models.append(trained(fold, scaled, models[-1].solution if models else None))
+    coefs = np.array([model.coef for model in models])  # multiples x outputs x features
+    outputs, features = coefs.shape[1:]
+    names, of = feature_names(task.search, features), output_names(task.search, outputs)
+    largest = np.abs(coefs).max(axis=0).ravel()
+    shown = np.sort(np.argsort(-largest, kind="stable")[:MOST_LINES])
+    return {
+        "multiples": MULTIPLES.tolist(),
+        "penalties": {name: float(value) for name, value in best.items()},
+        "lines": [
+            {
+                "name": names[k % features],
+                "output": of[k // features],
+                "values": coefs[:, k // features, k % features].tolist(),
+            }
+            for k in shown.tolist()
+        ],
+        "nonzero": [int(np.count_nonzero(model.coef)) for model in models],
+        "coefficients": int(outputs * features),
+        "accuracy": max(model.accuracy for model in models),
+    }
+
+
+def coefficients(search: Any, task: Task | None = None) -> Data:
+    """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
+    if hasattr(search, "best_estimator_"):
+        final = search.best_estimator_
+        final = final.steps[-1][1] if isinstance(final, Pipeline) else final
+        coef, intercept, source = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_), "best_estimator_"
+    elif task is not None:
+        model = trained(task.problem(np.arange(len(task.y)))[0], search.best_penalties_)
+        coef, intercept, source = model.coef, model.intercept, "suffice"
+    else:
+        raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")
+    outputs, features = coef.shape
+    names, of = feature_names(search, features), output_names(search, outputs)
+    largest = np.abs(coef).max(axis=0)
+    order = [k for k in np.argsort(-largest, kind="stable").tolist() if largest[k] > 0.0][:MOST_NAMES]
+    return {
+        "source": source,
+        "names": [names[k] for k in order],
+        "outputs": of,
+        "values": coef[:, order].tolist(),
+        "intercepts": np.broadcast_to(np.asarray(intercept, dtype=np.float64), (outputs,)).tolist(),
+        "features": int(features),
+        "nonzero": int(np.count_nonzero(largest)),
+    }
+
+
+def calibration(held: Iterable[Held], classes: Any) -> Data:
+    """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
+    held = list(held)
+    y = np.concatenate([np.asarray(one.y) for one in held])
+    accuracy = max(one.accuracy for one in held)
+    if classes is None:
+        predicted = np.concatenate([one.estimator.predict(one.X) for one in held])
+        step = max(1, math.ceil(len(y) / MOST_POINTS))
+        return {
+            "kind": "regression",
+            "true": y[::step].astype(float).tolist(),
+            "predicted": predicted[::step].astype(float).tolist(),
+            "samples": len(y),
+            "accuracy": accuracy,
+        }
+    if not hasattr(held[0].estimator, "predict_proba"):
+        margins = np.concatenate([one.estimator.decision_function(one.X) for one in held])
+        edges = np.histogram_bin_edges(margins, bins=2 * BINS)
+        counts = [np.histogram(margins[y == label], edges)[0].tolist() for label in classes]
+        return {
+            "kind": "margins",
+            "edges": edges.tolist(),
+            "counts": counts,
+            "labels": [str(label) for label in classes],
+            "accuracy": accuracy,
+        }
+    p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
+    chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
+    curves = [_reliability(p[:, k], y == classes[k], str(classes[k])) for k in chosen]
+    return {"kind": "reliability", "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
+
+
+def _reliability(p: Array, hit: Any, label: str) -> Data:
+    """Bins of equal size: the mean predicted probability and the share of rows of the class, with a 90 % interval."""
+    from scipy.stats import beta
+
+    order = np.argsort(p, kind="stable")
+    parts = [part for part in np.array_split(order, min(BINS, max(1, len(p) // 5))) if len(part)]
+    hits = np.array([int(np.count_nonzero(hit[part])) for part in parts])
+    counts = np.array([len(part) for part in parts])
+    return {
+        "label": label,
+        "predicted": [float(p[part].mean()) for part in parts],
+        "observed": (hits / counts).tolist(),
+        "low": np.where(hits > 0, beta.ppf(0.05, hits, counts - hits + 1), 0.0).tolist(),  # Clopper and Pearson
+        "high": np.where(hits < counts, beta.ppf(0.95, hits + 1, counts - hits), 1.0).tolist(),
+        "count": counts.tolist(),
+    }
+
+
+def comparison(task: Task, held: list[Held]) -> Data:
+    """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
+    search = task.search
+    defaults = _defaults(task)
+    scorers = {search.optimised_scoring_: _scorer(search.optimised_scoring_)}
+    if search.surrogate_:
+        scorers[_scoring_name(search.scoring)] = search.scorer_
+    default: list[Held] = []
+    converged = True
+    for (train, _), one in zip(task.splits, held, strict=True):
+        X, y = _safe_indexing(task.X, train), task.y[train]
+        if task.before is not None:
+            X = clone(task.before).fit_transform(X, y)
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
+        weight = {} if task.weight is None else {"sample_weight": task.weight[train]}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
+        converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
+        default.append(Held(fitted, one.X, one.y, one.weight, math.nan))
+    rows = []
+    for name, scorer in scorers.items():
+        tuned = [_scored(scorer, one) for one in held]
+        rows.append({"scoring": name, "tuned": tuned, "default": [_scored(scorer, one) for one in default]})
+    low, high = search.score_interval_
+    mean = float(np.mean(rows[0]["tuned"]))
+    slack = 1e-3 * max(abs(low), abs(high), abs(mean))
+    return {
+        "params": defaults,
+        "converged": converged,
+        "scores": rows,
+        "same_folds": bool(low - slack <= mean <= high + slack),
+    }
+
+
+def _defaults(task: Task) -> Data:
+    known = inspect.signature(type(task.final).__init__).parameters
+    names = [name.rpartition("__")[2] for name in task.search.best_params_]
+    return {
+        name: known[name].default for name in names if name in known and isinstance(known[name].default, int | float)
+    }
+
+
+def _seeded(estimator: Any) -> Any:
+    """The same report from the same search, whatever solver scikit-learn uses."""
+    if estimator.get_params().get("random_state", 0) is None:
+        estimator.set_params(random_state=0)
+    return estimator
+
+
+def _scoring_name(scoring: Any) -> str:
+    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
+
+
+def _scorer(name: str) -> Any:
+    """Ours where scikit-learn has none, or none for labels that are text and folds that lack a class."""
+    known = {
+        "neg_brier_score": _neg_brier_score,
+        "neg_log_loss": _neg_log_loss,
+        "neg_squared_hinge": _neg_squared_hinge,
+    }
+    return known.get(name) or get_scorer(name)
+
+
+def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    classes = estimator.classes_
+    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
+    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
+    return -float(np.average(squares, weights=sample_weight))
+
+
+def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    log_p = estimator.predict_log_proba(X)
+    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
+    return float(np.average(of_truth, weights=sample_weight))
+
+
+def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+    short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
+    return -float(np.average(short**2, weights=sample_weight))
+
+
+def _scored(scorer: Any, held: Held) -> float:
+    weight = {} if held.weight is None else {"sample_weight": held.weight}
+    return float(scorer(held.estimator, held.X, held.y, **weight))
+
+
+# --- methods of SufficeSearchCV ------------------------------------------------------------------------------------
+
+
+def plot_path(search: Any, ax: Any) -> Any:
+    return plots.draw_path(trace(course(search)), ax)
+
+
+def plot_regularisation_path(search: Any, X: Any, y: Any, sample_weight: Any, ax: Any) -> Any:
+    return plots.draw_regularisation_path(regularisation_path(Task(search, X, y, sample_weight)), ax)
+
+
+def plot_calibration(search: Any, X: Any, y: Any, sample_weight: Any, groups: Any, ax: Any) -> Any:
+    task = Task(search, X, y, sample_weight, groups)
+    return plots.draw_calibration(calibration(task.held_out(), task.classes), ax)
+
+
+def plot_coefficients(search: Any, ax: Any) -> Any:
+    check_is_fitted(search, "best_penalties_")
+    return plots.draw_coefficients(coefficients(search), ax)

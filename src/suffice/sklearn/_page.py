@@ -1,0 +1,399 @@
+"""The page of a search: sections to click through, drawn with plotly; on paper and without scripts all of them, with
+matplotlib's pictures of the same figures.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import warnings
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from suffice import plots
+from suffice.reproduce import report as shell
+from suffice.reproduce.figures import show
+from suffice.sklearn import _charts
+from suffice.sklearn._checked import check
+from suffice.sklearn._drawn import trace
+
+Data = dict[str, Any]
+
+_CSS = """
+.tabs { display: none }
+.scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
+.tabs button { font: inherit; font-size: 14.5px; color: var(--grey); background: none; border: 0; cursor: pointer;
+  padding: 8px 13px; margin-bottom: -2px; border-bottom: 3px solid transparent; border-radius: 6px 6px 0 0 }
+.tabs button:hover { color: var(--ink); background: #e9edf2 }
+.tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
+.tabs button:focus-visible { outline: 2px solid #0072B2; outline-offset: -2px }
+.caption::first-letter { text-transform: uppercase } .note { color: #8a4b08 } h3 { font-size: 16px; margin: 22px 0 4px }
+.scripted .card:not(.on) { display: none } .tile small { color: var(--grey); font-size: 12.5px; display: block }
+.tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
+@media (max-width: 640px) {
+  main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
+  .scripted .tabs { flex-wrap: nowrap; overflow-x: auto } .tabs button { white-space: nowrap; padding: 8px 10px }
+  .tiles { grid-template-columns: 1fr 1fr; gap: 8px } .tile { padding: 10px 12px } .tile b { font-size: 18px }
+  .pair { grid-template-columns: 1fr }
+}
+@media print {
+  .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
+  h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }
+  .tile b { font-size: 15px } #evaluations { break-inside: auto }
+}
+"""
+
+# Figures are drawn when their section is first shown: a hidden one has no width.
+_SCRIPT = """
+"use strict";
+(() => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const config = CONFIG;
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  const narrow = window.matchMedia("(max-width: 640px)").matches;
+  if (narrow) config.displayModeBar = false;
+  function draw(element) {
+    if (element.dataset.drawn) { Plotly.Plots.resize(element); return; }
+    element.dataset.drawn = "yes";
+    const figure = figures[element.dataset.figure];
+    if (narrow) {
+      figure.layout.margin = { l: 48, r: 8, t: 40, b: 44 };
+      figure.layout.font.size = 11;
+      if (figure.layout.legend.y < 0) figure.layout.height += 17 * figure.data.filter((t) => t.showlegend).length;
+      for (const trace of figure.data) {
+        if (trace.colorbar) {
+          Object.assign(trace.colorbar, { orientation: "h", y: -0.16, yanchor: "top", x: 0.5, len: 1 });
+          trace.colorbar.title.side = "top";
+          trace.colorbar.title.text = trace.colorbar.title.text.replace("<br>", " ");
+        }
+      }
+    }
+    Plotly.newPlot(element, figure.data, figure.layout, config);
+  }
+  function select(tab) {
+    for (const each of tabs) {
+      const on = each === tab;
+      each.setAttribute("aria-selected", on);
+      each.tabIndex = on ? 0 : -1;
+      document.getElementById(each.getAttribute("aria-controls")).classList.toggle("on", on);
+    }
+    document.querySelectorAll("section.on [data-figure]").forEach(draw);
+  }
+  tabs.forEach((tab, k) => {
+    tab.addEventListener("click", () => {
+      select(tab);
+      tab.scrollIntoView({ inline: "center", block: "nearest" });
+      history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
+    });
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step) { const next = tabs[(k + step + tabs.length) % tabs.length]; next.focus(); next.click(); }
+    });
+  });
+  document.body.classList.add("scripted");
+  select(tabs.find((tab) => "#" + tab.getAttribute("aria-controls") === location.hash) || tabs[0]);
+})();
+"""
+
+
+def page(data: Data) -> str:
+    """`suffice.sklearn.report.page`."""
+    from suffice.sklearn.report import FORMAT
+
+    check(data, FORMAT)
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
+    shown = trace(data)
+    figures: dict[str, Any] = {}
+    sections = [
+        ("summary", "Summary", _summary(data)),
+        ("search", "Search", _search(shown, figures)),
+        ("accuracy", "Accuracy and work", _accuracy(data, shown, figures)),
+        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], figures)),
+        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], figures)),
+        ("coefficients", "Coefficients", _coefficients(data["coefficients"], figures)),
+        ("evaluations", "Evaluations", _evaluations(data)),
+        ("about", "About", _about(data)),
+    ]
+    tabs = "".join(
+        f'<button role="tab" id="tab-{key}" aria-controls="{key}" aria-selected="false">{title}</button>'
+        for key, title, _ in sections
+    )
+    cards = "".join(
+        f'<section class="card" role="tabpanel" id="{key}" aria-labelledby="tab-{key}"><h2>{title}</h2>{body}</section>'
+        for key, title, body in sections
+    )
+    title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
+    script = _SCRIPT.replace("CONFIG", _json(shell._CONFIG))
+    body = f"""<header><h1>{title}</h1><p class="lead">{_lead(data)}</p></header>
+{_tiles(data)}
+<div class="live tabs" role="tablist">{tabs}</div>
+{cards}
+<footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
+<script type="application/json" id="figures">{_json(figures)}</script>
+<script>{script}</script>"""
+    return shell.page(title, f"<style>{_CSS}</style><script>{get_plotlyjs()}</script>", body)
+
+
+def _json(value: Any) -> str:
+    """JSON that neither ends a script element nor opens anything inside one."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _figure(name: str, chart: dict[str, Any], drawn: Callable[[], Any], alt: str, figures: dict[str, Any]) -> str:
+    """The place of a figure: plotly's where scripts run, matplotlib's picture elsewhere."""
+    figures[name] = chart
+    picture = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
+        drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
+    still = base64.b64encode(picture.getvalue()).decode("ascii")
+    return (
+        f'<div class="live" data-figure="{name}" style="min-height: {chart["layout"]["height"]}px"></div>'
+        f'<div class="still"><img alt="{escape(alt)}" src="data:image/png;base64,{still}"></div>'
+    )
+
+
+# --- words and numbers ---------------------------------------------------------------------------------------------
+
+
+def _number(value: float | None, digits: int = 5) -> str:
+    return escape(show(None if value is None else float(value), digits))
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    """Both ends, with digits enough to tell them apart; None: not bounded."""
+    if low is None or high is None:
+        return f"[{'-∞' if low is None else f'{low:.6g}'}, {'∞' if high is None else f'{high:.6g}'}]"
+    digits = 6
+    while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
+        digits += 1
+    return f"[{low:#.{digits}g}, {high:#.{digits}g}]" if digits > 6 else f"[{low:.6g}, {high:.6g}]"
+
+
+def _params(params: dict[str, float]) -> str:
+    return ", ".join(f"{escape(name.rpartition('__')[2])} = {_number(value, 4)}" for name, value in params.items())
+
+
+def _lead(data: Data) -> str:
+    steps = "".join(f"{escape(step)}, " for step in data["steps"])
+    stands = ""
+    if data["asked_scoring"] is not None:
+        stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only,"
+    return (
+        f"The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands} in "
+        f"{data['folds']}-fold cross-validation of {data['samples']:,} samples with {data['features']:,} features. "
+        "Every evaluation trained its models only as precisely as the next decision needed, and proved that it did."
+    )
+
+
+def _tiles(data: Data) -> str:
+    best, made = data["best"], data["evaluations"]
+    low, high = best["interval"]
+    scoring = data["asked_scoring"] or data["scoring"]
+    proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {_interval(low, high)}"
+    tiles = [
+        (
+            _params(best["params"]).replace(", ", "<br>"),
+            f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>",
+        ),
+        (_number(best["score"]), f"{escape(scoring)}<small>{proof}</small>"),
+        (f"{len(made):,}", f"evaluations of {data['folds']} models each"),
+        (f"{sum(one['work'] for one in made):,.0f}", "lower-level steps in all"),
+    ]
+    cells = "".join(f'<div class="tile"><b>{big}</b><span>{small}</span></div>' for big, small in tiles)
+    return f'<div class="tiles">{cells}</div>'
+
+
+def _penalties(best: Data) -> str:
+    return ", ".join(f"{escape(name)} {_number(value, 4)}" for name, value in best["penalties"].items())
+
+
+def _caption(text: str) -> str:
+    return f'<p class="caption">{text}</p>'
+
+
+# --- sections ------------------------------------------------------------------------------------------------------
+
+
+def _summary(data: Data) -> str:
+    best, compared = data["best"], data["comparison"]
+    low, high = best["interval"]
+    rows = []
+    for row in compared["scores"]:
+        tuned, default = np.mean(row["tuned"]), np.mean(row["default"])
+        better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
+        rows.append(
+            (
+                escape(row["scoring"]),
+                _number(tuned, 6),
+                _number(default, 6),
+                f"{tuned - default:+.4g}",
+                f"{better} of {len(row['tuned'])}",
+            )
+        )
+    head = ("Score", "Tuned", "Default", "Difference", "Folds in which tuned is better")
+    notes = ""
+    if not compared["same_folds"]:
+        notes += _note(
+            "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given "
+            "again. Compare the two columns with each other only."
+        )
+    if not compared["converged"]:
+        notes += _note("scikit-learn warned that a default model had not converged.")
+    floor = ""
+    if best["l2_floor"] > 0.0:
+        floor = f" A pure l1 penalty was certified with l2 = {_number(best['l2_floor'], 3)} in place of 0."
+    refit = {
+        False: " The search did not refit.",
+        "one_se": " They are the largest multiple of the best ones whose loss is within one standard error.",
+    }.get(best["refit"], "")
+    defaults = _params(compared["params"]) or "the parameters that it was given with"
+    return (
+        f"<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
+        f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
+        f"<b>{_interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
+        f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
+        + _caption(
+            "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
+            f"{defaults}, fitted by scikit-learn. The tuned models' weights are proven to within "
+            f"{data['calibration']['accuracy']:.1g} of their norm."
+        )
+        + shell._table(head, rows, numeric=(1, 2, 3, 4))
+        + notes
+        + _folds(compared["scores"])
+    )
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{text}</p>'
+
+
+def _folds(scores: list[Data]) -> str:
+    head = ("Score", *(f"fold {k + 1}" for k in range(len(scores[0]["tuned"]))))
+    rows = [
+        (f"{escape(row['scoring'])}, {which}", *(_number(value) for value in row[which]))
+        for row in scores
+        for which in ("tuned", "default")
+    ]
+    return f"<details><summary>Every fold</summary>{shell._table(head, rows, range(1, len(head)))}</details>"
+
+
+def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
+    F = escape(shown.label)
+    words = {
+        1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
+        2: "Dots are evaluations, the orange line joins the search's incumbents, the star is the result. Colours show "
+        f"{F} above the best, interpolated from the evaluations: an illustration, nothing is proven between the dots.",
+    }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
+    looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
+    return (
+        _caption(words)
+        + _figure("path", _charts.path(shown), lambda: plots.draw_path(shown), "the path of the search", figures)
+        + f"<h3>Progress</h3>{_caption(looks)}"
+        + _figure("progress", _charts.progress(shown), lambda: plots.draw_progress(shown), "progress", figures)
+    )
+
+
+def _accuracy(data: Data, shown: plots.Trace, figures: dict[str, Any]) -> str:
+    what = "the root of a fold's share of the loss"
+    if data["policy"] == "weights":
+        what += "; the search itself asked for distances of the weights"
+    asked = f"How accurate every evaluation was asked to be, and what was proven: the error of {what}. "
+    steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
+    return (
+        _caption(asked + "Where nothing was asked for, anything would have done.")
+        + _figure("accuracy", _charts.accuracy(shown), lambda: plots.draw_accuracy(shown), "accuracy", figures)
+        + f"<h3>Work</h3>{_caption(steps)}"
+        + _figure("work", _charts.work(shown), lambda: plots.draw_work(shown), "work", figures)
+    )
+
+
+def _regularisation(found: Data, figures: dict[str, Any]) -> str:
+    lines, total = len(found["lines"]), found["coefficients"]
+    some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
+    chart = _charts.regularisation(found)
+    text = (
+        "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
+        f"{some} are drawn{', the ten largest in colour' if lines > len(plots.LINES) else ''}. "
+        f"{len(found['multiples'])} models, each proven to be within {found['accuracy']:.1g} of its weights' norm. "
+        f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
+        f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
+    )
+    drawn = _figure("regularisation", chart, lambda: plots.draw_regularisation_path(found), "coefficients", figures)
+    return _caption(text) + drawn
+
+
+_CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions"}
+
+
+def _calibration(found: Data, figures: dict[str, Any]) -> str:
+    if found["kind"] == "reliability":
+        classes, curves = found["classes"], len(found["curves"])
+        text = (
+            "Held-out rows, sorted by predicted probability, in bins of equal size: the share of rows that are of the "
+            "class against the mean prediction. "
+        )
+        text += "Bars are 90 % intervals of the share (Clopper and Pearson)." if curves <= 3 else ""
+        text += f" {curves} of {classes} classes." if classes > 2 and curves < classes else ""
+    elif found["kind"] == "margins":
+        text = "Decision values of held-out rows by their true class. The estimator predicts no probabilities."
+    else:
+        text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
+    chart = _charts.calibration(found)
+    drawn = _figure("calibration", chart, lambda: plots.draw_calibration(found), "held-out predictions", figures)
+    return _caption(text) + drawn
+
+
+def _coefficients(found: Data, figures: dict[str, Any]) -> str:
+    whose = {"best_estimator_": "the final model, fitted by scikit-learn to all data"}.get(
+        found["source"], "a model of all data; the search did not refit"
+    )
+    bars = min(len(found["names"]), _charts.MOST_BARS)
+    text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
+    text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."
+    head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
+    rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
+    rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
+    table = shell._table(head, rows, numeric=range(1, len(head)))
+    figure = _figure(
+        "coefficients", _charts.coefficients(found), lambda: plots.draw_coefficients(found), "coefficients", figures
+    )
+    return f"{_caption(text)}{figure if bars else ''}<details><summary>As a table</summary>{table}</details>"
+
+
+def _evaluations(data: Data) -> str:
+    head = ("No.", "Purpose", *map(escape, data["names"]), "Loss", "Proven interval", "Asked", "Proven", "Work")
+    rows = [
+        (
+            str(one["number"]),
+            escape(one["purpose"]),
+            *(_number(value, 5) for value in one["point"]),
+            _number(one["cost"], 7),
+            _interval(*one["interval"]),
+            "any" if one["asked"] is None else _number(one["asked"], 3),
+            _number(one["achieved"], 3),
+            f"{one['work']:,.0f}",
+        )
+        for one in data["evaluations"]
+    ]
+    return shell._table(head, rows, numeric=(0, *range(2, len(head))))
+
+
+def _about(data: Data) -> str:
+    tables = []
+    for title, part in (("Run", data["about"]), ("Versions", data["versions"])):
+        rows = "".join(
+            f"<tr><th>{escape(str(name).replace('_', ' '))}</th><td>{escape(show(value))}</td></tr>"
+            for name, value in part.items()
+        )
+        if rows:
+            tables.append(f"<div><h3>{title}</h3><table><tbody>{rows}</tbody></table></div>")
+    return f'<div class="pair">{"".join(tables)}</div>'

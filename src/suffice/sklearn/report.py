@@ -1,0 +1,85 @@
+"""The report of a search: what it found, how it got there, and what its model looks like.
+
+`collect` gathers plain data from a fitted `SufficeSearchCV` and its data; `page` makes one web page from them that
+needs nothing else. In between the data may lie in a file: `page` checks what it is given, and refuses nonsense.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from suffice.sklearn import _drawn
+
+FORMAT = "suffice search 1"
+Data = dict[str, Any]
+
+
+def collect(
+    search: Any, X: Any, y: Any, *, about: Mapping[str, Any], sample_weight: Any = None, groups: Any = None
+) -> Data:
+    """What a report shows of a fitted `SufficeSearchCV`, as plain data fit for JSON.
+
+    X, y, `sample_weight` and `groups` are what it was fitted to. `about` is a dictionary of plain values (text,
+    numbers, lists of them) that the report shows as they are, such as the name of the file; its entry "title", if there
+    is one, is the title. The folds are made again for held-out predictions; where they cannot be the same, because cv
+    shuffles without a seed, `comparison.same_folds` is False and the page says so.
+    """
+    import suffice
+
+    about = _plain(about, "about")
+    task = _drawn.Task(search, X, y, sample_weight, groups)
+    held = task.held_out()
+    return {
+        "format": FORMAT,
+        "about": about,
+        "versions": {"suffice": suffice.__version__, "scikit-learn": sklearn.__version__, "numpy": np.__version__},
+        "estimator": type(task.final).__name__,
+        "steps": [] if task.before is None else [type(step).__name__ for _, step in task.before.steps],
+        "samples": len(task.y),
+        "features": int(getattr(search, "n_features_in_", 0)),
+        "folds": int(search.n_splits_),
+        "asked_scoring": _drawn._scoring_name(search.scoring) if search.surrogate_ else None,
+        "policy": search.result_.policy,
+        "best": {
+            "params": {str(name): float(value) for name, value in search.best_params_.items()},
+            "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
+            "l2_floor": float(search.l2_floor_),
+            "score": float(search.best_score_),
+            "interval": [float(end) for end in search.score_interval_],
+            "message": search.result_.message,
+            "refit": search.refit,
+        },
+        **_drawn.course(search),
+        "comparison": _drawn.comparison(task, held),
+        "regularisation": _drawn.regularisation_path(task),
+        "calibration": _drawn.calibration(held, task.classes),
+        "coefficients": _drawn.coefficients(search, task),
+    }
+
+
+def page(data: Data) -> str:
+    """The report as one web page; needs plotly and matplotlib, the extra `plot`. Data that are not what `collect`
+    returned, perhaps by way of a file, raise ValueError."""
+    from suffice.sklearn import _page
+
+    return _page.page(data)
+
+
+def _plain(value: Any, where: str, depth: int = 0) -> Any:
+    """`value` if it is plain, with numbers of NumPy as Python's."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth < 4 and isinstance(value, list | tuple):
+        return [_plain(entry, f"{where}[{k}]", depth + 1) for k, entry in enumerate(value)]
+    if depth < 4 and isinstance(value, Mapping):
+        return {str(key): _plain(entry, f"{where}[{key!r}]", depth + 1) for key, entry in value.items()}
+    raise TypeError(f"{where} must be plain data (text, numbers, lists, dictionaries), got {value!r}")

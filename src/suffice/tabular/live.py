@@ -1,0 +1,162 @@
+"""What a person at a terminal sees of a run: one line while it goes on, a few at the end. Nothing moves in a pipe."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from suffice.result import Record, Status
+from suffice.tabular.columns import MODELS, Problem
+from suffice.tabular.run import Outcome, Settings
+from suffice.tabular.table import quoted
+
+
+def number(value: float) -> str:
+    """For people."""
+    return f"{value:.6g}"
+
+
+def interval(low: float, high: float) -> str:
+    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"[{low:.6g}, {high:.6g}]"
+    size = max(abs(low), abs(high), 1e-300)
+    width = max(high - low, 1e-6 * size)
+    places = min(max(1 - math.floor(math.log10(width)), 0), 300)
+    unit = 10.0**-places
+    down, up = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
+    return f"[{down:.{places}f}, {up:.{places}f}]"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+class Progress:
+    """A line that follows the search, on a terminal; `told` is its callback."""
+
+    def __init__(self, console: Console, settings: Settings, scoring: str, *, quiet: bool = False) -> None:
+        self._settings, self._offset = settings, 1.0 if scoring == "r2" else 0.0
+        self._scoring, self._stage = scoring, "preparing the folds"
+        self._began = time.monotonic()
+        self._made = self._searched = 0
+        self._record: Record | None = None
+        self._best = (-math.inf, math.inf)
+        quiet = quiet or not console.is_terminal
+        self._live = None if quiet else Live(console=console, get_renderable=self._text, transient=True)
+
+    def __enter__(self) -> Progress:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def told(self, record: Record) -> None:
+        self._record = record
+        self._made += 1
+        self._searched += not math.isnan(record.delta)
+        if record.interval[1] <= self._best[1]:
+            self._best = record.interval
+
+    def stage(self, what: str) -> None:
+        self._stage = what
+        self._record = None
+
+    def line(self) -> str:
+        """The state of the search in one line."""
+        elapsed = time.monotonic() - self._began
+        if self._record is None:
+            return f"{self._stage} ... {duration(elapsed)}"
+        low, high = self._offset - self._best[1], self._offset - self._best[0]
+        left = self._left(elapsed)
+        parts = [
+            f"{self._record.number} evaluations",
+            duration(elapsed) + ("" if left is None else f", at most {duration(left)} left"),
+            f"work {self._record.total_work:,.0f}",
+            f"{self._scoring} in {interval(low, high)}",
+        ]
+        return " · ".join(parts)
+
+    def _left(self, elapsed: float) -> float | None:
+        """What the budgets still allow; None while there is nothing to go by."""
+        if self._searched < 3:
+            return None
+        left = (self._settings.max_evaluations - self._searched) * elapsed / self._made
+        if self._settings.max_seconds is not None:
+            left = min(left, self._settings.max_seconds - elapsed)
+        return max(left, 0.0)
+
+    def _text(self) -> Text:
+        return Text(self.line(), no_wrap=True, overflow="ellipsis")
+
+
+def describe(problem: Problem, settings: Settings) -> list[str]:
+    """What is about to be done."""
+    what = f"classification, {problem.classes} classes" if problem.classes else "regression"
+    lines = [
+        f"Table    {settings.data}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
+        f"{len(problem.categorical)} categorical columns",
+        f"Target   {quoted(settings.target)}: {what}",
+        f"Model    {MODELS[problem.model][1]} (--model {problem.model}), {settings.cv} folds",
+    ]
+    return [*lines, *(f"Note     {note}" for note in problem.notes)]
+
+
+def conclude(outcome: Outcome) -> list[str]:
+    """What has been found."""
+    search = outcome.search
+    found = outcome.plain()
+    given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
+    low, high = search.score_interval_
+    proven = f"proven for exactly trained models: {interval(low, high)}"
+    if search.surrogate_:
+        score = f"{number(found['score'])} {outcome.scoring}; {search.optimised_scoring_}, optimised in its place, "
+    else:
+        score = f"{number(found['score'])} {outcome.scoring}, "
+    lines = [f"Score    {score}{proven}"]
+    if outcome.baseline is not None:
+        knows = "class frequencies" if outcome.problem.classes else "the mean"
+        lines.append(f"         a model that knows {knows} only: {number(outcome.baseline)}")
+    lines += [
+        f"Best     {given}",
+        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {_reason(outcome)}",
+        f"Saved    {outcome.model_file}",
+        *(f"         {line}" for line in how_to_load(outcome)),
+    ]
+    lines += [f"Note     {note}" for note in outcome.notes[len(outcome.problem.notes) :]]
+    if outcome.page is not None:
+        lines.append(f"Report   {outcome.page}")
+    return lines
+
+
+def _reason(outcome: Outcome) -> str:
+    """Why the search ended."""
+    status = outcome.search.result_.status
+    if status is Status.ACCURACY and outcome.success:
+        return "the next decision would need more accuracy than arithmetic allows"
+    return status.message
+
+
+def how_to_load(outcome: Outcome) -> list[str]:
+    if outcome.model_file.suffix == ".skops":
+        trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""
+        return [
+            f"skops.io.load(file{trusted}) loads it, and nothing but these types and those that skops knows",
+            "it takes tables as they are: pandas.read_csv(...), or suffice.tabular.read(...).frame()",
+        ]
+    return [
+        "joblib.load(file) runs code that the file contains: load it only if you trust it",
+        "(with skops installed, a model is saved in a form that can be checked before it is loaded)",
+    ]

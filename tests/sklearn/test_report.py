@@ -1,0 +1,450 @@
+"""The report of a search: its data against scikit-learn's own fits, its page against hostile data and in a browser."""
+
+import copy
+import json
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+import suffice
+from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn._checked import check
+from suffice.sklearn._drawn import ACCURACY, Task, _reliability, _scorer
+from suffice.sklearn.report import FORMAT, collect, page
+from tests.browser import Browser, find_chromium
+
+FEW = suffice.Options(max_evaluations=12, final_radius=1e-2)
+BOTH = {"l1": (1e-4, 1.0), "l2": (1e-4, 1.0)}
+HOSTILE = "</script><script>alert('x')</script><img src=x onerror=alert(1)> & \"quotes\" %{x} $\\frac"
+
+
+def regression():
+    X, y = make_regression(80, 5, n_informative=3, noise=10.0, random_state=2)
+    return X + 0.5, y / 20.0 + 3.0
+
+
+def classification(classes=2):
+    X, y = make_classification(120, 5, n_informative=4, n_redundant=0, n_classes=classes, random_state=1, flip_y=0.2)
+    return pd.DataFrame(X, columns=[f"column {k}" for k in range(4)] + [HOSTILE]), np.array(["no", HOSTILE, "b"])[y]
+
+
+def logistic(**more):
+    return LogisticRegression(l1_ratio=0.5, solver="saga", tol=1e-8, max_iter=100_000, **more)
+
+
+@pytest.fixture(scope="module")
+def ridge():
+    X, y = regression()
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=4, options=FEW).fit(X, y)
+    return search, X, y, collect(search, X, y, about={"title": "Ridge", "rows": np.int64(80), "none": float("nan")})
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    """Two penalties, a pipeline, names and labels that attack."""
+    X, y = classification()
+    estimator = make_pipeline(StandardScaler(), logistic())
+    search = SufficeSearchCV(estimator, BOTH, cv=3, options=FEW).fit(X, y)
+    return search, X, y, json.loads(json.dumps(collect(search, X, y, about={"title": HOSTILE, HOSTILE: [HOSTILE]})))
+
+
+# --- data ---
+
+
+def test_data_are_plain(ridge):
+    data = ridge[3]
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert data["format"] == FORMAT and data["about"] == {"title": "Ridge", "rows": 80, "none": None}
+
+
+def test_evaluations_are_those_of_the_search(ridge):
+    search, _, _, data = ridge
+    made = search.cv_results_
+    assert len(data["evaluations"]) == len(made["work"])
+    for k, one in enumerate(data["evaluations"]):
+        assert one["point"] == [made["penalty_l2"][k]] and one["work"] == made["work"][k]
+        assert one["interval"] == [-made["test_score_high"][k], -made["test_score_low"][k]]
+        assert one["asked"] == (made["asked_error"][k] if np.isfinite(made["asked_error"][k]) else None)
+    best = data["evaluations"][data["evaluation"] - 1]
+    assert best["point"] == [search.best_penalties_["l2"]]
+    assert data["best"]["interval"] == list(search.score_interval_) == [-best["interval"][1], -best["interval"][0]]
+
+
+def test_held_out_scores_and_predictions_are_those_of_scikit_learn(ridge):
+    search, X, y, data = ridge
+    tuned = Ridge(alpha=60 * search.best_penalties_["l2"])  # folds train on 60 of 80 rows
+    scoring = "neg_mean_squared_error"
+    (scores,) = data["comparison"]["scores"]
+    assert scores["scoring"] == scoring
+    assert scores["tuned"] == pytest.approx(cross_val_score(tuned, X, y, cv=4, scoring=scoring), rel=1e-3)
+    assert scores["default"] == pytest.approx(cross_val_score(Ridge(), X, y, cv=4, scoring=scoring), rel=1e-12)
+    assert data["comparison"]["params"] == {"alpha": 1.0} and data["comparison"]["same_folds"]
+    expected = cross_val_predict(tuned, X, y, cv=4)
+    assert data["calibration"]["true"] == pytest.approx(y)
+    assert data["calibration"]["predicted"] == pytest.approx(expected, abs=5 * ACCURACY * np.abs(expected).max())
+
+
+def test_the_regularisation_path_is_as_accurate_as_it_says(ridge):
+    search, X, y, data = ridge
+    found = data["regularisation"]
+    assert found["accuracy"] <= ACCURACY and found["coefficients"] == 5
+    values = np.array([line["values"] for line in found["lines"]])
+    for k, multiple in enumerate(found["multiples"]):
+        exact = Ridge(alpha=80 * search.best_penalties_["l2"] * multiple, tol=1e-14).fit(X, y).coef_
+        assert np.linalg.norm(values[:, k] - exact) <= found["accuracy"] * np.linalg.norm(exact) * (1 + 1e-3) + 1e-12
+        assert found["nonzero"][k] == 5
+
+
+def test_coefficients_are_those_of_the_final_model(ridge):
+    search, _, _, data = ridge
+    found = data["coefficients"]
+    by_name = dict(zip(found["names"], found["values"][0], strict=True))
+    assert by_name == dict(zip([f"x{k}" for k in range(5)], search.best_estimator_.coef_.tolist(), strict=True))
+    assert np.all(np.diff(np.abs(found["values"][0])) <= 0.0)
+    assert found["intercepts"] == [search.best_estimator_.intercept_]
+
+
+def test_names_come_through_a_pipeline(hostile):
+    assert set(hostile[3]["coefficients"]["names"]) <= set(hostile[1].columns)
+    assert HOSTILE in {line["name"] for line in hostile[3]["regularisation"]["lines"]}
+
+
+def test_reliability_bins_hold_all_rows_and_their_shares():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=1000)
+    hit = rng.uniform(size=1000) < p
+    curve = _reliability(p, hit, "yes")
+    assert sum(curve["count"]) == 1000 and len(curve["count"]) == 10
+    assert np.dot(curve["observed"], curve["count"]) == pytest.approx(hit.sum())
+    assert np.dot(curve["predicted"], curve["count"]) == pytest.approx(p.sum())
+    low, share, high = (np.array(curve[key]) for key in ("low", "observed", "high"))
+    assert (low <= share).all() and (share <= high).all() and (high - low < 0.2).all()
+    assert np.mean((low <= curve["predicted"]) & (curve["predicted"] <= high)) >= 0.7  # calibrated, at 90 %
+
+
+@pytest.mark.parametrize(("hits", "low", "high"), [(0, 0.0, 0.5 ** (np.log(20) / np.log(2) / 5)), (5, None, 1.0)])
+def test_intervals_of_a_share_at_its_ends(hits, low, high):
+    curve = _reliability(np.full(5, 0.5), np.arange(5) < hits, "")
+    assert low is None or curve["low"] == [low]
+    assert curve["high"] == [1.0] if hits == 5 else curve["high"][0] == pytest.approx(1.0 - 0.05**0.2)
+
+
+@pytest.mark.parametrize("scoring", ["neg_brier_score", "neg_log_loss"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_scores_of_probabilities_are_those_of_scikit_learn(scoring, classes):
+    X, _ = classification(classes)
+    y = make_classification(120, 5, n_informative=4, n_redundant=0, n_classes=classes, random_state=1, flip_y=0.2)[1]
+    estimator = LogisticRegression(C=0.3).fit(X, y)
+    weight = np.linspace(0.1, 2.0, 120)
+    expected = get_scorer(scoring)(estimator, X, y, sample_weight=weight)
+    assert _scorer(scoring)(estimator, X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_calibration_has_a_curve_per_class(classes):
+    X, y = classification(classes)
+    search = SufficeSearchCV(logistic(), {"l2": (1e-4, 1.0)}, cv=StratifiedKFold(3), options=FEW, refit=False)
+    data = collect(search.fit(X, y), X, y, about={})
+    curves = data["calibration"]["curves"]
+    assert [curve["label"] for curve in curves] == (
+        [str(search.classes_[1])] if classes == 2 else list(search.classes_)
+    )
+    assert all(sum(curve["count"]) == 120 for curve in curves)
+    assert data["coefficients"]["source"] == "suffice"
+    assert np.shape(data["coefficients"]["values"])[0] == (1 if classes == 2 else 3)
+
+
+def test_a_model_without_probabilities_shows_its_margins():
+    X, y = classification()
+    search = SufficeSearchCV(LinearSVC(dual=False, tol=1e-10), {"l2": (1e-4, 1.0)}, cv=3, options=FEW).fit(X, y)
+    data = collect(search, X, y, about={})
+    assert data["calibration"]["kind"] == "margins" and np.sum(data["calibration"]["counts"]) == 120
+    assert data["comparison"]["scores"][0]["scoring"] == "neg_squared_hinge" and data["comparison"]["same_folds"]
+
+
+def test_a_score_that_is_not_smooth_is_compared_as_well():
+    X, y = classification()
+    search = SufficeSearchCV(logistic(), {"l2": (1e-4, 1.0)}, cv=3, options=FEW, scoring="accuracy")
+    with pytest.warns(UserWarning, match="not a smooth score"):
+        search.fit(X, y)
+    data = collect(search, X, y, about={})
+    assert [row["scoring"] for row in data["comparison"]["scores"]] == ["neg_brier_score", "accuracy"]
+    assert data["asked_scoring"] == "accuracy"
+    assert np.mean(data["comparison"]["scores"][1]["tuned"]) == pytest.approx(search.best_score_)
+    default = clone(search.estimator).set_params(C=1.0, random_state=0)
+    assert data["comparison"]["scores"][1]["default"] == pytest.approx(cross_val_score(default, X, y, cv=3))
+
+
+def test_weights_count():
+    X, y = regression()
+    weight = np.linspace(0.1, 2.0, 80)
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=4, options=FEW).fit(X, y, sample_weight=weight)
+    assert collect(search, X, y, about={}, sample_weight=weight)["comparison"]["same_folds"]
+    assert not collect(search, X, y, about={})["comparison"]["same_folds"]
+
+
+def test_folds_that_cannot_be_made_again_are_told():
+    X, y = regression()
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=KFold(4, shuffle=True), options=FEW).fit(X, y)
+    task = Task(search, X, y)
+    assert task.splits is task.splits  # tuned and default models see the same ones
+    data = collect(search, X, y, about={})
+    assert not data["comparison"]["same_folds"]
+    assert "These folds are not those of the search" in page(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        (lambda X, y: {"X": X[:, :3]}, ValueError, "5 columns"),
+        (lambda X, y: {"y": None}, ValueError, "y must be"),
+        (lambda X, y: {"about": {"code": print}}, TypeError, "about"),
+        (lambda X, y: {"sample_weight": [1.0]}, ValueError, "sample_weight"),
+        (lambda X, y: {"search": SufficeSearchCV(Ridge())}, NotFittedError, "not fitted"),
+    ],
+)
+def test_what_cannot_be_collected_is_refused(ridge, change, error, match):
+    search, X, y, _ = ridge
+    given = {"search": search, "X": X, "y": y, "about": {}} | change(X, y)
+    with pytest.raises(error, match=match):
+        collect(given.pop("search"), given.pop("X"), given.pop("y"), **given)
+
+
+# --- methods of the search ---
+
+
+def test_a_search_draws_itself(ridge, hostile):
+    pytest.importorskip("matplotlib")
+    for search, X, y, _ in (ridge, hostile):
+        drawn = (
+            search.plot_path(),
+            search.plot_regularisation_path(X, y),
+            search.plot_calibration(X, y),
+            search.plot_coefficients(),
+        )
+        for axes in drawn:
+            axes.figure.canvas.draw()
+            assert axes.get_xlabel()
+    bars = sorted(patch.get_width() for patch in ridge[0].plot_coefficients().patches)
+    assert bars == pytest.approx(sorted(ridge[0].best_estimator_.coef_))
+
+
+def test_a_search_without_a_model_has_no_coefficients_to_draw():
+    X, y = regression()
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=4, options=FEW, refit=False).fit(X, y)
+    with pytest.raises(AttributeError, match="refit=False"):
+        search.plot_coefficients()
+
+
+# --- the page ---
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.handlers, self.words = [], [], [], []
+        self.inside = None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.inside = tag
+        self.handlers += [name for name, _ in attributes if name.startswith("on")]
+        self.links += [value for name, value in attributes if name in ("src", "href", "action", "data")]
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, text):
+        if self.inside not in ("script", "style"):
+            self.words.append(text)
+
+
+@pytest.fixture(scope="module")
+def text(hostile):
+    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
+    return page(hostile[3])
+
+
+def test_hostile_names_stay_words(text):
+    parsed = Parsed(text)
+    assert parsed.tags.count("script") == 3  # plotly, the figures, ours
+    assert not parsed.handlers and parsed.tags.count("img") == 7
+    assert all(link.startswith("data:image/png;base64,") for link in parsed.links)
+    assert HOSTILE in "".join(parsed.words)
+    assert "alert('x')</script><img" not in text
+
+
+def test_the_page_says_what_was_found(ridge):
+    pytest.importorskip("plotly")
+    search, _, _, data = ridge
+    words = " ".join("".join(Parsed(page(data)).words).split())
+    assert f"alpha = {search.best_params_['alpha']:.4g}" in words
+    assert f"{search.best_score_:.5g}" in words
+    assert f"{len(data['evaluations'])}" in words and "Ridge" in words
+
+
+def test_without_plotly_the_extra_is_named(ridge, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(ImportError, match=r"suffice\[plot\]"):
+        page(ridge[3])
+
+
+def _set(data, *keys):
+    *path, last, value = keys
+    for key in path:
+        data = data[key]
+    data[last] = value
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda d: d.update(format="suffice search 0"), "format"),
+        (lambda d: d.pop("evaluations"), "lacks 'evaluations'"),
+        (lambda d: d.update(evaluations=[]), "evaluations must be at least one"),
+        (lambda d: d.update(evaluation=10**6), "evaluation must be between"),
+        (lambda d: _set(d, "evaluations", 0, "point", [-1.0]), r"evaluations\[0\].point must be positive"),
+        (lambda d: _set(d, "evaluations", 0, "point", [1.0, 2.0]), r"evaluations\[0\].point must be of length 1"),
+        (lambda d: _set(d, "evaluations", 0, "cost", float("nan")), r"evaluations\[0\].cost must be a finite number"),
+        (lambda d: _set(d, "evaluations", 0, "cost", True), r"evaluations\[0\].cost must be a finite number"),
+        (lambda d: _set(d, "evaluations", 0, "interval", [2.0, 1.0]), r"evaluations\[0\].interval"),
+        (lambda d: _set(d, "evaluations", 0, "work", -1.0), r"evaluations\[0\].work must be non-negative"),
+        (lambda d: _set(d, "best", "params", {"alpha": "<b>"}), r"best.params\['alpha'\]"),
+        (lambda d: d.update(folds=7), "comparison.scores"),
+        (lambda d: _set(d, "regularisation", "multiples", 0, 0.0), "multiples must be positive"),
+        (lambda d: _set(d, "regularisation", "lines", 0, "values", [1.0]), "of length 25"),
+        (lambda d: _set(d, "calibration", "kind", "other"), "calibration.kind"),
+        (lambda d: _set(d, "calibration", "predicted", [1.0]), "calibration.predicted"),
+        (lambda d: _set(d, "coefficients", "names", ["a"]), r"coefficients.values\[0\]"),
+        (lambda d: d.update(estimator="x" * 10_000), "estimator must be a text"),
+        (lambda d: d.update(names=["l2", "l2"]), "names"),
+        (lambda d: d.update(estimator="\ud800"), "estimator must be a text"),
+        (lambda d: _set(d, "evaluations", 0, "point", [1e200]), "finite number"),
+        (lambda d: _set(d, "about", "x", print), r"about\['x'\] must be plain data"),
+    ],
+)
+def test_nonsense_is_refused_by_place(ridge, change, match):
+    data = copy.deepcopy(ridge[3])
+    change(data)
+    with pytest.raises(ValueError, match=match):
+        page(data)
+
+
+@pytest.mark.parametrize("nonsense", [None, [], 3, "text", {}, {"format": FORMAT}])
+def test_what_is_no_search_at_all_is_refused(nonsense):
+    with pytest.raises(ValueError):
+        page(nonsense)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_change_is_taken_or_refused_with_a_value_error(ridge, hostile, choices):
+    data = copy.deepcopy(choices.draw(st.sampled_from([ridge[3], hostile[3]])))
+    place, key = data, choices.draw(st.sampled_from(sorted(data)))
+    while isinstance(place[key], list | dict) and len(place[key]) and choices.draw(st.booleans()):
+        place = place[key]
+        key = choices.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = choices.draw(PLAIN)
+    try:
+        check(data, FORMAT)
+    except ValueError as error:
+        assert len(str(error)) < 1000
+
+
+# --- in a browser ---
+
+needs_chromium = pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium")
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with Browser(tmp_path) as opened:
+        yield opened
+
+
+def three(data):
+    """The same with a third parameter, which no estimator has yet."""
+    data = copy.deepcopy(data)
+    data["names"] = [*data["names"], "l3"]
+    for k, point in enumerate([*(one["point"] for one in data["evaluations"]), *data["path"]]):
+        point.append(1.0 + 0.1 * k)
+    return data
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "parameters"), [(1280, 1), (1280, 2), (1280, 3), (390, 2)])
+def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_path, width, parameters):
+    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
+    data = {1: ridge[3], 2: hostile[3], 3: three(hostile[3])}[parameters]
+    (tmp_path / "report.html").write_text(page(data), encoding="utf-8")
+    browser.resize(width, 900)
+    browser.open(tmp_path / "report.html")
+    tabs = browser.run("[...document.querySelectorAll('[role=tab]')].map(tab => tab.getAttribute('aria-controls'))")
+    assert len(tabs) == 8
+    drawn = 0
+    for key in tabs:
+        browser.run(f"document.getElementById('tab-{key}').click()")
+        browser.settle()
+        shown = browser.run("[...document.querySelectorAll('section')].filter(s => s.offsetHeight).map(s => s.id)")
+        assert shown == [key]
+        figures = browser.run(
+            f"[...document.querySelectorAll('#{key} [data-figure]')].map(f => [f.offsetWidth, f.scrollWidth,"
+            " f.querySelectorAll('.main-svg').length, f.querySelectorAll('.trace, .bars').length])"
+        )
+        for room, used, surfaces, traces in figures:
+            assert 300 <= used <= room and surfaces > 0 and traces > 0
+        drawn += len(figures)
+    assert drawn == 7
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.problems == []
+
+
+@needs_chromium
+def test_on_paper_all_sections_are_there_with_their_pictures(text, browser, tmp_path):
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+    browser.open(tmp_path / "report.html")
+    browser.medium("print")
+    browser.settle()
+    assert browser.run("[...document.querySelectorAll('section')].every(s => s.offsetHeight > 0)")
+    assert browser.run(
+        "[...document.querySelectorAll('.still img')].every(i => i.naturalWidth > 300 && i.offsetHeight)"
+    )
+    assert browser.run("[...document.querySelectorAll('.live')].every(f => f.offsetHeight === 0)")
+    browser.print(tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    "script", ["console.error('x')", "undefined_name()", "fetch('http://127.0.0.1:9/')", "document.body.append(y)"]
+)
+def test_the_browser_would_tell(browser, tmp_path, script):
+    (tmp_path / "page.html").write_text(f"<!doctype html><body><script>{script}</script>")
+    browser.open(tmp_path / "page.html")
+    browser.settle()
+    assert browser.problems

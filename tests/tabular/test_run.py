@@ -1,0 +1,334 @@
+"""`suffice tune`, as it is used: a table in, a folder with a model and a report out; killed and taken up again."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+typer_testing = pytest.importorskip("typer.testing")
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("plotly")
+
+from suffice.cli import app  # noqa: E402
+from suffice.result import Record  # noqa: E402
+from suffice.tabular import TableError, live, read, run  # noqa: E402
+
+runner = typer_testing.CliRunner()
+rng = np.random.default_rng(3)
+N = 120
+FRAME = pandas.DataFrame(
+    {
+        "id": np.arange(1, N + 1),
+        "age": rng.integers(20, 70, N).astype(float),
+        "weight": rng.standard_normal(N).round(4),
+        "sex": rng.choice(["m", "f"], N),
+        "member": rng.random(N) > 0.5,
+    }
+)
+FRAME.loc[::9, "age"] = np.nan
+FRAME["bought"] = np.where(FRAME["weight"] + (FRAME["sex"] == "f") + rng.logistic(size=N) > 0.5, "yes", "no")
+FRAME["spent"] = (10_000 * FRAME["weight"] + 3_000 * rng.standard_normal(N)).round(2)
+
+
+@pytest.fixture
+def data(tmp_path):
+    FRAME.to_csv(tmp_path / "data.csv", index=False)
+    return tmp_path / "data.csv"
+
+
+@pytest.fixture
+def no_report(monkeypatch):
+    """Reports take longer than the runs here."""
+    monkeypatch.setattr(run, "_report", lambda outcome, settings: (None, []))
+
+
+def tune(data, *arguments, target="bought", out=None):
+    place = [] if out is None else ["--out", str(out)]
+    drop = ["--drop", "spent" if target == "bought" else "bought"]
+    return runner.invoke(app, ["tune", str(data), "--target", target, *drop, *place, *map(str, arguments)])
+
+
+@pytest.mark.parametrize("target, task", [("bought", "classification"), ("spent", "regression")])
+def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
+    skops = pytest.importorskip("skops.io")
+    out = tmp_path / "run"
+    model = "logistic-l2" if target == "bought" else "auto"
+    result = tune(data, "--json", "--model", model, target=target, out=out)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    low, high = found["interval"]
+    assert low <= found["score"] <= high and found["score"] > found["baseline"]
+    assert found["status"] == "converged" and found["task"] == task and found["folder"] == str(out)
+    assert {path.name for path in out.iterdir()} == {
+        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json")
+    }
+    trusted = found["model_types"]
+    assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
+    model = skops.load(out / "model.skops", trusted=trusted)
+    raw = pandas.read_csv(data)  # by any other means than ours, the target and all
+    np.testing.assert_array_equal(model.predict(raw), model.predict(read(data).frame()))
+    assert set(model[-1].get_params().items()) >= set(found["best_params"].items())
+
+
+def test_people_are_told_what_was_done_and_found(data, tmp_path):
+    result = tune(data, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    for part in (
+        "120 rows, 3 numeric and 1 categorical columns",
+        "classification, 2 classes",
+        "column 'id' is left out: it counts the rows",
+        "neg_brier_score, proven for exactly trained models: [-0.",
+        "a model that knows class frequencies only: -0.2",
+        "the trust radius reached final_radius",
+        "model.skops",
+        "report.html",
+    ):
+        assert part in result.output
+
+
+def test_without_skops_the_model_is_a_joblib_file_with_a_warning(data, tmp_path, no_report, monkeypatch):
+    import joblib
+
+    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    result = tune(data, "--max-evaluations", 3, out=tmp_path / "run")
+    assert "runs code that the file contains" in result.output
+    assert len(joblib.load(tmp_path / "run" / "model.joblib").predict(FRAME)) == N
+
+
+def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(data, tmp_path, no_report):
+    first = tune(data, "--max-evaluations", 5, "--json", out=tmp_path / "run")
+    assert first.exit_code == 1
+    assert json.loads(first.stdout)["status"] == "max_evaluations" and "suffice resume" in first.stderr
+    whole = json.loads(tune(data, "--json", out=tmp_path / "whole").stdout)
+    resumed = runner.invoke(app, ["resume", str(tmp_path / "run"), "--max-evaluations", "200", "--jobs", "1", "--json"])
+    assert resumed.exit_code == 0, resumed.output
+    changing = {"folder", "model_file", "report", "seconds"}
+    again = json.loads(resumed.stdout)
+    assert {k: v for k, v in again.items() if k not in changing} == {
+        k: v for k, v in whole.items() if k not in changing
+    }
+    assert tune(data, "--json", out=tmp_path / "run").exit_code == 0  # the same command continues, too
+
+
+def started(folder):
+    here = str(Path(run.__file__).parents[2])
+    env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": here}
+    X = rng.standard_normal((1000, 40))
+    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(40)])
+    frame["y"] = np.where(X[:, :5].sum(axis=1) + rng.logistic(size=1000) > 0, "yes", "no")
+    frame.to_csv(folder / "wide.csv", index=False)
+    code = "import suffice.tabular.run as run; run._report = lambda *_: (None, []); from suffice.cli import app; app()"
+    command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
+    made = subprocess.Popen(
+        [*command, "--out", "run", "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    journal = folder / "run" / "journal.jsonl"
+    while made.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 3):
+        time.sleep(0.005)
+    return made
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch, no_report):
+    process = started(tmp_path)
+    process.send_signal(getattr(signal, name))
+    stdout, stderr = process.communicate()
+    if name != "SIGKILL":
+        assert process.returncode == 1, stderr
+        assert b"suffice resume run" in stderr and b"Traceback" not in stderr
+        found = json.loads(stdout)
+        assert found["status"] == "interrupted" and (tmp_path / found["model_file"]).exists()
+    monkeypatch.chdir(tmp_path)
+    result = runner.invoke(app, ["resume", "run", "--jobs", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["status"] == "converged"
+
+
+def test_a_table_that_has_moved_or_changed(data, tmp_path, no_report):
+    out = tmp_path / "run"
+    tune(data, "--max-evaluations", 3, out=out)
+    moved = data.rename(tmp_path / "moved.csv")
+    result = runner.invoke(app, ["resume", str(out)])
+    assert result.exit_code == 2 and "No such file" in result.output
+    result = runner.invoke(app, ["resume", str(out), "--data", str(moved), "--max-evaluations", "4", "--jobs", "1"])
+    assert result.exit_code == 1, result.output
+    moved.write_text(moved.read_text().replace("yes", "oui"))
+    result = runner.invoke(app, ["resume", str(out), "--data", str(moved)])
+    assert result.exit_code == 2 and "has changed since the run began" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["--cv", 1], "cv must be between 2 and 1000"),
+        (["--cv", 100], "folds"),
+        (["--model", "forest"], "model must be auto, logistic"),
+        (["--task", "clustering"], "task must be auto"),
+        (["--seed", -1], "seed must be"),
+        (["--max-evaluations", 0], "max_evaluations"),
+        (["--max-seconds", "nan"], "max_seconds"),
+        (["--scoring", "acuracy"], "did you mean accuracy"),
+        (["--scoring", "f1"], "the score f1 cannot be used here"),
+        (["--scoring", "roc_auc_ovr", "--model", "svm"], "cannot be used here"),
+        (["--drop", "agee"], "did you mean 'age'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_two(data, tmp_path, arguments, told):
+    result = tune(data, *arguments, out=tmp_path / "run")
+    assert result.exit_code == 2
+    assert told in result.stderr and len(result.stderr.splitlines()) == 1 and result.stdout == ""
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_refused(data, tmp_path, no_report):
+    (tmp_path / "file").write_text("")
+    result = tune(data, out=tmp_path / "file" / "run")
+    assert result.exit_code == 2 and "cannot be" in result.stderr
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "command.json").write_text('{"command": "reproduce"}')
+    result = tune(data, out=tmp_path / "other")
+    assert result.exit_code == 2 and "holds something else" in result.stderr
+    tune(data, "--max-evaluations", 2, out=tmp_path / "run")
+    result = tune(data, "--cv", 4, out=tmp_path / "run")
+    assert result.exit_code == 2 and "holds another run (it differs in cv)" in result.stderr
+
+
+def test_a_score_that_is_not_smooth_is_reported_and_another_optimised(data, tmp_path, no_report):
+    found = json.loads(tune(data, "--scoring", "roc_auc", "--json", out=tmp_path / "run").stdout)
+    assert found["scoring"] == "roc_auc" and 0.5 == found["baseline"] < found["score"] <= 1.0
+    assert found["optimised_scoring"] == "neg_brier_score" and found["interval"][1] < 0.0
+
+
+def test_the_report_is_made_anew_from_its_data(data, tmp_path):
+    out = tmp_path / "run"
+    tune(data, "--max-evaluations", 3, "--model", "logistic-l2", out=out)
+    before = (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    result = runner.invoke(app, ["report", str(out)])
+    assert result.exit_code == 0 and (out / "report.html").read_text() == before
+    for nonsense in ("[]", "{", '{"format": 1}', '{"about": NaN}', "[" * 100_000):
+        (out / "report.json").write_text(nonsense)
+        result = runner.invoke(app, ["report", str(out)])
+        assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1, nonsense
+
+
+def test_a_report_that_fails_does_not_lose_the_model(data, tmp_path, monkeypatch):
+    from suffice.sklearn import report
+
+    monkeypatch.setattr(report, "collect", lambda *_, **__: 1 / 0)
+    result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and found["report"] is None and (tmp_path / "run" / "model.skops").exists()
+    assert any("the report could not be made: ZeroDivisionError" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cv": "5"},
+        {"cv": True},
+        {"data": 3},
+        {"drop": "a"},
+        {"drop": [1]},
+        {"seed": 1.5},
+        {"max_seconds": "inf"},
+        {"model": "os.system"},
+        {"more": 1},
+        {"skip_missing_target": 1},
+    ],
+)
+def test_settings_that_were_tampered_with_are_refused(tmp_path, change):
+    plain = json.loads(json.dumps(run.Settings(data="a.csv", target="y").plain()))
+    assert run.Settings.from_plain(plain) == run.Settings(data="a.csv", target="y")
+    (tmp_path / "command.json").write_text(json.dumps(plain | change))
+    result = runner.invoke(app, ["resume", str(tmp_path)])
+    assert result.exit_code == 2 and "Traceback" not in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["command.json"]
+
+
+def test_settings_of_another_folder_are_not_overwritten(tmp_path):
+    settings = run.Settings(data="a.csv", target="y", digest="0")
+    run.claim(tmp_path, settings)
+    run.claim(tmp_path, replace(settings, data="moved.csv", max_evaluations=3))
+    with pytest.raises(TableError, match="differs in target, the table"):
+        run.claim(tmp_path, replace(settings, target="z", digest="1"))
+    assert run.read_settings(tmp_path).target == "y"
+
+
+def test_an_end_of_the_interval_that_is_not_known_is_null(data, tmp_path, no_report, monkeypatch):
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y).score_interval_ = (-math.inf, 0.0)
+        return search
+
+    monkeypatch.setattr(run.SufficeSearchCV, "fit", fit)
+    result = tune(data, "--max-evaluations", 2, "--model", "logistic-l2", "--json", out=tmp_path / "run")
+    assert json.loads(result.stdout, parse_constant=pytest.fail)["interval"] == [None, 0.0]
+
+
+# What is shown
+
+
+@pytest.mark.parametrize(
+    "low, high, shown",
+    [
+        (-0.161045471, -0.161045132, "[-0.16104548, -0.16104513]"),
+        (2971.738430, 2971.738445, "[2971.7384, 2971.7385]"),
+        (0.1, 0.3, "[0.10, 0.30]"),
+        (1e6, 2e6, "[1000000, 2000000]"),
+        (-math.inf, 0.5, "[-inf, 0.5]"),
+        (0.0, 0.0, None),
+    ],
+)
+def test_intervals_are_rounded_outwards(low, high, shown):
+    text = live.interval(low, high)
+    assert shown is None or text == shown
+    ends = [float(end) for end in text.strip("[]").split(",")]
+    assert ends[0] <= low + 1e-16 and high - 1e-16 <= ends[1]
+
+
+def test_the_line_tells_evaluations_time_work_and_the_best_interval():
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    settings = run.Settings(data="a.csv", target="y", max_evaluations=50)
+    record = Record(1, "step", (0.0,), 1.0, (0.1,), None, 0.2, (0.1, 0.3), 5.0, 5.0, 0.1, 0.1)
+    with live.Progress(console, settings, "neg_brier_score") as progress:
+        assert "preparing the folds" in progress.line()
+        for number in range(1, 6):
+            upper = 0.3 if number == 2 else 0.9
+            progress.told(replace(record, number=number, total_work=5.0 * number, interval=(0.1, upper)))
+        line = progress.line()
+        assert line.startswith("5 evaluations · ") and "work 25" in line and "left" in line
+        assert "neg_brier_score in [-0.30, -0.10]" in line
+    quiet = Console(file=io.StringIO(), force_terminal=False)
+    with live.Progress(quiet, settings, "r2") as progress:
+        progress.told(record)
+        assert "r2 in [0.70, 0.90]" in progress.line()
+    assert quiet.file.getvalue() == ""
+
+
+def test_evaluations_that_have_proven_nothing_are_reported_too():
+    from sklearn.linear_model import Ridge
+
+    from suffice.sklearn import SufficeSearchCV, report
+
+    X, y = FRAME[["weight"]].to_numpy(), FRAME["spent"].to_numpy()
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-3, 1.0)}).fit(X, y)
+    search.cv_results_["test_score_low"][0] = -math.inf  # a rough look may have no upper bound of its loss
+    data = json.loads(json.dumps(report.collect(search, X, y, about={}), allow_nan=False))
+    assert "<html" in report.page(data)
