@@ -362,14 +362,14 @@ def comparison(task: Task, held: list[Held]) -> Data:
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
         rows.append({"scoring": name, "tuned": tuned, "default": [_scored(scorer, one) for one in default]})
+    made = [search.cv_results_[f"split{k}_test_score"][search.best_index_] for k in range(search.n_splits_)]
     low, high = search.score_interval_
-    mean = float(np.mean(rows[0]["tuned"]))
-    slack = 1e-3 * max(abs(low), abs(high), abs(mean))
+    slack = (high - low) * len(made) + 1e-3 * float(np.abs(made).max())
     return {
         "params": defaults,
         "converged": converged,
         "scores": rows,
-        "same_folds": bool(low - slack <= mean <= high + slack),
+        "same_folds": bool(np.allclose(rows[0]["tuned"], made, rtol=0.0, atol=slack)),
     }
 
 
