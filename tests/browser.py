@@ -48,15 +48,23 @@ class Browser:
         )
         os.close(there)
         os.close(back)
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session: str | None = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self._call(f"{domain}.enable")
+        self._session: str | None = None
+        try:
+            target = self._call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            for domain in ("Page", "Runtime", "Log", "Network"):
+                self._call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Browser:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._process.terminate()
         self._process.wait()
         os.close(self._write)
@@ -99,7 +107,7 @@ class Browser:
     def _call(self, method: str, **params: Any) -> Any:
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
-        if getattr(self, "_session", None) is not None:
+        if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._write, json.dumps(message).encode() + b"\0")
         number, deadline = self._number, time.monotonic() + self._timeout

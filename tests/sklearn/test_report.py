@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_classification, make_regression
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -103,10 +103,23 @@ def test_the_regularisation_path_is_as_accurate_as_it_says(ridge):
     found = data["regularisation"]
     assert found["accuracy"] <= ACCURACY and found["coefficients"] == 5
     values = np.array([line["values"] for line in found["lines"]])
+    largest = np.linalg.norm(values, axis=0).max()
     for k, multiple in enumerate(found["multiples"]):
         exact = Ridge(alpha=80 * search.best_penalties_["l2"] * multiple, tol=1e-14).fit(X, y).coef_
-        assert np.linalg.norm(values[:, k] - exact) <= found["accuracy"] * np.linalg.norm(exact) * (1 + 1e-3) + 1e-12
+        assert np.linalg.norm(values[:, k] - exact) <= found["accuracy"] * largest + 1e-12
+        assert np.linalg.norm(values[:, k] - exact) <= ACCURACY * np.linalg.norm(values[:, k]) + 1e-12
         assert found["nonzero"][k] == 5
+
+
+def test_models_that_are_all_zero_claim_no_more_than_was_proven():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
+    search = SufficeSearchCV(Lasso(), {"l1": (1.0, 10.0)}, cv=3, options=FEW).fit(X, y)
+    task = Task(search, X, y)
+    held = task.held_out()
+    assert not any(one.estimator.coef_.any() for one in held)
+    radii = [one.solution.certificate.radius for one in held]
+    assert collect(search, X, y, about={})["calibration"]["accuracy"] == max(radii) < 1e-6
 
 
 def test_coefficients_are_those_of_the_final_model(ridge):
@@ -199,7 +212,7 @@ def test_weights_count():
 
 def test_folds_that_cannot_be_made_again_are_told():
     X, y = regression()
-    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=KFold(4, shuffle=True), options=FEW).fit(X, y)
+    search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=KFold(8, shuffle=True), options=FEW).fit(X, y)
     task = Task(search, X, y)
     assert task.splits is task.splits  # tuned and default models see the same ones
     data = collect(search, X, y, about={})

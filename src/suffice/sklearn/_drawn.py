@@ -1,8 +1,8 @@
 """What the figures of a search show of its models, as plain data: every function returns what JSON can hold.
 
 Models are trained by `suffice.solve` in the search's own units, until the distance of their weights from the exact ones
-is proven to be at most ACCURACY times the norm of the weights, or as well as can be; `accuracy` in the data is the
-largest such ratio that was proven.
+is proven to be at most ACCURACY times the norm of the weights, or as well as can be. `accuracy` in the data is the
+largest distance that was proven over the largest norm, of all models concerned; the distance itself if all are zero.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Model:
 
     coef: Array  # outputs x features
     intercept: Array
-    accuracy: float
     solution: Solution
 
 
@@ -67,7 +66,7 @@ class Held:
     X: Any  # as the last step sees it
     y: Any
     weight: Array | None
-    accuracy: float
+    solution: Solution | None = None  # None: of scikit-learn
 
 
 class Task:
@@ -125,7 +124,7 @@ class Task:
             coef, intercept = fold.coefficients(model.solution.x)
             fitted = self.adapter.fitted(clone(self.final), coef, intercept, self.classes)
             weight = None if self.weight is None else self.weight[test]
-            result.append(Held(fitted, X, self.y[test], weight, model.accuracy))
+            result.append(Held(fitted, X, self.y[test], weight, model.solution))
         return result
 
 
@@ -151,9 +150,14 @@ def output_names(search: Any, count: int) -> list[str]:
 def trained(fold: Any, penalties: dict[str, float], warm: Solution | None = None) -> Model:
     solution = _solved(fold.at(**penalties), getattr(fold, "solver", "auto"), warm)
     coef, intercept = fold.coefficients(solution.x)
-    size = norm(solution.x)
-    accuracy = solution.certificate.radius / size if size > 0.0 else 0.0
-    return Model(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), accuracy, solution)
+    return Model(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
+
+
+def accuracy_of(solutions: Iterable[Solution | None]) -> float:
+    """`accuracy` of the module's text."""
+    known = [solution for solution in solutions if solution is not None]
+    size = max(norm(solution.x) for solution in known)
+    return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
 
 
 def _solved(problem: Composite, solver: Any, warm: Solution | None) -> Solution:
@@ -259,7 +263,7 @@ def regularisation_path(task: Task) -> Data:
         ],
         "nonzero": [int(np.count_nonzero(model.coef)) for model in models],
         "coefficients": int(outputs * features),
-        "accuracy": max(model.accuracy for model in models),
+        "accuracy": accuracy_of(model.solution for model in models),
     }
 
 
@@ -293,7 +297,7 @@ def calibration(held: Iterable[Held], classes: Any) -> Data:
     """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
     held = list(held)
     y = np.concatenate([np.asarray(one.y) for one in held])
-    accuracy = max(one.accuracy for one in held)
+    accuracy = accuracy_of(one.solution for one in held)
     if classes is None:
         predicted = np.concatenate([one.estimator.predict(one.X) for one in held])
         step = max(1, math.ceil(len(y) / MOST_POINTS))
@@ -358,19 +362,19 @@ def comparison(task: Task, held: list[Held]) -> Data:
             warnings.simplefilter("always")
             fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
         converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        default.append(Held(fitted, one.X, one.y, one.weight, math.nan))
+        default.append(Held(fitted, one.X, one.y, one.weight))
     rows = []
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
         rows.append({"scoring": name, "tuned": tuned, "default": [_scored(scorer, one) for one in default]})
+    made = [search.cv_results_[f"split{k}_test_score"][search.best_index_] for k in range(search.n_splits_)]
     low, high = search.score_interval_
-    mean = float(np.mean(rows[0]["tuned"]))
-    slack = 1e-3 * max(abs(low), abs(high), abs(mean))
+    slack = (high - low) * len(made) + 1e-3 * float(np.abs(made).max())
     return {
         "params": defaults,
         "converged": converged,
         "scores": rows,
-        "same_folds": bool(low - slack <= mean <= high + slack),
+        "same_folds": bool(np.allclose(rows[0]["tuned"], made, rtol=0.0, atol=slack)),
     }
 
 

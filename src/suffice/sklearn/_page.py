@@ -264,7 +264,7 @@ def _summary(data: Data) -> str:
         + _caption(
             "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
             f"{defaults}, fitted by scikit-learn. The tuned models' weights are proven to within "
-            f"{data['calibration']['accuracy']:.1g} of their norm."
+            f"{data['calibration']['accuracy']:.1g} of the largest norm among them."
         )
         + shell._table(head, rows, numeric=(1, 2, 3, 4))
         + notes
@@ -323,7 +323,7 @@ def _regularisation(found: Data, figures: dict[str, Any]) -> str:
     text = (
         "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
         f"{some} are drawn{', the ten largest in colour' if lines > len(plots.LINES) else ''}. "
-        f"{len(found['multiples'])} models, each proven to be within {found['accuracy']:.1g} of its weights' norm. "
+        f"{len(found['multiples'])} models, proven to within {found['accuracy']:.1g} of their weights' largest norm. "
         f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
     )
