@@ -51,7 +51,7 @@ class Rounded:
     """f with products in float32; points and gradients are in float64."""
 
     model: LinearModel
-    l2: float
+    l2: float | Array
 
     def image(self, x: Array) -> Any:
         return self.model.design.margins(x.astype(np.float32))
@@ -62,7 +62,7 @@ class Rounded:
         return self.model.design.adjoint(derivative) + self.l2 * x
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        return self.model.majoriser(z, z_image, x, x_image) + self.l2
+        return self.model.majoriser(z, z_image, x, x_image) + float(np.max(self.l2))
 
 
 @dataclass(frozen=True)
