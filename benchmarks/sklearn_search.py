@@ -121,8 +121,8 @@ def counted():
     patch(newton, "gram", lambda X, columns, rows, scale: len(rows) * len(columns) * (len(columns) + 1) / 2)
     patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
     patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
-    patch(Multinomial, "hessian", lambda model, *_: (
-        model.classes * (model.classes + 1) / 2 * math.prod(model.design.shape) * model.design.shape[1]
+    patch(Multinomial, "hessian", lambda model, image, working: (
+        model.design.shape[0] * (len(working) + model.classes) * (len(working) + model.classes + 1) / 2
     ))  # fmt: skip
     try:
         yield work

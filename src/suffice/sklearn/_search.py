@@ -19,7 +19,6 @@ A score that is not smooth, such as accuracy, cannot be optimised this way: a sm
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import warnings
@@ -57,6 +56,7 @@ from suffice.options import BUDGETS, Options, Policy
 from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
 from suffice.sklearn._adapters import Adapter, Fold, find_adapter
+from suffice.sklearn._folds import FLOOR
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
 from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.space import Space
@@ -68,7 +68,11 @@ USUAL_RANGE = (1e-6, 1e2)
 LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
 ONE_SE_STEPS = 10
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
-BELOW_L1_MAX = (0.5, 1.1, 1.7, 2.4, 3.5)  # decades, for first looks at l1
+# Where first looks are made, in decades below the l1 that makes all weights 0, and below the largest curvature.
+BELOW_L1_MAX, BELOW_CURVATURE = (0.5, 1.1, 1.7, 2.4, 3.5), (0.5, 1.5, 2.5, 4.0)
+ALONE = np.linspace(0.0, 6.0, 12)  # for one penalty alone
+NEARLY = 1.01  # a second start is no worse than so many times the best look
+TURNED = 1.1  # a line of looks towards smaller l1 ends where the loss has become so many times its least one
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +151,7 @@ class _Noted:
         return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
 
     def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        warm = self._nearest(theta, warm)
         key = "" if self.journal is None else request_key(policy, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
         self.fresh = made is None
@@ -156,6 +161,15 @@ class _Noted:
                 made = self.journal.keep(key, self.purpose, made)
         self.notes.append((self.purpose, within, made))
         return made
+
+    def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
+        """The nearest evaluation of all, first looks included; the latest of several at one place."""
+
+        def distance(evaluation: Evaluation) -> float:
+            return norm(evaluation.point - theta)
+
+        known = [evaluation for _, _, evaluation in reversed(self.notes)]
+        return min(([] if warm is None else [warm]) + known, key=distance, default=None)
 
     def _record(self, within: float, made: Evaluation) -> Record:
         best = self.best
@@ -449,12 +463,13 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _all_of_it(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
         if self.initial is not None:
-            theta = tie.space.theta(self.initial)
+            starts = [tie.space.theta(self.initial)]
         else:
             noted.purpose = "first look"
-            theta = _best_of_a_few(noted, folds, tie)
+            starts = _best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
-        self.result_ = tune(noted, theta, options=options, callback=noted.tell_of_search)
+        more = starts[1:] or None
+        self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
         if self.result_.status is Status.STOPPED:
             raise StopIteration
         if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
@@ -808,29 +823,50 @@ def _fold_losses(evaluation: Evaluation) -> Array:
     return evaluation.coarse**2 * len(evaluation.coarse)
 
 
-def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
-    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0.
+def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> list[Array]:
+    """The best of a few points spread over the box, looked at roughly; all groups of features are alike there.
 
-    All groups of features have the same penalties there.
+    Lines of looks go from the largest l1 down, and end where the loss goes up again: what lies beyond takes the most
+    work, and is worse. A point that is better than its neighbours on both lines through it, and nearly as good as the
+    best, is the second start.
     """
     lower, upper = noted.space.bounds
     kinds = [kind for kind in PENALTIES if any(_kind(name) == kind for name in tie.names)]
     of = np.array([kinds.index(_kind(name)) for name in tie.names])
-    levels = []
-    for number, kind in enumerate(kinds):
-        low, high = float(lower[of == number].min()), float(upper[of == number].max())
-        if kind == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
-            below = BELOW_L1_MAX if len(kinds) > 1 else np.linspace(0.1, 6.0, 12)
-            levels.append(np.unique(np.clip(math.log10(largest) - np.asarray(below), low, high))[::-1])
-        else:
-            levels.append(np.linspace(high, low, 2 + (4 if len(kinds) > 1 else 12))[1:-1])
-    points = [np.clip(np.array(point[::-1])[of], lower, upper) for point in itertools.product(*levels[::-1])]
-    best = latest = noted.look(points[0], within=math.inf)  # whatever one step gives: the size of a loss
-    for theta in points:
-        within = LOOK * math.sqrt(best.cost / len(best.e))
-        latest = noted.look(theta, within=within, warm=latest)
-        best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
-    return best.point
+    levels = [_levels(kind, len(kinds) == 1, folds, lower[of == i], upper[of == i]) for i, kind in enumerate(kinds)]
+    found: dict[tuple[int, int], Evaluation] = {}
+    best: Evaluation | None = None
+    for j in range(len(levels[1]) if len(levels) > 1 else 1):
+        for i, value in enumerate(levels[0]):
+            values = (value,) if len(levels) == 1 else (value, levels[1][j])
+            theta = np.clip(np.array(values)[of], lower, upper)
+            if best is None:
+                best = noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
+            made = found[i, j] = noted.look(theta, within=LOOK * math.sqrt(best.cost / len(best.e)))
+            best = min(best, made, key=lambda evaluation: evaluation.interval[1])
+            if len(levels) > 1 and made.cost > TURNED * min(found[k, j].cost for k in range(i + 1)):
+                break
+    assert best is not None
+    costs = {place: made.cost for place, made in found.items()}
+
+    def is_valley(i: int, j: int) -> bool:
+        around = ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
+        return all(costs[i, j] < costs.get(place, math.inf) for place in around)
+
+    others = [cost for place, cost in costs.items() if found[place] is not best and is_valley(*place)]
+    others = [cost for cost in others if cost <= NEARLY * best.cost]
+    second = [made.point for made in found.values() if others and made.cost == min(others)]
+    return [best.point, *second[:1]]
+
+
+def _levels(kind: str, alone: bool, folds: list[_Fold], lower: Array, upper: Array) -> Array:
+    """Where to look, as powers of ten, from large to small."""
+    low, high = float(lower.min()), float(upper.max())
+    largest = max(fold.model.l1_max if kind == "l1" else fold.model.l2_floor / FLOOR for fold in folds)
+    if not largest > 0.0:
+        return np.linspace(high, low, len(ALONE) + 2)[1:-1]
+    below = ALONE if alone else np.asarray(BELOW_L1_MAX if kind == "l1" else BELOW_CURVATURE)
+    return np.unique(np.clip(math.log10(largest) - below, low, high))[::-1]
 
 
 def _routing_enabled() -> bool:
