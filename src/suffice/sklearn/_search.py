@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +62,18 @@ from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.space import Space
 from suffice.tune import tune
 from suffice.upper.evaluation import Evaluation
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # before scikit-learn 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """The method as it is."""
+        return method
+
 
 PENALTIES = ("l1", "l2")
 USUAL_RANGE = (1e-6, 1e2)
@@ -116,12 +128,16 @@ class _Noted:
     """The problem, with a note of every evaluation; those that the journal holds are not made again."""
 
     def __init__(
-        self, problem: BilevelProblem, journal: SearchJournal | None, tell: Callable[[Record], object] | None
+        self,
+        problem: BilevelProblem,
+        journal: SearchJournal | None,
+        begin: Callable[[], object] | None,
+        tell: Callable[[Record, Evaluation], object] | None,
     ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
-        self.journal, self.tell = journal, tell
+        self.journal, self.begin, self.tell = journal, begin, tell
         self.notes: list[tuple[str, float, Evaluation]] = []
-        self.fresh = True  # whether the latest evaluation was made here and now
+        self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         return self._noted("residual", theta, within, warm)
@@ -132,14 +148,18 @@ class _Noted:
     def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """An evaluation outside the trust-region search, told to the callback."""
         made = self.evaluate(theta, within=within, warm=warm)
-        if self.tell is not None and self.fresh:
-            self.tell(self._record(within, made))
+        self._tell(self._record(within, made))
         return made
 
     def tell_of_search(self, record: Record) -> None:
         """A record of the trust-region search, numbered among all evaluations."""
-        if self.tell is not None and self.fresh:
-            self.tell(replace(record, number=len(self.notes), total_work=self.work))
+        self._tell(record)
+
+    def _tell(self, record: Record) -> None:
+        number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
+        if self.tell is not None and fresh:
+            work = float(sum(evaluation.work for _, _, evaluation in self.notes[:number]))
+            self.tell(replace(record, number=number, total_work=work), self.notes[number - 1][2])
 
     @property
     def work(self) -> float:
@@ -154,12 +174,15 @@ class _Noted:
         warm = self._nearest(theta, warm)
         key = "" if self.journal is None else request_key(policy, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
-        self.fresh = made is None
+        fresh = made is None
         if made is None:
+            if self.begin is not None:
+                self.begin()
             made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
             if self.journal is not None:
                 made = self.journal.keep(key, self.purpose, made)
         self.notes.append((self.purpose, within, made))
+        self._untold.append((len(self.notes), fresh))
         return made
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
@@ -204,7 +227,7 @@ def _has(name: str) -> Any:
     return check
 
 
-class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
     Parameters
@@ -236,7 +259,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
-        1: a line for every evaluation.
+        1: what is searched, and what was found; 2: a line for every evaluation; 3: with the loss of every fold.
     journal : folder, default None
         Every evaluation is on disk there before the next one begins. Another fit with the same journal, data and
         settings takes up what was interrupted at any moment, and ends at the same bits; the budgets of `options` may
@@ -244,7 +267,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     callback : callable, default None
         Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
         in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
-        says why.
+        says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
+        a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
         "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
@@ -295,6 +319,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
         self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
 
+    @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         final, before = _split(self.estimator)
@@ -325,14 +350,24 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         with ExitStack() as stack:
             problem = stack.enter_context(self._problem(folds, tie))
             journal = None if self.journal is None else self._journal(problem, final, options)
-            noted = _Noted(problem, journal if journal is None else stack.enter_context(journal), self._teller())
+            journal = journal if journal is None else stack.enter_context(journal)
+            self._say(1, f"{', '.join(tie.names)} by {len(folds)} folds" + _held(journal))
+            tasks = _Tasks.of(self, X, y)
+            noted = _Noted(problem, journal, tasks.begin, self._teller(tasks))
             best = self._search(noted, folds, tie, options)
             self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
-        if self.refit and grouped is not None:
-            self._fit_groups(X, y, weight, classes, best, grouped, tie)
-        elif self.refit:
-            self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-            self.best_estimator_.fit(X, y, **routed.fit)
+        low, high = self.score_interval_
+        found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
+        self._say(1, f"{len(noted.notes)} evaluations, {found}; {self.result_.message}")
+        if self.refit:
+            with tasks.refit() as task:
+                if grouped is not None:
+                    self._fit_groups(X, y, weight, classes, best, grouped, tie)
+                else:
+                    self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+                    with task.propagated(self.best_estimator_):
+                        self.best_estimator_.fit(X, y, **routed.fit)
+        tasks.end()
         if classes is not None and not self.refit:
             self._classes = classes
         return self
@@ -422,18 +457,24 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 found.add(f"options.{name}", value)
         return SearchJournal(self.journal, found.parts)
 
-    def _teller(self) -> Callable[[Record], object] | None:
+    def _teller(self, tasks: _Tasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable, got {self.callback!r}")
-        if not self.verbose:
-            return self.callback
 
-        def tell(record: Record) -> None:
-            self._print(record)
+        def tell(record: Record, evaluation: Evaluation) -> None:
+            low, high = record.interval
+            loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
+            self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
+            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in _fold_losses(evaluation))}")
             if self.callback is not None:
                 self.callback(record)
+            tasks.told(record)
 
         return tell
+
+    def _say(self, level: int, text: str) -> None:
+        if self.verbose >= level:
+            print(f"[{type(self).__name__}] {text}")
 
     def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
@@ -529,12 +570,6 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 break
             trial = 0.5 * (low + high)
         return self._refined(noted, chosen)
-
-    def _print(self, record: Record) -> None:
-        print(
-            f"[{type(self).__name__}] evaluation {record.number}: loss {record.cost:.6g} in "
-            f"[{record.interval[0]:.6g}, {record.interval[1]:.6g}], {record.purpose}"
-        )
 
     def _report(
         self, noted: _Noted, best: Evaluation, folds: list[_Fold], tie: _Tie, total: float, classes: Any
@@ -637,6 +672,58 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags
+
+
+class _Tasks:
+    """The search as tasks of scikit-learn's callbacks, where it has them and some are set; else nothing happens."""
+
+    def __init__(self, search: Any, X: Any, y: Any, root: Any) -> None:
+        self.search, self.X, self.y, self.root = search, X, y, root
+        self.open: list[Any] = []  # evaluations that have begun
+        if root is not None:
+            root.call_on_fit_task_begin(estimator=search, X=X, y=y)
+            self.within = root.subcontext(task_name="search", max_subtasks=None)
+            self.within.call_on_fit_task_begin(estimator=search, X=X, y=y)
+
+    @classmethod
+    def of(cls, search: Any, X: Any, y: Any) -> _Tasks:
+        watched = hasattr(search, "_skl_callbacks")
+        return cls(
+            search, X, y, search._init_callback_context(max_subtasks=1 + bool(search.refit)) if watched else None
+        )
+
+    def begin(self) -> None:
+        if self.root is not None:
+            self.open.append(self.within.subcontext(task_name="evaluation"))
+            self.open[-1].call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
+
+    def told(self, record: Record) -> None:
+        if self.root is not None:
+            task = self.open.pop(0)
+            if task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y, metadata={"record": record}):
+                raise StopIteration
+
+    @contextmanager
+    def refit(self) -> Iterator[_Tasks]:
+        if self.root is None:
+            yield self
+            return
+        self.within.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
+        self.within = self.root.subcontext(task_name="refit")
+        self.within.call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
+        yield self
+
+    def propagated(self, estimator: Any) -> Any:
+        return nullcontext() if self.root is None else self.within.propagate_callback_context(estimator)
+
+    def end(self) -> None:
+        if self.root is not None:
+            for task in (self.within, self.root):
+                task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
+
+
+def _held(journal: SearchJournal | None) -> str:
+    return "" if journal is None or not journal.evaluations else f", {journal.evaluations} evaluations in the journal"
 
 
 @dataclass(frozen=True)
