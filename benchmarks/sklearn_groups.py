@@ -4,6 +4,10 @@ Both searches see the same training rows and tune the same estimator by 5-fold c
 l1 and one l2 for all features, or one l2 for every group (of an estimator with an l2 penalty only). Losses are those of
 the final fit on rows that no search has seen, over 10 splits at random. Work is counted in lower-level solver steps.
 
+Groups win where they differ (the synthetic data, by construction, and products of features, by a little more than its
+standard error). On the other two the search finds a lower loss of cross-validation and a higher one on new rows: eight
+or ten parameters can be fitted to the folds of 300 rows.
+
 - `synthetic`: 8 groups of 8 standard normal features, 240 rows, 120 of them for training; the coefficients of group k
   have standard deviation 2^-k, noise has 1. Made for groups of different relevance, so this shows what is possible
   where they differ, not that they do.

@@ -1,5 +1,7 @@
 """SufficeSearchCV against scikit-learn's own fits, and its intervals against extended precision."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -362,3 +364,13 @@ CHECKED = [
 @parametrize_with_checks(CHECKED)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("name", ["logistic-l2", "ridge", "huber"])
+def test_a_fitted_search_does_not_hold_on_to_its_training_data(name):
+    estimator, _, data = ESTIMATORS[name]
+    X, y = data()
+    X = np.hstack([X, np.random.default_rng(0).standard_normal((len(y), 200))])
+    few = suffice.Options(max_evaluations=3)
+    search = SufficeSearchCV(estimator, {"l2": (1e-2, 1.0)}, cv=3, options=few, initial={"l2": 0.5}, refit=False)
+    assert len(pickle.dumps(search.fit(X, y))) < 0.5 * X.nbytes
