@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,6 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -52,167 +51,20 @@ from suffice.executors import Processes
 from suffice.fingerprint import Fingerprint
 from suffice.journal import JournalError
 from suffice.lower.solver import solve
-from suffice.options import BUDGETS, Options, Policy
+from suffice.options import BUDGETS, Options
 from suffice.plain import light
-from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
-from suffice.sklearn._adapters import Adapter, Fold, find_adapter
-from suffice.sklearn._folds import FLOOR
-from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
-from suffice.sklearn._journal import SearchJournal, request_key
-from suffice.space import Space
+from suffice.sklearn._adapters import Adapter, find_adapter
+from suffice.sklearn._journal import SearchJournal
+from suffice.sklearn._looks import best_of_a_few
+from suffice.sklearn._noted import Noted
+from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks
+from suffice.sklearn._tie import Grouped, Penalised, Tie, split_pipeline
 from suffice.tune import tune
 from suffice.upper.evaluation import Evaluation
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # before scikit-learn 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """scikit-learn has no callbacks."""
-
-    def with_callbacks(method: Any) -> Any:
-        """The method as it is."""
-        return method
-
-
-PENALTIES = ("l1", "l2")
-USUAL_RANGE = (1e-6, 1e2)
-LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
 ONE_SE_STEPS = 10
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
-# Where first looks are made, in decades below the l1 that makes all weights 0, and below the largest curvature.
-BELOW_L1_MAX, BELOW_CURVATURE = (0.5, 1.1, 1.7, 2.4, 3.5), (0.5, 1.5, 2.5, 4.0)
-ALONE = np.linspace(0.0, 6.0, 12)  # for one penalty alone
-NEARLY = 1.01  # a second start is no worse than so many times the best look
-TURNED = 1.1  # a line of looks towards smaller l1 ends where the loss has become so many times its least one
-
-
-@dataclass(frozen=True, eq=False)
-class Penalised:
-    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any."""
-
-    fold: Fold
-    ratio: float
-    groups: tuple[str, ...] = ()
-    group: Any = None
-
-    def at(self, **params: float) -> Composite:
-        if not self.groups:
-            return self.fold.at(**penalties(params, self.ratio))
-        both = group_penalties(params, self.ratio, self.groups)
-        return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
-
-
-def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
-    """l1 and l2 of parameters that name both of them or one: the other follows by the ratio."""
-    if len(params) == 2:
-        return dict(params)
-    ((name, value),) = params.items()
-    if name == "l1":
-        return {"l1": value, "l2": value * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0}
-    return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
-
-
-def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> dict[str, Array]:
-    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
-
-    def of(group: str) -> dict[str, float]:
-        names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
-        return penalties({kind: params[name] for kind, name in names}, ratio)
-
-    each = [of(group) for group in groups]
-    return {kind: np.array([own[kind] for own in each]) for kind in PENALTIES}
-
-
-class _Noted:
-    """The problem, with a note of every evaluation; those that the journal holds are not made again."""
-
-    def __init__(
-        self,
-        problem: BilevelProblem,
-        journal: SearchJournal | None,
-        begin: Callable[[], object] | None,
-        tell: Callable[[Record, Evaluation], object] | None,
-    ) -> None:
-        self.problem, self.space, self.purpose = problem, problem.space, ""
-        self.journal, self.begin, self.tell = journal, begin, tell
-        self.notes: list[tuple[str, float, Evaluation]] = []
-        self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
-
-    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted("residual", theta, within, warm)
-
-    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted("weights", theta, within, warm)
-
-    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """An evaluation outside the trust-region search, told to the callback."""
-        made = self.evaluate(theta, within=within, warm=warm)
-        self._tell(self._record(within, made))
-        return made
-
-    def tell_of_search(self, record: Record) -> None:
-        """A record of the trust-region search, numbered among all evaluations."""
-        self._tell(record)
-
-    def _tell(self, record: Record) -> None:
-        number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
-        if self.tell is not None and fresh:
-            work = float(sum(evaluation.work for _, _, evaluation in self.notes[:number]))
-            self.tell(replace(record, number=number, total_work=work), self.notes[number - 1][2])
-
-    @property
-    def work(self) -> float:
-        return float(sum(evaluation.work for _, _, evaluation in self.notes))
-
-    @property
-    def best(self) -> Evaluation:
-        """The evaluation with the least proven upper bound."""
-        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
-
-    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-        warm = self._nearest(theta, warm)
-        key = "" if self.journal is None else request_key(policy, theta, within, warm)
-        made = None if self.journal is None else self.journal.take(key)
-        fresh = made is None
-        if made is None:
-            if self.begin is not None:
-                self.begin()
-            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
-            if self.journal is not None:
-                made = self.journal.keep(key, self.purpose, made)
-        self.notes.append((self.purpose, within, made))
-        self._untold.append((len(self.notes), fresh))
-        return made
-
-    def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
-        """The nearest evaluation of all, first looks included; the latest of several at one place."""
-
-        def distance(evaluation: Evaluation) -> float:
-            return norm(evaluation.point - theta)
-
-        known = [evaluation for _, _, evaluation in reversed(self.notes)]
-        return min(([] if warm is None else [warm]) + known, key=distance, default=None)
-
-    def _record(self, within: float, made: Evaluation) -> Record:
-        best = self.best
-        return Record(
-            number=len(self.notes),
-            purpose=self.purpose,
-            theta=tuple(made.point.tolist()),
-            within=within,
-            errors=tuple(made.e.tolist()),
-            distance=made.distance,
-            cost=made.cost,
-            interval=made.interval,
-            work=float(made.work),
-            total_work=self.work,
-            delta=math.nan,  # there is no trust region
-            rho=math.nan,
-            incumbent=tuple(best.point.tolist()),
-            incumbent_cost=best.cost,
-        )
 
 
 def _has(name: str) -> Any:
@@ -324,15 +176,15 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
-        final, before = _split(self.estimator)
+        final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
         if self.refit not in (True, False, "one_se"):
             raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
         routed = self._routed(fit_params)
         X, y, weight = self._checked(X, y, routed.weight, before)
-        grouped = None if self.groups_of_features is None else _Grouped.of(self, X)
-        tie = _Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
+        grouped = None if self.groups_of_features is None else Grouped.of(self, X)
+        tie = Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
         classes = np.unique(y) if is_classifier(self.estimator) else None
         if classes is not None and len(classes) < 2:
             raise ValueError(
@@ -354,8 +206,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             journal = None if self.journal is None else self._journal(problem, final, options)
             journal = journal if journal is None else stack.enter_context(journal)
             self._say(1, f"{', '.join(tie.names)} by {len(folds)} folds" + _held(journal))
-            tasks = _Tasks.of(self, X, y)
-            noted = _Noted(problem, journal, tasks.begin, self._teller(tasks))
+            tasks = Tasks.of(self, X, y)
+            noted = Noted(problem, journal, tasks.begin, self._teller(tasks))
             best = self._search(noted, folds, tie, options)
             self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
         low, high = self.score_interval_
@@ -426,7 +278,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 stacklevel=outside_stacklevel(),
             )
 
-    def _problem(self, folds: list[_Fold], tie: _Tie) -> BilevelProblem:
+    def _problem(self, folds: list[_Fold], tie: Tie) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
         return BilevelProblem(
             [Penalised(fold.model, tie.ratio, tie.groups, fold.group) for fold in folds],
@@ -459,7 +311,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 found.add(f"options.{name}", value)
         return SearchJournal(self.journal, found.parts)
 
-    def _teller(self, tasks: _Tasks) -> Callable[[Record, Evaluation], object]:
+    def _teller(self, tasks: Tasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable, got {self.callback!r}")
 
@@ -478,7 +330,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+    def _search(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
         self.result_: Result = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
         try:
@@ -504,12 +356,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self.result_ = replace(self.result_, status=status, detail=detail)
         return best
 
-    def _all_of_it(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+    def _all_of_it(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
         if self.initial is not None:
             starts = [tie.space.theta(self.initial)]
         else:
             noted.purpose = "first look"
-            starts = _best_of_a_few(noted, folds, tie)
+            starts = best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
         more = starts[1:] or None
         self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
@@ -524,7 +376,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         return self._one_se(noted, best) if self.refit == "one_se" else best
 
     def _fit_groups(
-        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: _Grouped, tie: _Tie
+        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: Grouped, tie: Tie
     ) -> None:
         """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
         whole = clone(self.estimator)
@@ -535,14 +387,14 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         solver = getattr(everything.model, "solver", "auto")
         solution = solve(problem, within=1.0, solver=solver)
         solution = solve(problem, within=FINAL * norm(solution.x), solver=solver, warm=solution)
-        final, _ = _split(whole)
+        final, _ = split_pipeline(whole)
         coef, intercept = everything.model.coefficients(solution.x)
         find_adapter(final).fitted(final, coef, intercept, classes)
-        _, before = _split(whole)
+        _, before = split_pipeline(whole)
         _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
         self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
 
-    def _refined(self, noted: _Noted, evaluation: Evaluation) -> Evaluation:
+    def _refined(self, noted: Noted, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
         for _ in range(4):
             low, high = evaluation.interval
@@ -552,7 +404,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             evaluation = noted.look(evaluation.point, within=within, warm=evaluation)
         return evaluation
 
-    def _one_se(self, noted: _Noted, best: Evaluation) -> Evaluation:
+    def _one_se(self, noted: Noted, best: Evaluation) -> Evaluation:
         """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
         losses = _fold_losses(best)
         limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
@@ -573,14 +425,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             trial = 0.5 * (low + high)
         return self._refined(noted, chosen)
 
-    def _report(
-        self, noted: _Noted, best: Evaluation, folds: list[_Fold], tie: _Tie, total: float, classes: Any
-    ) -> None:
+    def _report(self, noted: Noted, best: Evaluation, folds: list[_Fold], tie: Tie, total: float, classes: Any) -> None:
         self.result_ = _without_data(self.result_)
         offset = 1.0 if self.optimised_scoring_ == "r2" else 0.0
         low, high = best.interval
         self.score_interval_ = (offset - high, offset - low)
-        final, _ = _split(self.estimator)
+        final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         step = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
 
@@ -670,59 +520,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = getattr(find_adapter(_split(self.estimator)[0]), "many", False)
+            tags.classifier_tags.multi_class = getattr(find_adapter(split_pipeline(self.estimator)[0]), "many", False)
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags
-
-
-class _Tasks:
-    """The search as tasks of scikit-learn's callbacks, where it has them and some are set; else nothing happens."""
-
-    def __init__(self, search: Any, X: Any, y: Any, root: Any) -> None:
-        self.search, self.X, self.y, self.root = search, X, y, root
-        self.open: list[Any] = []  # evaluations that have begun
-        if root is not None:
-            root.call_on_fit_task_begin(estimator=search, X=X, y=y)
-            self.within = root.subcontext(task_name="search", max_subtasks=None)
-            self.within.call_on_fit_task_begin(estimator=search, X=X, y=y)
-
-    @classmethod
-    def of(cls, search: Any, X: Any, y: Any) -> _Tasks:
-        watched = hasattr(search, "_skl_callbacks")
-        return cls(
-            search, X, y, search._init_callback_context(max_subtasks=1 + bool(search.refit)) if watched else None
-        )
-
-    def begin(self) -> None:
-        if self.root is not None:
-            self.open.append(self.within.subcontext(task_name="evaluation"))
-            self.open[-1].call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
-
-    def told(self, record: Record) -> None:
-        if self.root is not None:
-            task = self.open.pop(0)
-            if task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y, metadata={"record": record}):
-                raise StopIteration
-
-    @contextmanager
-    def refit(self) -> Iterator[_Tasks]:
-        if self.root is None:
-            yield self
-            return
-        self.within.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
-        self.within = self.root.subcontext(task_name="refit")
-        self.within.call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
-        yield self
-
-    def propagated(self, estimator: Any) -> Any:
-        return nullcontext() if self.root is None else self.within.propagate_callback_context(estimator)
-
-    def end(self) -> None:
-        if self.root is not None:
-            for task in (self.within, self.root):
-                task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
 
 
 def _held(journal: SearchJournal | None) -> str:
@@ -755,94 +557,6 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Grouped:
-    """`groups_of_features`, and the names of the columns they may refer to."""
-
-    selections: Mapping[str, Any]
-    names: tuple[str, ...]
-    names_in: Any
-
-    @classmethod
-    def of(cls, search: Any, X: Any) -> _Grouped:
-        check_groups(search.groups_of_features)
-        selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
-        final, before = _split(search.estimator)
-        if getattr(final, "fit_intercept", False) and (
-            isinstance(final, LinearSVC) or getattr(final, "solver", "") == "liblinear"
-        ):
-            raise ValueError(
-                f"groups_of_features leaves no penalty for the intercept of {type(final).__name__}, which liblinear "
-                "takes for a feature: set fit_intercept=False"
-            )
-        if keeps_columns(before):
-            count = search.n_features_in_
-            names, _ = group_of_columns(selections, names_out(before, names_in, count))
-        else:  # which columns there are is seen in every fold
-            names = tuple(selections)
-        return cls(selections, names, names_in)
-
-    def of_columns(self, before: Any, count: int) -> Any:
-        names, group = group_of_columns(self.selections, names_out(before, self.names_in, count))
-        if names != self.names:
-            raise ValueError(
-                f"groups_of_features must name all columns that the steps before the estimator put out: they have "
-                f"{len(group)}, of which {int(np.sum(group == len(self.names)))} belong to no group"
-            )
-        return group
-
-
-@dataclass(frozen=True)
-class _Tie:
-    """Which penalties are searched, and how the others follow."""
-
-    names: tuple[str, ...]
-    ratio: float
-    space: Space
-    groups: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> _Tie:
-        ratio = adapter.ratio(estimator)
-        if not 0.0 <= ratio <= 1.0:
-            raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
-        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
-        if space is None:
-            usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
-            usual = [f"{usual[-1]}_{group}" for group in groups] or usual
-            space = dict.fromkeys(usual, USUAL_RANGE)
-        if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
-            known = ", ".join([*PENALTIES, *own]) if groups else "l1 and/or l2"
-            raise ValueError(f"space must be a dictionary of {known} to (lower, upper), got {space!r}")
-        names = tuple(name for name in (*PENALTIES, *own) if name in space)
-        built = Space(**{name: space[name] for name in names})
-        for name, (lower, upper) in built.ranges.items():
-            if not (lower > 0.0 and math.isfinite(upper)):
-                raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
-        for group in groups:
-            if not any(name in names for kind in PENALTIES for name in (kind, f"{kind}_{group}")):
-                raise ValueError(f"space must name a penalty of the group {group!r}: l1_{group}, l2_{group}, l1 or l2")
-        kinds = tuple(kind for kind in PENALTIES if any(_kind(name) == kind for name in names))
-        if kinds == ("l1",) and ratio == 0.0:
-            ratio = 1.0
-        if kinds == ("l2",) and ratio == 1.0:
-            raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
-        adapter.check(estimator, kinds)
-        return cls(names, ratio, built, groups)
-
-    def penalties(self, evaluation: Evaluation) -> dict[str, float]:
-        """All penalties by name."""
-        params = self.space.params(evaluation.point)
-        if not self.groups:
-            return penalties(params, self.ratio)
-        both = group_penalties(params, self.ratio, self.groups)
-        return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
-
-
-def _kind(name: str) -> str:
-    return name.partition("_")[0]
-
-
-@dataclass(frozen=True)
 class _Fold:
     """One split: its training problem and its held-out rows after the pipeline's first steps."""
 
@@ -865,10 +579,10 @@ class _Fold:
         classes: Any,
         train: Any,
         test: Any,
-        grouped: _Grouped | None = None,
+        grouped: Grouped | None = None,
         whole: Any = None,
     ) -> _Fold:
-        estimator, before = _split(clone(search.estimator) if whole is None else whole)
+        estimator, before = split_pipeline(clone(search.estimator) if whole is None else whole)
         adapter = find_adapter(estimator)
         X_train, X_test = _safe_indexing(X, train), _safe_indexing(X, test)
         if before is not None:
@@ -896,13 +610,6 @@ class _Fold:
         return float(scorer(fitted, self.X, self.labels))
 
 
-def _split(estimator: Any) -> tuple[Any, Any]:
-    """The linear estimator, and the steps before it or None."""
-    if not isinstance(estimator, Pipeline):
-        return estimator, None
-    return estimator.steps[-1][1], estimator[:-1] if len(estimator.steps) > 1 else None
-
-
 def _total(estimator: Any, adapter: Adapter, y: Any, weight: Array, classes: Any) -> float:
     """N of a fit to all data."""
     return float(adapter.weights(estimator, y, weight, classes).sum())
@@ -919,52 +626,6 @@ def _without_data(result: Result) -> Result:
 def _fold_losses(evaluation: Evaluation) -> Array:
     """The loss of every fold; F is their mean."""
     return evaluation.coarse**2 * len(evaluation.coarse)
-
-
-def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> list[Array]:
-    """The best of a few points spread over the box, looked at roughly; all groups of features are alike there.
-
-    Lines of looks go from the largest l1 down, and end where the loss goes up again: what lies beyond takes the most
-    work, and is worse. A point that is better than its neighbours on both lines through it, and nearly as good as the
-    best, is the second start.
-    """
-    lower, upper = noted.space.bounds
-    kinds = [kind for kind in PENALTIES if any(_kind(name) == kind for name in tie.names)]
-    of = np.array([kinds.index(_kind(name)) for name in tie.names])
-    levels = [_levels(kind, len(kinds) == 1, folds, lower[of == i], upper[of == i]) for i, kind in enumerate(kinds)]
-    found: dict[tuple[int, int], Evaluation] = {}
-    best: Evaluation | None = None
-    for j in range(len(levels[1]) if len(levels) > 1 else 1):
-        for i, value in enumerate(levels[0]):
-            values = (value,) if len(levels) == 1 else (value, levels[1][j])
-            theta = np.clip(np.array(values)[of], lower, upper)
-            if best is None:
-                best = noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
-            made = found[i, j] = noted.look(theta, within=LOOK * math.sqrt(best.cost / len(best.e)))
-            best = min(best, made, key=lambda evaluation: evaluation.interval[1])
-            if len(levels) > 1 and made.cost > TURNED * min(found[k, j].cost for k in range(i + 1)):
-                break
-    assert best is not None
-    costs = {place: made.cost for place, made in found.items()}
-
-    def is_valley(i: int, j: int) -> bool:
-        around = ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
-        return all(costs[i, j] < costs.get(place, math.inf) for place in around)
-
-    others = [cost for place, cost in costs.items() if found[place] is not best and is_valley(*place)]
-    others = [cost for cost in others if cost <= NEARLY * best.cost]
-    second = [made.point for made in found.values() if others and made.cost == min(others)]
-    return [best.point, *second[:1]]
-
-
-def _levels(kind: str, alone: bool, folds: list[_Fold], lower: Array, upper: Array) -> Array:
-    """Where to look, as powers of ten, from large to small."""
-    low, high = float(lower.min()), float(upper.max())
-    largest = max(fold.model.l1_max if kind == "l1" else fold.model.l2_floor / FLOOR for fold in folds)
-    if not largest > 0.0:
-        return np.linspace(high, low, len(ALONE) + 2)[1:-1]
-    below = ALONE if alone else np.asarray(BELOW_L1_MAX if kind == "l1" else BELOW_CURVATURE)
-    return np.unique(np.clip(math.log10(largest) - below, low, high))[::-1]
 
 
 def _routing_enabled() -> bool:
