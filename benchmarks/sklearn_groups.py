@@ -4,9 +4,16 @@ Both searches see the same training rows and tune the same estimator by 5-fold c
 l1 and one l2 for all features, or one l2 for every group (of an estimator with an l2 penalty only). Losses are those of
 the final fit on rows that no search has seen, over 10 splits at random. Work is counted in lower-level solver steps.
 
+Groups win where they differ (the synthetic data, by construction, and products of features, by a little more than its
+standard error). On the other two the search finds a lower loss of cross-validation and a higher one on new rows: eight
+or ten parameters can be fitted to the folds of 300 rows.
+
 - `synthetic`: 8 groups of 8 standard normal features, 240 rows, 120 of them for training; the coefficients of group k
   have standard deviation 2^-k, noise has 1. Made for groups of different relevance, so this shows what is possible
   where they differ, not that they do.
+- `diabetes, products`: the 10 features of 442 patients and their 54 products (all but the square of sex, which says
+  nothing new) in 6 groups: a patient's own 4 features, 6 of serum, squares, and products of own with own, own with
+  serum and serum with serum. Half of the rows for training, standardised.
 - `breast cancer`: 10 measured properties, each with mean, error and worst value: 10 groups of 3, 569 rows, half of them
   for training, standardised.
 - `digits, even or odd`: the 8 rows of 8 pixels of an image are the groups, 1797 rows, 300 of them for training,
@@ -20,7 +27,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import ShuffleSplit
@@ -39,6 +46,21 @@ def synthetic():
     y = X @ (scale * rng.standard_normal(64)) + rng.standard_normal(240)
     groups = {f"group{k}": slice(8 * k, 8 * k + 8) for k in range(8)}
     return X, y, groups, ElasticNet(max_iter=100_000), Ridge(), 120, "neg_mean_squared_error"
+
+
+def products():
+    X, y = load_diabetes(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    pairs = [(i, j) for i in range(10) for j in range(i, 10) if (i, j) != (1, 1)]
+    Z = np.hstack([X, np.stack([X[:, i] * X[:, j] for i, j in pairs], axis=1)])
+
+    def kind(i, j):
+        return "squares" if i == j else "own_own" if j < 4 else "serum_serum" if i >= 4 else "own_serum"
+
+    kinds = ["own"] * 4 + ["serum"] * 6 + [kind(*pair) for pair in pairs]
+    groups = {name: np.flatnonzero(np.array(kinds) == name) for name in dict.fromkeys(kinds)}
+    both, ridge = (make_pipeline(StandardScaler(), model) for model in (ElasticNet(max_iter=100_000), Ridge()))
+    return Z, y, groups, both, ridge, len(y) // 2, "neg_mean_squared_error"
 
 
 def breast_cancer():
@@ -60,7 +82,12 @@ def classifiers():
     )
 
 
-DATA = {"synthetic": synthetic, "breast cancer": breast_cancer, "digits, even or odd": digits}
+DATA = {
+    "synthetic": synthetic,
+    "diabetes, products": products,
+    "breast cancer": breast_cancer,
+    "digits, even or odd": digits,
+}
 
 
 def compare(name):
@@ -92,8 +119,8 @@ def compare(name):
 
 def table(rows):
     lines = [
-        "| data | groups | held-out loss, two penalties | one per group | better on splits | CV loss, two | per group | "
-        "evaluations, two | per group | steps, two | per group | seconds, two | per group |",
+        "| data | groups | held-out loss, two penalties | one per group | better on splits | CV loss, two | "
+        "per group | evaluations, two | per group | steps, two | per group | seconds, two | per group |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

@@ -44,6 +44,11 @@ class Fold(Protocol):
         """The smallest l1 for which w = 0 is the solution."""
         ...
 
+    @property
+    def l2_floor(self) -> float:
+        """What stands in for l2 = 0: 1e-7 times the largest curvature of the loss."""
+        ...
+
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties: numbers, or arrays of one per column for `groups_of_features`."""
         ...

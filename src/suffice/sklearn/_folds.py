@@ -85,11 +85,15 @@ class LinearFold:
         if intercept == "free" and not sp.issparse(X):
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             self.shift = a @ X
-            self.rest = a @ (X - self.shift)
+            rows = np.ascontiguousarray(X - self.shift)
+            self.rest = a @ rows
+            rows -= self.rest
             if isinstance(psi, Squared):
                 self.y_shift = float(a @ y)
                 self.y_rest = float(a @ (y - self.y_shift))
-        self.design = Design.of(self._rows(X), sample_weight)
+        else:
+            rows = self._rows(X)
+        self.design = Design.of(rows, sample_weight)
         self.y = frozen(self._targets(y))
         self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
         if self.minimised_out:
@@ -102,7 +106,9 @@ class LinearFold:
             column = np.full((X.shape[0], 1), self.scaling)
             return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
         if self.kind == "free" and not sp.issparse(X):
-            return np.ascontiguousarray(X - self.shift - self.rest)
+            rows = np.ascontiguousarray(X - self.shift)
+            rows -= self.rest
+            return rows
         return X
 
     def _targets(self, y: Array) -> Array:

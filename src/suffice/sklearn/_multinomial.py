@@ -165,20 +165,24 @@ class Multinomial:
     def hessian(self, image: Array, working: Indices) -> Array:
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
         X = self.design.X.toarray() if sp.issparse(self.design.X) else self.design.X
-        X = np.hstack([X, np.ones((len(X), 1))]) if self.intercept else X
         a, K, d = self.design.weights, self.classes, X.shape[1]
         p = softmax(image + self.shift(image)[0], axis=1)
-        H: Any = np.empty((K, d, K, d))
+        parts = [working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K)]
+        ends = np.cumsum([0, *(len(part) for part in parts)])
+        columns = [X[:, part] for part in parts]
+        H, across, of_b = np.empty((len(working), len(working))), np.empty((len(working), K)), np.empty((K, K))
         for k in range(K):
             for j in range(k + 1):
                 c = a * p[:, k] * ((k == j) - p[:, j])
-                H[k, :, j, :] = H[j, :, k, :] = X.T @ (c[:, None] * X)
+                here, there = slice(ends[k], ends[k + 1]), slice(ends[j], ends[j + 1])
+                block = columns[k].T @ (c[:, None] * columns[j])
+                H[here, there], H[there, here] = block, block.T
+                across[here, j], across[there, k] = columns[k].T @ c, columns[j].T @ c
+                of_b[k, j] = of_b[j, k] = float(c.sum())
         if self.intercept:
-            of_b, across = H[:, -1, :, -1] + 1.0 / K, H[:, :-1, :, -1].reshape(-1, K)
-            H = H[:, :-1, :, :-1].reshape(K * (d - 1), -1) - across @ np.linalg.solve(of_b, across.T)
-        whole: Array = H.reshape(K * self.design.shape[1], -1)
-        whole[np.diag_indices(len(whole))] += self.l2
-        return whole[np.ix_(working, working)]
+            H -= across @ np.linalg.solve(of_b + 1.0 / K, across.T)
+        H[np.diag_indices(len(H))] += self.l2
+        return H
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, size, K = self.design, norm(x), self.classes

@@ -19,7 +19,6 @@ A score that is not smooth, such as accuracy, cannot be optimised this way: a sm
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import warnings
@@ -34,7 +33,6 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
@@ -53,129 +51,21 @@ from suffice.executors import Processes
 from suffice.fingerprint import Fingerprint
 from suffice.journal import JournalError
 from suffice.lower.solver import solve
-from suffice.options import BUDGETS, Options, Policy
-from suffice.problem import Composite
+from suffice.options import BUDGETS, Options
+from suffice.plain import light
 from suffice.result import OracleError, Record, Result, Status
 from suffice.sklearn import _drawn
-from suffice.sklearn._adapters import Adapter, Fold, find_adapter
-from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
-from suffice.sklearn._journal import SearchJournal, request_key
-from suffice.space import Space
+from suffice.sklearn._adapters import Adapter, find_adapter
+from suffice.sklearn._journal import SearchJournal
+from suffice.sklearn._looks import best_of_a_few
+from suffice.sklearn._noted import Noted
+from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks
+from suffice.sklearn._tie import Grouped, Penalised, Tie, split_pipeline
 from suffice.tune import tune
 from suffice.upper.evaluation import Evaluation
 
-PENALTIES = ("l1", "l2")
-USUAL_RANGE = (1e-6, 1e2)
-LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
 ONE_SE_STEPS = 10
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
-BELOW_L1_MAX = (0.5, 1.1, 1.7, 2.4, 3.5)  # decades, for first looks at l1
-
-
-@dataclass(frozen=True, eq=False)
-class Penalised:
-    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any."""
-
-    fold: Fold
-    ratio: float
-    groups: tuple[str, ...] = ()
-    group: Any = None
-
-    def at(self, **params: float) -> Composite:
-        if not self.groups:
-            return self.fold.at(**penalties(params, self.ratio))
-        both = group_penalties(params, self.ratio, self.groups)
-        return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
-
-
-def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
-    """l1 and l2 of parameters that name both of them or one: the other follows by the ratio."""
-    if len(params) == 2:
-        return dict(params)
-    ((name, value),) = params.items()
-    if name == "l1":
-        return {"l1": value, "l2": value * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0}
-    return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
-
-
-def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> dict[str, Array]:
-    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
-
-    def of(group: str) -> dict[str, float]:
-        names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
-        return penalties({kind: params[name] for kind, name in names}, ratio)
-
-    each = [of(group) for group in groups]
-    return {kind: np.array([own[kind] for own in each]) for kind in PENALTIES}
-
-
-class _Noted:
-    """The problem, with a note of every evaluation; those that the journal holds are not made again."""
-
-    def __init__(
-        self, problem: BilevelProblem, journal: SearchJournal | None, tell: Callable[[Record], object] | None
-    ) -> None:
-        self.problem, self.space, self.purpose = problem, problem.space, ""
-        self.journal, self.tell = journal, tell
-        self.notes: list[tuple[str, float, Evaluation]] = []
-        self.fresh = True  # whether the latest evaluation was made here and now
-
-    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted("residual", theta, within, warm)
-
-    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        return self._noted("weights", theta, within, warm)
-
-    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """An evaluation outside the trust-region search, told to the callback."""
-        made = self.evaluate(theta, within=within, warm=warm)
-        if self.tell is not None and self.fresh:
-            self.tell(self._record(within, made))
-        return made
-
-    def tell_of_search(self, record: Record) -> None:
-        """A record of the trust-region search, numbered among all evaluations."""
-        if self.tell is not None and self.fresh:
-            self.tell(replace(record, number=len(self.notes), total_work=self.work))
-
-    @property
-    def work(self) -> float:
-        return float(sum(evaluation.work for _, _, evaluation in self.notes))
-
-    @property
-    def best(self) -> Evaluation:
-        """The evaluation with the least proven upper bound."""
-        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
-
-    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-        key = "" if self.journal is None else request_key(policy, theta, within, warm)
-        made = None if self.journal is None else self.journal.take(key)
-        self.fresh = made is None
-        if made is None:
-            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
-            if self.journal is not None:
-                made = self.journal.keep(key, self.purpose, made)
-        self.notes.append((self.purpose, within, made))
-        return made
-
-    def _record(self, within: float, made: Evaluation) -> Record:
-        best = self.best
-        return Record(
-            number=len(self.notes),
-            purpose=self.purpose,
-            theta=tuple(made.point.tolist()),
-            within=within,
-            errors=tuple(made.e.tolist()),
-            distance=made.distance,
-            cost=made.cost,
-            interval=made.interval,
-            work=float(made.work),
-            total_work=self.work,
-            delta=math.nan,  # there is no trust region
-            rho=math.nan,
-            incumbent=tuple(best.point.tolist()),
-            incumbent_cost=best.cost,
-        )
 
 
 def _has(name: str) -> Any:
@@ -191,7 +81,7 @@ def _has(name: str) -> Any:
     return check
 
 
-class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
     Parameters
@@ -223,7 +113,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
-        1: a line for every evaluation.
+        1: what is searched, and what was found; 2: a line for every evaluation; 3: with the loss of every fold.
     journal : folder, default None
         Every evaluation is on disk there before the next one begins. Another fit with the same journal, data and
         settings takes up what was interrupted at any moment, and ends at the same bits; the budgets of `options` may
@@ -231,7 +121,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     callback : callable, default None
         Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
         in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
-        says why.
+        says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
+        a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
         "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
@@ -239,7 +130,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
         pipeline keep them one to one, else those that the last step puts out. scikit-learn's estimators have one
         penalty for all columns, so that the final fit is made by our own solver, to six digits (`coef_radius_` has the
-        proof), and its coefficients are put into a clone of the estimator.
+        proof), and its coefficients are put into a clone of the estimator. Many parameters fit the folds more closely
+        than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
 
     Attributes
     ----------
@@ -282,17 +174,18 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
         self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
 
+    @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
-        final, before = _split(self.estimator)
+        final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
         if self.refit not in (True, False, "one_se"):
             raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
         routed = self._routed(fit_params)
         X, y, weight = self._checked(X, y, routed.weight, before)
-        grouped = None if self.groups_of_features is None else _Grouped.of(self, X)
-        tie = _Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
+        grouped = None if self.groups_of_features is None else Grouped.of(self, X)
+        tie = Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
         classes = np.unique(y) if is_classifier(self.estimator) else None
         if classes is not None and len(classes) < 2:
             raise ValueError(
@@ -312,14 +205,24 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         with ExitStack() as stack:
             problem = stack.enter_context(self._problem(folds, tie))
             journal = None if self.journal is None else self._journal(problem, final, options)
-            noted = _Noted(problem, journal if journal is None else stack.enter_context(journal), self._teller())
+            journal = journal if journal is None else stack.enter_context(journal)
+            self._say(1, f"{', '.join(tie.names)} by {len(folds)} folds" + _held(journal))
+            tasks = Tasks.of(self, X, y)
+            noted = Noted(problem, journal, tasks.begin, self._teller(tasks))
             best = self._search(noted, folds, tie, options)
             self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
-        if self.refit and grouped is not None:
-            self._fit_groups(X, y, weight, classes, best, grouped, tie)
-        elif self.refit:
-            self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-            self.best_estimator_.fit(X, y, **routed.fit)
+        low, high = self.score_interval_
+        found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
+        self._say(1, f"{len(noted.notes)} evaluations, {found}; {self.result_.message}")
+        if self.refit:
+            with tasks.refit() as task:
+                if grouped is not None:
+                    self._fit_groups(X, y, weight, classes, best, grouped, tie)
+                else:
+                    self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
+                    with task.propagated(self.best_estimator_):
+                        self.best_estimator_.fit(X, y, **routed.fit)
+        tasks.end()
         if classes is not None and not self.refit:
             self._classes = classes
         return self
@@ -376,7 +279,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=outside_stacklevel(),
             )
 
-    def _problem(self, folds: list[_Fold], tie: _Tie) -> BilevelProblem:
+    def _problem(self, folds: list[_Fold], tie: Tie) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
         return BilevelProblem(
             [Penalised(fold.model, tie.ratio, tie.groups, fold.group) for fold in folds],
@@ -409,22 +312,28 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 found.add(f"options.{name}", value)
         return SearchJournal(self.journal, found.parts)
 
-    def _teller(self) -> Callable[[Record], object] | None:
+    def _teller(self, tasks: Tasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable, got {self.callback!r}")
-        if not self.verbose:
-            return self.callback
 
-        def tell(record: Record) -> None:
-            self._print(record)
+        def tell(record: Record, evaluation: Evaluation) -> None:
+            low, high = record.interval
+            loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
+            self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
+            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in _fold_losses(evaluation))}")
             if self.callback is not None:
                 self.callback(record)
+            tasks.told(record)
 
         return tell
 
-    def _search(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+    def _say(self, level: int, text: str) -> None:
+        if self.verbose >= level:
+            print(f"[{type(self).__name__}] {text}")
+
+    def _search(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
-        self.result_ = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
+        self.result_: Result = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
         try:
             return self._all_of_it(noted, folds, tie, options)
         except StopIteration:
@@ -448,14 +357,15 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.result_ = replace(self.result_, status=status, detail=detail)
         return best
 
-    def _all_of_it(self, noted: _Noted, folds: list[_Fold], tie: _Tie, options: Options) -> Evaluation:
+    def _all_of_it(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
         if self.initial is not None:
-            theta = tie.space.theta(self.initial)
+            starts = [tie.space.theta(self.initial)]
         else:
             noted.purpose = "first look"
-            theta = _best_of_a_few(noted, folds, tie)
+            starts = best_of_a_few(noted, folds, tie)
         noted.purpose = "search"
-        self.result_ = tune(noted, theta, options=options, callback=noted.tell_of_search)
+        more = starts[1:] or None
+        self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
         if self.result_.status is Status.STOPPED:
             raise StopIteration
         if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
@@ -467,7 +377,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self._one_se(noted, best) if self.refit == "one_se" else best
 
     def _fit_groups(
-        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: _Grouped, tie: _Tie
+        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: Grouped, tie: Tie
     ) -> None:
         """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
         whole = clone(self.estimator)
@@ -478,14 +388,14 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         solver = getattr(everything.model, "solver", "auto")
         solution = solve(problem, within=1.0, solver=solver)
         solution = solve(problem, within=FINAL * norm(solution.x), solver=solver, warm=solution)
-        final, _ = _split(whole)
+        final, _ = split_pipeline(whole)
         coef, intercept = everything.model.coefficients(solution.x)
         find_adapter(final).fitted(final, coef, intercept, classes)
-        _, before = _split(whole)
+        _, before = split_pipeline(whole)
         _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
         self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
 
-    def _refined(self, noted: _Noted, evaluation: Evaluation) -> Evaluation:
+    def _refined(self, noted: Noted, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
         for _ in range(4):
             low, high = evaluation.interval
@@ -495,7 +405,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             evaluation = noted.look(evaluation.point, within=within, warm=evaluation)
         return evaluation
 
-    def _one_se(self, noted: _Noted, best: Evaluation) -> Evaluation:
+    def _one_se(self, noted: Noted, best: Evaluation) -> Evaluation:
         """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
         losses = _fold_losses(best)
         limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
@@ -516,19 +426,12 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             trial = 0.5 * (low + high)
         return self._refined(noted, chosen)
 
-    def _print(self, record: Record) -> None:
-        print(
-            f"[{type(self).__name__}] evaluation {record.number}: loss {record.cost:.6g} in "
-            f"[{record.interval[0]:.6g}, {record.interval[1]:.6g}], {record.purpose}"
-        )
-
-    def _report(
-        self, noted: _Noted, best: Evaluation, folds: list[_Fold], tie: _Tie, total: float, classes: Any
-    ) -> None:
+    def _report(self, noted: Noted, best: Evaluation, folds: list[_Fold], tie: Tie, total: float, classes: Any) -> None:
+        self.result_ = _without_data(self.result_)
         offset = 1.0 if self.optimised_scoring_ == "r2" else 0.0
         low, high = best.interval
         self.score_interval_ = (offset - high, offset - low)
-        final, _ = _split(self.estimator)
+        final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         step = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
 
@@ -634,11 +537,15 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = getattr(find_adapter(_split(self.estimator)[0]), "many", False)
+            tags.classifier_tags.multi_class = getattr(find_adapter(split_pipeline(self.estimator)[0]), "many", False)
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags
+
+
+def _held(journal: SearchJournal | None) -> str:
+    return "" if journal is None or not journal.evaluations else f", {journal.evaluations} evaluations in the journal"
 
 
 @dataclass(frozen=True)
@@ -667,94 +574,6 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Grouped:
-    """`groups_of_features`, and the names of the columns they may refer to."""
-
-    selections: Mapping[str, Any]
-    names: tuple[str, ...]
-    names_in: Any
-
-    @classmethod
-    def of(cls, search: Any, X: Any) -> _Grouped:
-        check_groups(search.groups_of_features)
-        selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
-        final, before = _split(search.estimator)
-        if getattr(final, "fit_intercept", False) and (
-            isinstance(final, LinearSVC) or getattr(final, "solver", "") == "liblinear"
-        ):
-            raise ValueError(
-                f"groups_of_features leaves no penalty for the intercept of {type(final).__name__}, which liblinear "
-                "takes for a feature: set fit_intercept=False"
-            )
-        if keeps_columns(before):
-            count = search.n_features_in_
-            names, _ = group_of_columns(selections, names_out(before, names_in, count))
-        else:  # which columns there are is seen in every fold
-            names = tuple(selections)
-        return cls(selections, names, names_in)
-
-    def of_columns(self, before: Any, count: int) -> Any:
-        names, group = group_of_columns(self.selections, names_out(before, self.names_in, count))
-        if names != self.names:
-            raise ValueError(
-                f"groups_of_features must name all columns that the steps before the estimator put out: they have "
-                f"{len(group)}, of which {int(np.sum(group == len(self.names)))} belong to no group"
-            )
-        return group
-
-
-@dataclass(frozen=True)
-class _Tie:
-    """Which penalties are searched, and how the others follow."""
-
-    names: tuple[str, ...]
-    ratio: float
-    space: Space
-    groups: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> _Tie:
-        ratio = adapter.ratio(estimator)
-        if not 0.0 <= ratio <= 1.0:
-            raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
-        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
-        if space is None:
-            usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
-            usual = [f"{usual[-1]}_{group}" for group in groups] or usual
-            space = dict.fromkeys(usual, USUAL_RANGE)
-        if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
-            known = ", ".join([*PENALTIES, *own]) if groups else "l1 and/or l2"
-            raise ValueError(f"space must be a dictionary of {known} to (lower, upper), got {space!r}")
-        names = tuple(name for name in (*PENALTIES, *own) if name in space)
-        built = Space(**{name: space[name] for name in names})
-        for name, (lower, upper) in built.ranges.items():
-            if not (lower > 0.0 and math.isfinite(upper)):
-                raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
-        for group in groups:
-            if not any(name in names for kind in PENALTIES for name in (kind, f"{kind}_{group}")):
-                raise ValueError(f"space must name a penalty of the group {group!r}: l1_{group}, l2_{group}, l1 or l2")
-        kinds = tuple(kind for kind in PENALTIES if any(_kind(name) == kind for name in names))
-        if kinds == ("l1",) and ratio == 0.0:
-            ratio = 1.0
-        if kinds == ("l2",) and ratio == 1.0:
-            raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
-        adapter.check(estimator, kinds)
-        return cls(names, ratio, built, groups)
-
-    def penalties(self, evaluation: Evaluation) -> dict[str, float]:
-        """All penalties by name."""
-        params = self.space.params(evaluation.point)
-        if not self.groups:
-            return penalties(params, self.ratio)
-        both = group_penalties(params, self.ratio, self.groups)
-        return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
-
-
-def _kind(name: str) -> str:
-    return name.partition("_")[0]
-
-
-@dataclass(frozen=True)
 class _Fold:
     """One split: its training problem and its held-out rows after the pipeline's first steps."""
 
@@ -777,10 +596,10 @@ class _Fold:
         classes: Any,
         train: Any,
         test: Any,
-        grouped: _Grouped | None = None,
+        grouped: Grouped | None = None,
         whole: Any = None,
     ) -> _Fold:
-        estimator, before = _split(clone(search.estimator) if whole is None else whole)
+        estimator, before = split_pipeline(clone(search.estimator) if whole is None else whole)
         adapter = find_adapter(estimator)
         X_train, X_test = _safe_indexing(X, train), _safe_indexing(X, test)
         if before is not None:
@@ -808,46 +627,22 @@ class _Fold:
         return float(scorer(fitted, self.X, self.labels))
 
 
-def _split(estimator: Any) -> tuple[Any, Any]:
-    """The linear estimator, and the steps before it or None."""
-    if not isinstance(estimator, Pipeline):
-        return estimator, None
-    return estimator.steps[-1][1], estimator[:-1] if len(estimator.steps) > 1 else None
-
-
 def _total(estimator: Any, adapter: Adapter, y: Any, weight: Array, classes: Any) -> float:
     """N of a fit to all data."""
     return float(adapter.weights(estimator, y, weight, classes).sum())
 
 
+def _without_data(result: Result) -> Result:
+    """The result without the problems of its solutions: a fitted search does not hold on to its training data."""
+    evaluation = result.evaluation
+    if evaluation is not None:
+        evaluation = replace(evaluation, solutions=[light(solution) for solution in evaluation.solutions])
+    return replace(result, evaluation=evaluation, starts=tuple(map(_without_data, result.starts)))
+
+
 def _fold_losses(evaluation: Evaluation) -> Array:
     """The loss of every fold; F is their mean."""
     return evaluation.coarse**2 * len(evaluation.coarse)
-
-
-def _best_of_a_few(noted: _Noted, folds: list[_Fold], tie: _Tie) -> Array:
-    """The best of a few points spread over the box, looked at roughly; l1 from where weights begin to differ from 0.
-
-    All groups of features have the same penalties there.
-    """
-    lower, upper = noted.space.bounds
-    kinds = [kind for kind in PENALTIES if any(_kind(name) == kind for name in tie.names)]
-    of = np.array([kinds.index(_kind(name)) for name in tie.names])
-    levels = []
-    for number, kind in enumerate(kinds):
-        low, high = float(lower[of == number].min()), float(upper[of == number].max())
-        if kind == "l1" and (largest := max(fold.model.l1_max for fold in folds)) > 0.0:
-            below = BELOW_L1_MAX if len(kinds) > 1 else np.linspace(0.1, 6.0, 12)
-            levels.append(np.unique(np.clip(math.log10(largest) - np.asarray(below), low, high))[::-1])
-        else:
-            levels.append(np.linspace(high, low, 2 + (4 if len(kinds) > 1 else 12))[1:-1])
-    points = [np.clip(np.array(point[::-1])[of], lower, upper) for point in itertools.product(*levels[::-1])]
-    best = latest = noted.look(points[0], within=math.inf)  # whatever one step gives: the size of a loss
-    for theta in points:
-        within = LOOK * math.sqrt(best.cost / len(best.e))
-        latest = noted.look(theta, within=within, warm=latest)
-        best = min(best, latest, key=lambda evaluation: evaluation.interval[1])
-    return best.point
 
 
 def _routing_enabled() -> bool:

@@ -149,9 +149,9 @@ def counted() -> Iterator[list[float]]:
         setattr(owner, name, counting)
         restore.append((owner, name, original))
 
-    def of_hessian(model: Any, *_: Any) -> float:
-        K, (n, d) = model.classes, model.design.shape
-        return float(K * (K + 1) / 2 * n * d * d)
+    def of_hessian(model: Any, image: Any, working: Any) -> float:
+        size = len(working) + model.classes
+        return float(model.design.shape[0] * size * (size + 1) / 2)
 
     try:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))

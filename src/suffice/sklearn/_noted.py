@@ -1,0 +1,104 @@
+"""The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from suffice._array import Array, norm
+from suffice.bilevel import BilevelProblem
+from suffice.options import Policy
+from suffice.result import Record
+from suffice.sklearn._journal import SearchJournal, request_key
+from suffice.upper.evaluation import Evaluation
+
+
+class Noted:
+    """The problem, with a note of every evaluation; those that the journal holds are not made again."""
+
+    def __init__(
+        self,
+        problem: BilevelProblem,
+        journal: SearchJournal | None,
+        begin: Callable[[], object] | None,
+        tell: Callable[[Record, Evaluation], object] | None,
+    ) -> None:
+        self.problem, self.space, self.purpose = problem, problem.space, ""
+        self.journal, self.begin, self.tell = journal, begin, tell
+        self.notes: list[tuple[str, float, Evaluation]] = []
+        self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        return self._noted("residual", theta, within, warm)
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        return self._noted("weights", theta, within, warm)
+
+    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """An evaluation outside the trust-region search, told to the callback."""
+        made = self.evaluate(theta, within=within, warm=warm)
+        self._tell(self._record(within, made))
+        return made
+
+    def tell_of_search(self, record: Record) -> None:
+        """A record of the trust-region search, numbered among all evaluations."""
+        self._tell(record)
+
+    def _tell(self, record: Record) -> None:
+        number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
+        if self.tell is not None and fresh:
+            work = float(sum(evaluation.work for _, _, evaluation in self.notes[:number]))
+            self.tell(replace(record, number=number, total_work=work), self.notes[number - 1][2])
+
+    @property
+    def work(self) -> float:
+        return float(sum(evaluation.work for _, _, evaluation in self.notes))
+
+    @property
+    def best(self) -> Evaluation:
+        """The evaluation with the least proven upper bound."""
+        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+
+    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        warm = self._nearest(theta, warm)
+        key = "" if self.journal is None else request_key(policy, theta, within, warm)
+        made = None if self.journal is None else self.journal.take(key)
+        fresh = made is None
+        if made is None:
+            if self.begin is not None:
+                self.begin()
+            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
+            if self.journal is not None:
+                made = self.journal.keep(key, self.purpose, made)
+        self.notes.append((self.purpose, within, made))
+        self._untold.append((len(self.notes), fresh))
+        return made
+
+    def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
+        """The nearest evaluation of all, first looks included; the latest of several at one place."""
+
+        def distance(evaluation: Evaluation) -> float:
+            return norm(evaluation.point - theta)
+
+        known = [evaluation for _, _, evaluation in reversed(self.notes)]
+        return min(([] if warm is None else [warm]) + known, key=distance, default=None)
+
+    def _record(self, within: float, made: Evaluation) -> Record:
+        best = self.best
+        return Record(
+            number=len(self.notes),
+            purpose=self.purpose,
+            theta=tuple(made.point.tolist()),
+            within=within,
+            errors=tuple(made.e.tolist()),
+            distance=made.distance,
+            cost=made.cost,
+            interval=made.interval,
+            work=float(made.work),
+            total_work=self.work,
+            delta=math.nan,  # there is no trust region
+            rho=math.nan,
+            incumbent=tuple(best.point.tolist()),
+            incumbent_cost=best.cost,
+        )
