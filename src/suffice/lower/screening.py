@@ -11,18 +11,32 @@ psi' can be from there, and the duality gap G of any w bounds that distance:
 (Ndiaye, Fercoq, Gramfort and Salmon, JMLR 18, 2017). G = B + (mu/2) ||w - w_bar||^2 as in
 `suffice.lower.certificate`. A gradient that errs by at most e changes G by at most ||w - w_bar|| e + e^2/(2 mu), and
 each of its entries by at most e.
+
+A variable that is proven to be zero leaves the problem: `Restricted` is f without its column of X. The minimiser of
+what is left is w_hat, so that proofs carry over: with zeros in place of the gradient's entries that are no longer
+computed, every formula of `suffice.lower.certificate` gives what it would give without these variables.
 """
 
 from __future__ import annotations
 
 import math
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from suffice._array import EPS, Array, norm, vector
-from suffice.lower.newton import Terms
-from suffice.problem import Composite
+from suffice.lower.newton import Indices, Terms
+from suffice.problem import Canonical, Composite
+from suffice.terms.design import Design
+from suffice.terms.smooth import ImagedSmooth, LinearModel
+
+# The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
+# storage costs as much to make as several products.
+SHRINK, SHRINK_SPARSE = 0.7, 0.4
 
 
 def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
@@ -34,20 +48,98 @@ def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
     terms = Terms.of(canonical)
     if terms is None:
         raise ValueError("proven_zeros needs a linear model with an l1 penalty")
-    x = vector(x, "x")
-    mu, gamma, design = canonical.mu, terms.model.loss.curvature, terms.model.design
-    if x.shape != (design.shape[1],):
-        raise ValueError(f"x must have shape ({design.shape[1]},), got {x.shape}")
-    if not math.isfinite(gamma) or not np.any(terms.l1):
-        return np.zeros(x.shape, dtype=np.bool_)
+    x, size = vector(x, "x"), terms.model.design.shape[1]
+    if x.shape != (size,):
+        raise ValueError(f"x must have shape ({size},), got {x.shape}")
     image = canonical.f.image(x)
     gradient = canonical.f.gradient_at(x, image)
-    e = canonical.f.gradient_rounding(x, image)
-    w_bar, B = canonical.g.remainder(x, mu * x - gradient, mu)
-    D = norm(x - w_bar) + 8.0 * EPS * norm(x)
+    return _zeros(canonical, terms, x, gradient, canonical.f.gradient_rounding(x, image))
+
+
+def _zeros(problem: Canonical, terms: Terms, z: Array, gradient: Array, e: float) -> npt.NDArray[np.bool_]:
+    mu, gamma, design = problem.mu, terms.model.loss.curvature, terms.model.design
+    if not math.isfinite(gamma) or not np.any(terms.l1):
+        return np.zeros(z.shape, dtype=np.bool_)
+    w_bar, B = problem.g.remainder(z, mu * z - gradient, mu)
+    D = norm(z - w_bar) + 8.0 * EPS * norm(z)
     G = (B + 0.5 * mu * D * D) * (1.0 + 64.0 * EPS) + D * e + 0.5 * e * e / mu
     slack = 1.0 + 4.0 * EPS * math.prod(design.shape) ** 0.5
     reach = design.column_norms * math.sqrt(2.0 * gamma * G) * slack
-    loss_gradient = np.abs(gradient - terms.l2 * x)
+    loss_gradient = np.abs(gradient - terms.l2 * z)
     proven: npt.NDArray[np.bool_] = (loss_gradient + reach + e) * (1.0 + 16.0 * EPS) < terms.l1
     return proven
+
+
+@dataclass(frozen=True, eq=False)
+class Restricted:
+    """f on the variables `active`, all others being zero; X holds their columns. Vectors keep their length."""
+
+    f: ImagedSmooth
+    model: LinearModel
+    l2: float | Array
+    active: Indices
+    X: Any
+
+    @classmethod
+    def to(cls, problem: Canonical, active: Indices) -> Canonical:
+        terms = Terms.of(problem)
+        assert terms is not None and isinstance(terms.model, LinearModel)
+        columns = _memory.columns(terms.model.design, active)
+        return replace(problem, f=cls(problem.f, terms.model, terms.l2, active, columns))  # type: ignore[arg-type]
+
+    def image(self, x: Array) -> Array:
+        image: Array = self.X @ x[self.active]
+        return image
+
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        residual = self.model.loss.derivative(image, self.model.y)
+        residual *= self.model.design.weights
+        gradient = np.zeros_like(x)
+        gradient[self.active] = self.X.T @ residual + (self.l2 * x)[self.active]
+        return gradient
+
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        return self.f.majoriser(z, z_image, x, x_image)
+
+
+class _Memory(threading.local):
+    """The last smaller X of this thread: solutions that are kept do not hold on to theirs."""
+
+    def __init__(self) -> None:
+        self.last: tuple[Design, Indices, Any] | None = None
+
+    def columns(self, design: Design, active: Indices) -> Any:
+        if self.last is None or self.last[0] is not design or self.last[1] is not active:
+            self.last = None
+            X = design.X
+            if sp.issparse(X):
+                columns = X[:, active]
+            else:
+                columns = np.asarray(X.take(active, axis=1), order="C" if X.flags.c_contiguous else "F")
+            self.last = (design, active, columns)
+        return self.last[2]
+
+
+_memory = _Memory()
+
+
+def still_active(
+    problem: Canonical, z: Array, z_image: Array, gradient: Array, before: Indices | None
+) -> Indices | None:
+    """The variables that are left, where leaving the others out pays; None where it does not, or nothing is proven."""
+    terms = Terms.of(problem)
+    if terms is None or not isinstance(terms.model, LinearModel):
+        return None
+    design = terms.model.design
+    if not (isinstance(design.X, np.ndarray) or sp.issparse(design.X)):
+        return None
+    left = _zeros(problem, terms, z, gradient, problem.f.gradient_rounding(z, z_image))
+    np.logical_not(left, out=left)
+    here = np.ones(len(z), dtype=np.bool_)
+    if before is not None:
+        here[:] = False
+        here[before] = True
+        left &= here
+    entries = design.column_entries
+    enough = SHRINK_SPARSE if sp.issparse(design.X) else SHRINK
+    return np.flatnonzero(left) if entries[left].sum() <= enough * entries[here].sum() else None

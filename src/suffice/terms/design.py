@@ -161,6 +161,13 @@ class Design:
         return norms
 
     @cached_property
+    def column_entries(self) -> Array:
+        """How many entries of every column are stored."""
+        if sp.issparse(self.X):
+            return np.asarray(self.X.count_nonzero(axis=0), dtype=np.float64)
+        return np.full(self.shape[1], float(self.shape[0]))
+
+    @cached_property
     def row_length(self) -> int:
         """The largest number of nonzeros in a row."""
         return int(self.X.count_nonzero(axis=1).max()) if sp.issparse(self.X) else self.shape[1]
