@@ -30,7 +30,8 @@ def lives_elsewhere(x: Any) -> bool:
     """Whether x is an array of torch, CuPy, JAX or any other library of the standard: not NumPy's, not scipy.sparse."""
     if isinstance(x, np.ndarray | np.generic):
         return False
-    return hasattr(x, "__array_namespace__") or type(x).__module__.partition(".")[0] == "torch"
+    # Arrays of torch, and of CuPy before version 14, do not say so themselves.
+    return hasattr(x, "__array_namespace__") or type(x).__module__.partition(".")[0] in ("torch", "cupy")
 
 
 def host(x: Any) -> Array:

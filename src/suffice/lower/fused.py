@@ -83,7 +83,7 @@ def iteration(
     (N, d), n = X.shape, Y.shape[1]
     shape = Shape.of(n)
     name = type(loss).__name__.lower()
-    delta = float(getattr(loss, "delta", 0.0))
+    delta = weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
     high, deep, warps, stages = ADJOINT
     multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
     splits = max(1, WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))

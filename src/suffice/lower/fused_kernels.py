@@ -33,7 +33,8 @@ def _write_residuals(m, Y, a, R, i, j, N, n, stride, delta, LOSS: tl.constexpr):
     elif LOSS == "logistic":
         derivative = -y / (1.0 + tl.exp(y * m))
     else:
-        derivative = tl.minimum(tl.maximum(m - y, -delta), delta)
+        limit = tl.load(delta)
+        derivative = tl.minimum(tl.maximum(m - y, -limit), limit)
     r = tl.where(inside, a[:, None] * derivative, 0.0).to(R.dtype.element_ty)
     tl.store(R + place, r, mask=(i < N)[:, None])
 
