@@ -40,7 +40,7 @@ from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.prox import L1, WeightedL1, Zero, soft
-from suffice.terms.smooth import LinearModel, Ridged
+from suffice.terms.smooth import LinearModel, Ridged, Squared
 
 Indices = npt.NDArray[np.intp]
 
@@ -191,6 +191,8 @@ def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
 
 def _rows(terms: Terms, state: NewtonState, columns: int) -> int:
     N = terms.model.design.shape[0]
+    if _known_hessian(terms) is not None:
+        return N
     rows = max(state.rows or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
     return N if 2 * rows > N else rows
 
@@ -212,16 +214,25 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Ar
         return known
     _memory.hessians.clear()
     model, design = terms.model, terms.model.design
-    image = problem.f.image(metric.anchor) if image is None else image
-    curvature = model.row_curvature(image)
-    rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
-    H = gram(design.X, metric.working, rows, np.sqrt(weights))
+    of_all = _known_hessian(terms)
+    if of_all is not None:
+        rows, weights = np.arange(len(design.weights)), design.weights
+        H = of_all[np.ix_(metric.working, metric.working)]
+    else:
+        image = problem.f.image(metric.anchor) if image is None else image
+        rows, weights = sample_rows(model.row_curvature(image), design.row_norms, metric.rows)
+        H = gram(design.X, metric.working, rows, np.sqrt(weights))
     if isinstance(model, Intercepted) and weights.any():
         mean = (design.X[rows].T @ weights)[metric.working]
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += on_these(terms.l2, metric.working)
     _memory.hessians[metric] = H
     return H
+
+
+def _known_hessian(terms: Terms) -> Array | None:
+    """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
+    return terms.model.design.gram if isinstance(terms.model.loss, Squared) else None
 
 
 def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices, Array]:

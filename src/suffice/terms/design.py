@@ -27,6 +27,7 @@ from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, n
 from suffice.terms.blocks import RowBlocks
 
 DENSE_GRAM_SIZE = 2000
+KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 LANCZOS_SLACK = 0.05
@@ -131,7 +132,26 @@ class Design:
         """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
         if isinstance(self.X, RowBlocks):
             return blocks_norm_bound(self.X, self.weights)
+        if self.gram is not None:
+            return _gram_bound(self.gram, *self.shape)
         return squared_norm_bound(self._weighted())
+
+    @cached_property
+    def gram(self) -> Array | None:
+        """X^T diag(a) X, the Hessian of least squares for any targets and penalties; None where it is too large to be
+        kept, or leaves the range of floats."""
+        X, (rows, columns) = self.X, self.shape
+        if sp.issparse(X):
+            size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+        elif isinstance(X, np.ndarray):
+            size = X.nbytes
+        else:
+            return None
+        if columns > min(rows, DENSE_GRAM_SIZE) or 8 * columns**2 > KEPT_GRAM * size:
+            return None
+        if not 1e-100 < float(abs(X).max()) < 1e100:
+            return None
+        return _gram(self._weighted())
 
     @cached_property
     def frobenius_norm(self) -> float:
@@ -199,7 +219,7 @@ def squared_norm_bound(A: Any) -> float:
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
         A = A if columns <= rows else A.T
-        return _gram_bound(_sparse_gram(A) if sp.issparse(A) else host(A.T @ A), rows, columns)
+        return _gram_bound(_gram(A), rows, columns)
     A = A.tocsr() if sp.issparse(A) else A
     if sp.issparse(A) and A.has_canonical_format:
         frobenius = float(A.data @ A.data)
@@ -207,6 +227,10 @@ def squared_norm_bound(A: Any) -> float:
         frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
     lanczos = lanczos_bound(lambda v: _gram_product(A, v), columns)
     return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), lanczos))
+
+
+def _gram(A: Any) -> Array:
+    return _sparse_gram(A) if sp.issparse(A) else host(A.T @ A)
 
 
 def _sparse_gram(A: Any) -> Array:
