@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import suffice
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV, _page
 from suffice.sklearn._checked import check
 from suffice.sklearn._drawn import ACCURACY, Task, _reliability, _scorer
 from suffice.sklearn.report import FORMAT, collect, page
@@ -461,3 +461,12 @@ def test_the_browser_would_tell(browser, tmp_path, script):
     browser.open(tmp_path / "page.html")
     browser.settle()
     assert browser.problems
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0.0, 1e3))
+def test_intervals_are_shown_rounded_outwards(low, width):
+    high = low + width
+    shown = _page._interval(low, high)
+    down, up = (float(end) for end in shown.strip("[]").split(", "))
+    assert down <= low and high <= up
+    assert up - down <= (high - low) * 1.01 + 3e-5 * max(abs(low), abs(high))

@@ -9,6 +9,7 @@ import io
 import json
 import warnings
 from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from html import escape
 from typing import Any
 
@@ -169,13 +170,17 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    """Both ends, with digits enough to tell them apart; None: not bounded."""
-    if low is None or high is None:
-        return f"[{'-∞' if low is None else f'{low:.6g}'}, {'∞' if high is None else f'{high:.6g}'}]"
+    """Both ends, with digits enough to tell them apart, rounded outwards: what is shown is proven. None: no bound."""
     digits = 6
-    while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
-        digits += 1
-    return f"[{low:#.{digits}g}, {high:#.{digits}g}]" if digits > 6 else f"[{low:.6g}, {high:.6g}]"
+    if low is not None and high is not None:
+        while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
+            digits += 1
+    down = "-∞" if low is None else _rounded(low, digits, ROUND_FLOOR)
+    return f"[{down}, {'∞' if high is None else _rounded(high, digits, ROUND_CEILING)}]"
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    return f"{Context(prec=digits, rounding=rounding).create_decimal(repr(value)):.{digits}g}"
 
 
 def _params(params: dict[str, float]) -> str:
