@@ -20,6 +20,7 @@ from suffice.lower.newton import NewtonState, gram, minimise_model, sample_rows
 from suffice.plain import decode, encode
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
+from suffice.terms.design import Design
 from tests.reference import GroupNorms, Margins, OwnSmooth, minimise, norm
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -121,6 +122,8 @@ def test_the_gram_matrix_is_that_of_its_rows_and_columns(storage):
     rows, columns = np.sort(rng.permutation(700)[:650]), np.array([1, 2, 7, 19])
     part = scale[:, None] * Z[np.ix_(rows, columns)]
     assert gram(storage(Z), columns, rows, scale) == pytest.approx(part.T @ part, rel=1e-12)
+    rough = gram(storage(Z), columns, rows, scale, np.float32)
+    assert np.abs(rough - part.T @ part).max() <= 1e-6 * np.linalg.norm(part) ** 2
 
 
 @quick
@@ -316,3 +319,17 @@ def test_counts_must_not_be_negative():
 def test_a_users_own_f_needs_a_finite_lipschitz_constant():
     with pytest.raises(ValueError, match="L must be positive and finite, got inf"):
         Composite(OwnSmooth(np.eye(2), np.ones(2)), Zero(), mu=1.0, L=math.inf)
+
+
+def test_the_hessian_of_least_squares_is_made_once_for_all_targets_and_penalties(monkeypatch):
+    rng = np.random.default_rng(5)
+    X, Y = rng.standard_normal((300, 30)), rng.standard_normal((300, 3))
+    design = Design.of(X)
+    assert design.gram == pytest.approx(X.T @ X / 300, rel=1e-12)
+    monkeypatch.setattr("suffice.lower.newton.gram", None)  # no other Hessian is made
+    for y in Y.T:
+        for l1, l2 in ((0.1, 0.01), (0.0, 0.1), (0.01, 1e-4)):
+            found = solve(ElasticNet(design, y).at(l1=l1, l2=l2), within=1e-9, solver="newton")
+            assert found.reached
+            expected = solve(ElasticNet(X, y).at(l1=l1, l2=l2), within=1e-8, solver="fista")
+            assert np.linalg.norm(found.x - expected.x) <= found.certificate.radius + expected.certificate.radius

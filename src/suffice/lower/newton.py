@@ -8,7 +8,8 @@ for a decrease of Phi.
 
 - H = X_W^T C X_W + l2, C = diag(a_i psi''), is a sum over rows. While the working set still grows, a sample of the rows
   is enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. Close to the solution all rows
-  count, and H is used again as long as steps with it get on faster than the price of a fresh one allows.
+  count, and H is used again as long as steps with it get on faster than the price of a fresh one allows. For least
+  squares H is the same everywhere, and made once for all (`Design.gram`).
 - q is minimised by ADMM, one pair of triangular solves with H + R, R = 0.3 diag(H), per iteration:
 
       s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
@@ -52,6 +53,7 @@ ADMM_ITERATIONS = 500
 CHECK_EVERY = 5
 HALVINGS = 60
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
+SINGLE = 1e5  # the largest kappa at which H is made in float32
 MEMORY = 3.0  # times X: the most that all matrices of a step take together
 
 
@@ -221,13 +223,20 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Ar
     else:
         image = problem.f.image(metric.anchor) if image is None else image
         rows, weights = sample_rows(model.row_curvature(image), design.row_norms, metric.rows)
-        H = gram(design.X, metric.working, rows, np.sqrt(weights))
+        H = gram(design.X, metric.working, rows, np.sqrt(weights), _precision(problem, design))
     if isinstance(model, Intercepted) and weights.any():
         mean = (design.X[rows].T @ weights)[metric.working]
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += on_these(terms.l2, metric.working)
     _memory.hessians[metric] = H
     return H
+
+
+def _precision(problem: Canonical, design: Design) -> type:
+    """float32 where H's error, about 1e-7 ||H||, is small against its least eigenvalue mu: H proves nothing, and
+    steps are as good."""
+    enough = problem.L / problem.mu <= SINGLE and 1e-15 < design.frobenius_norm < 1e15
+    return np.float32 if enough else np.float64
 
 
 def _known_hessian(terms: Terms) -> Array | None:
@@ -255,8 +264,8 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
     return rows, curvature[rows] / p[rows]
 
 
-def gram(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
-    """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows."""
+def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np.float64) -> Array:
+    """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows; products of a block in `dtype`."""
     G = np.zeros((len(columns), len(columns)))
     if isinstance(X, RowBlocks):
         for place, all_columns in X.blocks():
@@ -270,7 +279,10 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
     for first in range(0, len(rows), block):
         part = rows[first : first + block]
         B = _block(X, part, columns)
-        B = B * like(scale[first : first + block, None], B)
+        if dtype is np.float32 and isinstance(B, np.ndarray):
+            B = np.multiply(B, scale[first : first + block, None], dtype=np.float32, casting="same_kind")
+        else:
+            B = B * like(scale[first : first + block, None], B)
         G += host(B.T @ B)
     return G
 
