@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from suffice.journal import Contents, Journal, JournalError, check_state, read, 
 from suffice.options import BUDGETS, Options
 from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
+from suffice.shelf import GIVEN_UP, Shelf, Told, holds_starts
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Setting, State, _budget, absorb, decide, start
@@ -108,11 +110,7 @@ class Tuner:
 
     def tell(self, evaluation: Evaluation) -> Record:
         """Take in the evaluation of the request. An unusable one raises `OracleError` and changes nothing."""
-        request = self.ask()
-        complaint = self._complaint(evaluation, request)
-        if complaint is not None:
-            where = np.array2string(request.theta, precision=17)
-            raise OracleError(f"evaluation at theta = {where}: {complaint}", request.theta)
+        self._check(evaluation)
         assert self._asked_at is not None
         seconds = time.monotonic() - self._asked_at
         self._asked_at = None
@@ -182,6 +180,13 @@ class Tuner:
         tuner._asked_at, tuner._detail = None, ""
         return tuner
 
+    def _check(self, evaluation: Any) -> None:
+        request = self.ask()
+        complaint = self._complaint(evaluation, request)
+        if complaint is not None:
+            where = np.array2string(request.theta, precision=17)
+            raise OracleError(f"evaluation at theta = {where}: {complaint}", request.theta)
+
     def _complaint(self, evaluation: Any, request: Request) -> str | None:
         if not isinstance(evaluation, Evaluation):
             return f"an Evaluation was expected, got {type(evaluation).__name__}"
@@ -223,8 +228,7 @@ def tune(
     of them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
     max_work and max_seconds are looked at after every turn. An objective with `evaluate_all(thetas, *, within, warm,
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
-    least proven upper bound of F; `result.starts` has the results of all, in their order. There is no journal of many
-    starts.
+    least proven upper bound of F; `result.starts` has the results of all, in their order.
 
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
     the run up again, to the same result. It is made if need be, and refused if it holds a run already.
@@ -243,9 +247,13 @@ def tune(
     _oracle(objective, tuner.options)
     _check_callback(callback)
     if starts is not None:
-        if journal is not None:
-            raise ValueError(f"journal holds a run from one start only, got journal={journal!r} with starts")
-        return _run_side_by_side(tuners, objective, callback)
+        if journal is None:
+            return _run_side_by_side(tuners, objective, callback)
+        book = _book(journal)
+        with Shelf(Path(book.folder)) as shelf:
+            begun = [(tuner._setting, tuner._state) for tuner in tuners]
+            shelf.create(book.settings, begun, _fingerprint(objective))
+            return _run_side_by_side(tuners, objective, callback, shelf)
     if journal is None:
         return _run(tuner, objective, callback, None)
     with _book(journal) as book:
@@ -270,6 +278,9 @@ def resume(
     not run again.
     """
     _check_callback(callback)
+    if holds_starts(_book(journal).folder):
+        with Shelf(Path(_book(journal).folder)) as shelf:
+            return _resume_side_by_side(shelf, problem, options, callback)
     with _book(journal) as book:
         try:
             contents, writable = book.open(), True
@@ -278,23 +289,60 @@ def resume(
                 raise
             contents, writable = read(book.folder), False  # a finished run may be looked at where nobody may write
             cause = error
-        changed = [*_changed_options(contents.setting.options, options)]
-        changed += differences(contents.fingerprint, _fingerprint(problem))
-        if changed:
-            shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-            raise JournalError(f"{os.fspath(book.folder)} holds a run of another problem: {shown}")
+        _refuse_changes(book.folder, contents, options, _fingerprint(problem))
         tuner = _taken_up(contents, options, problem)
         _oracle(problem, tuner.options)
         if tuner.done:
             return _result(tuner, problem)
         if not writable:
             raise cause
-        others = differences(contents.header["versions"], versions())
-        if others:
-            level = outside_stacklevel()
-            warnings.warn(f"the run is continued with other versions: {'; '.join(others)}", stacklevel=level)
+        _warn_of_versions(contents)
         book.event(what="resumed", evaluations=len(contents.history), dropped_bytes=contents.torn, versions=versions())
         return _run(tuner, problem, callback, book)
+
+
+def _resume_side_by_side(
+    shelf: Shelf, problem: Objective, options: Options | None, callback: Callable[[Record], object] | None
+) -> Result:
+    contents = shelf.open()
+    fingerprint = _fingerprint(problem)
+    for one in contents:
+        _refuse_changes(shelf.folder, one, options, fingerprint)
+    tuners = [_taken_up(one, options, problem) for one in contents]
+    _oracle(problem, tuners[0].options)
+    for tuner, one in zip(tuners, contents, strict=True):
+        given_up = [event["reason"] for event in one.events if event.get("what") == GIVEN_UP]
+        if given_up:
+            tuner.stop(Status.OVERTAKEN, str(given_up[-1]))
+    turn, seconds = shelf.latest()
+    for told, evaluation in turn:  # what was about to be written down when the run was killed
+        tuner, book = tuners[told.start], shelf.books[told.start]
+        if len(tuner.history) == told.number - 1:
+            tuner.tell(evaluation)
+            book.keep(evaluation, told.encoded, tuner._state)
+    if turn:
+        _end_what_need_not_go_on(tuners, seconds, shelf)
+    if all(tuner.done for tuner in tuners):
+        return _best(tuners, problem)
+    _warn_of_versions(contents[0])
+    for book, one in zip(shelf.books, contents, strict=True):
+        book.event(what="resumed", evaluations=len(one.history), dropped_bytes=one.torn, versions=versions())
+    return _run_side_by_side(tuners, problem, callback, shelf, seconds)
+
+
+def _refuse_changes(folder: Any, contents: Contents, options: Options | None, fingerprint: dict[str, str]) -> None:
+    changed = [*_changed_options(contents.setting.options, options)]
+    changed += differences(contents.fingerprint, fingerprint)
+    if changed:
+        shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+        raise JournalError(f"{os.fspath(folder)} holds a run of another problem: {shown}")
+
+
+def _warn_of_versions(contents: Contents) -> None:
+    others = differences(contents.header["versions"], versions())
+    if others:
+        level = outside_stacklevel()
+        warnings.warn(f"the run is continued with other versions: {'; '.join(others)}", stacklevel=level)
 
 
 def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tuner:
@@ -398,7 +446,8 @@ def _run(
     except _Terminated:
         tuner.stop(Status.TERMINATED)
     except JournalError as error:
-        assert book is not None
+        if book is None:  # somebody else's, raised by the callback
+            raise
         held = f"it holds {book.evaluations} of {len(tuner.history)} evaluations"
         tuner.stop(Status.JOURNAL, f"{book.path}: {error.__cause__ or error}; {held}")
     except OracleError as error:
@@ -410,31 +459,77 @@ def _run(
 
 
 def _run_side_by_side(
-    tuners: Sequence[Tuner], objective: Objective, callback: Callable[[Record], object] | None
+    tuners: Sequence[Tuner],
+    objective: Objective,
+    callback: Callable[[Record], object] | None,
+    shelf: Shelf | None = None,
+    seconds_before: float = 0.0,
 ) -> Result:
     """The loop over turns: one evaluation for every start that is still in the race."""
-    options, began = tuners[0].options, time.monotonic()
+    options, began = tuners[0].options, time.monotonic() - seconds_before
     evaluate = _oracle_of_many(objective, options)
     try:
         with _termination():
             while running := [tuner for tuner in tuners if not tuner.done]:
                 turn = sorted(running, key=_promising)[: options.max_evaluations - _evaluations(tuners)]
                 requests = [tuner.ask() for tuner in turn]
-                records = [tuner.tell(one) for tuner, one in zip(turn, evaluate(requests), strict=True)]
+                if shelf is None:
+                    records = [tuner.tell(one) for tuner, one in zip(turn, evaluate(requests), strict=True)]
+                else:
+                    records = _tell_all(tuners, turn, list(evaluate(requests)), objective, shelf, began)
                 if callback is not None:
                     for record in records:
                         callback(record)
-                _end_what_need_not_go_on(tuners, time.monotonic() - began)
+                _end_what_need_not_go_on(tuners, time.monotonic() - began, shelf)
     except StopIteration:
         _stop_all(tuners, Status.STOPPED)
     except KeyboardInterrupt:
         _stop_all(tuners, Status.INTERRUPTED)
     except _Terminated:
         _stop_all(tuners, Status.TERMINATED)
+    except JournalError as error:
+        if shelf is None:
+            raise
+        held = sum(book.evaluations for book in shelf.books)
+        detail = f"{shelf.folder}: {error.__cause__ or error}; it holds {held} of {_evaluations(tuners)} evaluations"
+        _stop_all(tuners, Status.JOURNAL, detail)
     except OracleError as error:
         _stop_all(tuners, Status.FAILED)
+        _close_all(shelf, tuners)
         raise OracleError(str(error), error.theta, _best(tuners, objective)) from error.__cause__
+    _close_all(shelf, tuners)
     return _best(tuners, objective)
+
+
+def _tell_all(
+    tuners: Sequence[Tuner],
+    turn: Sequence[Tuner],
+    evaluations: Sequence[Evaluation],
+    objective: Any,
+    shelf: Shelf,
+    began: float,
+) -> list[Record]:
+    """Every evaluation of a turn to its start; the turn is on disk before, as a whole."""
+    told = []
+    for tuner, evaluation in zip(turn, evaluations, strict=True):
+        tuner._check(evaluation)
+        number = next(k for k, other in enumerate(tuners) if other is tuner)
+        told.append(Told(number, len(tuner.history) + 1, _encoded(tuner, evaluation)))
+    with _undisturbed():
+        shelf.keep(told, time.monotonic() - began)
+        records = []
+        for tuner, one in zip(turn, told, strict=True):
+            known = decode(one.encoded)
+            records.append(tuner.tell(known))
+            shelf.books[one.start].keep(known, one.encoded, tuner._state)
+        for event in _events(objective):
+            shelf.books[0].event(evaluation=_evaluations(tuners), **event)
+    return records
+
+
+def _close_all(shelf: Shelf | None, tuners: Sequence[Tuner]) -> None:
+    for book, tuner in zip([] if shelf is None else shelf.books, tuners, strict=False):
+        _close(book, tuner)
 
 
 def _promising(tuner: Tuner) -> float:
@@ -447,7 +542,7 @@ def _evaluations(tuners: Sequence[Tuner]) -> int:
     return sum(len(tuner.history) for tuner in tuners)
 
 
-def _end_what_need_not_go_on(tuners: Sequence[Tuner], seconds: float) -> None:
+def _end_what_need_not_go_on(tuners: Sequence[Tuner], seconds: float, shelf: Shelf | None = None) -> None:
     options = tuners[0].options
     on_target = [i for i, tuner in enumerate(tuners) if tuner._state.status is Status.TARGET]
     if on_target:
@@ -460,6 +555,8 @@ def _end_what_need_not_go_on(tuners: Sequence[Tuner], seconds: float) -> None:
         _stop_all(tuners, Status.MAX_SECONDS)
     for i, reason in overtaken([tuner._state for tuner in tuners], [tuner._setting for tuner in tuners]).items():
         tuners[i].stop(Status.OVERTAKEN, reason)
+        if shelf is not None:
+            shelf.books[i].event(what=GIVEN_UP, reason=reason)
 
 
 def _stop_all(tuners: Sequence[Tuner], status: Status, detail: str = "") -> None:
@@ -477,18 +574,22 @@ def _best(tuners: Sequence[Tuner], objective: Any) -> Result:
 def _tell(tuner: Tuner, evaluation: Any, objective: Any, book: Journal | None) -> Record:
     if book is None:
         return tuner.tell(evaluation)
-    request = tuner.ask()
-    try:
-        encoded = encode(evaluation)
-    except TypeError as error:
-        where = np.array2string(request.theta, precision=17)
-        raise OracleError(f"evaluation at theta = {where}: {error}", request.theta) from error
+    encoded = _encoded(tuner, evaluation)
     known = decode(encoded) if isinstance(evaluation, Evaluation) else evaluation  # the journal knows no less
     record = tuner.tell(known)
     for event in _events(objective):
         book.event(evaluation=record.number, **event)
     book.keep(known, encoded, tuner._state)
     return record
+
+
+def _encoded(tuner: Tuner, evaluation: Any) -> Any:
+    try:
+        return encode(evaluation)
+    except TypeError as error:
+        theta = tuner.ask().theta
+        where = np.array2string(theta, precision=17)
+        raise OracleError(f"evaluation at theta = {where}: {error}", theta) from error
 
 
 def _events(objective: Any) -> list[Mapping[str, Any]]:
