@@ -287,7 +287,6 @@ def test_an_interrupt_keeps_what_all_starts_have():
         ({"theta0": [1.0], "starts": [[1.0, 2.0]]}, ValueError, r"starts\[0\] must have 1 entries like theta0"),
         ({"starts": [[1.0], [math.nan]]}, ValueError, r"starts\[1\]"),
         ({"starts": [{"l1": 1.0}]}, TypeError, "by name"),
-        ({"starts": [[1.0]], "journal": "folder"}, ValueError, "journal.*one start"),
     ],
 )
 def test_bad_starts_are_named_before_anything_is_evaluated(arguments, error, message, tmp_path, monkeypatch):
