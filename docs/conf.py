@@ -32,6 +32,7 @@ pygments_style, pygments_dark_style = "friendly", "monokai"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("Array", "Pixels", "Indices", "Data", "npt.ArrayLike", "JournalLike")}
 python_use_unqualified_type_names = True
 python_display_short_literal_types = True
 maximum_signature_line_length = 88

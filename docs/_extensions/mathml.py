@@ -1,8 +1,8 @@
 """Formulas as MathML, made while the site is built: browsers show it without scripts and without a network.
 
-Roots, brackets and sums only come out right with a font that has a table of mathematical layout, which few machines have.
-STIX Two Math (SIL Open Font License) comes with the package ziamath; the part of it that formulas use goes into a style
-sheet.
+Roots, brackets and sums only come out right with a font that has a table of mathematical layout, which few machines
+have. STIX Two Math (SIL Open Font License) comes with the package ziamath; the part of it that formulas use goes into a
+style sheet.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ math {{ font-family: "formulas", math; }}
 # What latex2mathml leaves to a browser's guess: bars are fences of a fixed size, names of functions are no operators,
 # a fraction's slash takes no room, hats are accents.
 REPAIRS = (
-    ("<mo( stretchy=\"false\")?>&#x(02016|0007C);</mo>", r'<mo stretchy="false" lspace="0" rspace="0">&#x\2;</mo>'),
+    ('<mo( stretchy="false")?>&#x(02016|0007C);</mo>', r'<mo stretchy="false" lspace="0" rspace="0">&#x\2;</mo>'),
     ("<mo>([A-Za-z]{2,})</mo>", r"<mi>\1</mi>"),
     ("<mo>&#x0002F;</mo>", '<mo lspace="0" rspace="0">&#x0002F;</mo>'),
     ("<mo>&#x0005E;</mo>", '<mo stretchy="false">&#x002C6;</mo>'),

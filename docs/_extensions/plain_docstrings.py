@@ -45,30 +45,38 @@ def _block(block: list[str]) -> list[str]:
         return ["::", "", *block]
     if len(block) > 1 and re.fullmatch("-{3,}", block[1]):
         return [f".. rubric:: {block[0]}", "", *_entries(block[2:])]
-    if block[0].startswith("- "):
-        return _list(block)
     first = next((i for i, line in enumerate(block) if line.startswith("- ")), len(block))
-    return [_text(line) for line in block[:first]] + (["", *_list(block[first:])] if first < len(block) else [])
+    text = [_text(block[:first]), ""] if first else []
+    return text + [f"- {_text([item[0][2:], *item[1:]])}" for item in _items(block[first:])]
 
 
-def _list(block: list[str]) -> list[str]:
-    return [f"- {_text(line[2:])}" if line.startswith("- ") else f"  {_text(line.strip())}" for line in block]
+def _items(block: list[str]) -> list[list[str]]:
+    """Lines that begin at the margin, each with the indented ones that follow."""
+    items: list[list[str]] = []
+    for line in block:
+        if line.startswith(" "):
+            items[-1].append(line.strip())
+        else:
+            items.append([line])
+    return items
 
 
 def _entries(block: list[str]) -> list[str]:
     """`name : kind` with an indented text below, as a list."""
     made: list[str] = []
-    for line in block:
-        if line.startswith(" "):
-            made.append(f"  {_text(line.strip())}")
-            continue
-        names, colon, kind = line.partition(" : ")
-        made.append("- " + ", ".join(f"``{name}``" for name in names.split(", ")) + _text(f": {kind}" if colon else ""))
+    for head, *text in _items(block):
+        names, colon, kind = head.partition(" : ")
+        named = ", ".join(f"``{name}``" for name in names.split(", "))
+        if kind.endswith(","):  # goes on below
+            kind, text = " ".join([kind, *text]), []
+        made += [f"- {named}{colon and ': '}{_text([kind])}", ""]
+        made += [f"  {_text(text)}", ""] if text else []
     return made
 
 
-def _text(line: str) -> str:
-    parts = re.split("`([^`]+)`", line)
+def _text(lines: list[str]) -> str:
+    """One line; what stands in single backquotes is code, and nothing else means anything."""
+    parts = re.split("`+([^`]+)`+", " ".join(lines))
     return "".join(f"``{part}``" if i % 2 else re.sub(r"([\\*_|`])", r"\\\1", part) for i, part in enumerate(parts))
 
 
@@ -76,5 +84,9 @@ def setup(app: Any) -> dict[str, bool]:
     def process(app: Any, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
         lines[:] = converted(lines)
 
+    def signature(app: Any, what: str, name: str, obj: object, *_: object) -> tuple[str, None] | None:
+        return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
+
     app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

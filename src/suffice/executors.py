@@ -49,7 +49,9 @@ ALIGNMENT = 64
 class Work(Protocol):
     """What is spread: it travels to the workers once; `solve` is a function of the task and nothing else."""
 
-    def solve(self, task: Any) -> Any: ...
+    def solve(self, task: Any) -> Any:
+        """The answer to one task."""
+        ...
 
     def complaint(self, task: Any, answer: Any) -> str | None:
         """What is wrong with an answer, or None."""
