@@ -7,7 +7,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
+from sphinx.util.inspect import TypeAliasForwardRef
+
 import suffice
+
+# In list[Array] Sphinx would show its own class.
+TypeAliasForwardRef.__repr__ = lambda alias: alias.name.removeprefix("npt.")
 
 project = "suffice"
 author = "the suffice developers"
