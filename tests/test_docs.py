@@ -10,8 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from suffice.cli import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -75,6 +79,17 @@ def test_documents_have_code_blocks() -> None:
         assert python[f"docs/{page}.md"] >= 4
     console = [block for kind, block in BLOCK.findall((DOCS / "tutorials/csv.md").read_text()) if kind == "console"]
     assert sum("$ suffice " in block for block in console) == 2
+
+
+def test_options_of_the_command_line_exist() -> None:
+    commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
+    known = {option for command in commands.values() for given in command.params for option in given.opts} | {"--help"}
+    for path in DOCUMENTS:
+        lines = re.findall(r"suffice (?:tune|resume|report|reproduce|bench) [^`\n]*", path.read_text())
+        named = {option for line in lines for option in re.findall(r"--[a-z][a-z-]*", line)}
+        if path.name == "csv.md":
+            named |= set(re.findall("`(--[a-z-]+)`", path.read_text()))
+        assert named <= known, name(path)
 
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page() -> None:

@@ -153,7 +153,11 @@ def _one_thread() -> None:
 
 
 class Spread:
-    """What all executors do: hand out tasks, look at the answers, hand out again what was lost."""
+    """What all executors do: hand out tasks, look at the answers, hand out again what was lost.
+
+    A task that takes more than `deadline` seconds is handed out again; one that was lost `attempts` times in a row ends
+    the run by `WorkerError`.
+    """
 
     def __init__(self, *, deadline: float | None = None, attempts: int = 8) -> None:
         self.deadline = None if deadline is None else positive(deadline, "deadline")
