@@ -6,10 +6,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
+DOCS_INSTALLED := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint format bench clean
+.PHONY: help run test lint format bench docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -38,6 +39,10 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/paper_run.py --out benchmarks/results
 	$(BIN)/python benchmarks/growth.py --out benchmarks/results
 
+docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html; warnings are errors
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
+	@echo build/docs/index.html
+
 clean:  ## remove the environment, caches and the worked example's output
 	rm -rf $(VENV) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -53,4 +58,8 @@ $(INSTALLED): requirements/test.txt pyproject.toml | $(BIN)/python
 
 $(BENCH_INSTALLED): requirements/bench.txt $(INSTALLED)
 	$(PIP) install -r requirements/bench.txt
+	@touch $@
+
+$(DOCS_INSTALLED): requirements/docs.txt $(INSTALLED)
+	$(PIP) install -r requirements/docs.txt
 	@touch $@

@@ -49,7 +49,9 @@ ALIGNMENT = 64
 class Work(Protocol):
     """What is spread: it travels to the workers once; `solve` is a function of the task and nothing else."""
 
-    def solve(self, task: Any) -> Any: ...
+    def solve(self, task: Any) -> Any:
+        """The answer to one task."""
+        ...
 
     def complaint(self, task: Any, answer: Any) -> str | None:
         """What is wrong with an answer, or None."""
@@ -151,7 +153,11 @@ def _one_thread() -> None:
 
 
 class Spread:
-    """What all executors do: hand out tasks, look at the answers, hand out again what was lost."""
+    """What all executors do: hand out tasks, look at the answers, hand out again what was lost.
+
+    A task that takes more than `deadline` seconds is handed out again; one that was lost `attempts` times in a row ends
+    the run by `WorkerError`.
+    """
 
     def __init__(self, *, deadline: float | None = None, attempts: int = 8) -> None:
         self.deadline = None if deadline is None else positive(deadline, "deadline")

@@ -73,7 +73,9 @@ class Loss(Protocol):
     use them.
     """
 
-    def at(self, w: Array) -> LossAt: ...
+    def at(self, w: Array) -> LossAt:
+        """The residuals at w, and how far their norm can be from that at weights within any radius of w."""
+        ...
 
 
 class SquaredDistance:

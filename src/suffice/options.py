@@ -21,27 +21,27 @@ class Options:
     Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|).
     """
 
-    max_evaluations: int = 100
-    max_work: float = math.inf
-    max_seconds: float = math.inf
-    target_cost: float = 0.0  # stop when F is proven to be no larger
+    max_evaluations: int = 100  #: evaluations at most, refinements included
+    max_work: float = math.inf  #: work at most, in the objective's unit (solver steps for a `BilevelProblem`)
+    max_seconds: float = math.inf  #: seconds at most, looked at after every evaluation
+    target_cost: float = 0.0  #: stop when F is proven to be no larger
 
-    initial_radius: float = 0.1  # Ehrhardt and Roberts 2021: a tenth of the box
-    final_radius: float = 1e-5  # Ehrhardt and Roberts 2020, appendix
+    initial_radius: float = 0.1  #: the first trust radius (Ehrhardt and Roberts 2021: a tenth of the box)
+    final_radius: float = 1e-5  #: the trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix)
 
-    policy: Policy = "residual"  # what requests are made on; "weights": the paper's rule (suffice.upper.accuracy)
-    accuracy_factor: float = 10.0  # c: model points are accurate to c delta^2; the paper's study uses 100
-    model: ModelKind = "competing"  # see suffice.upper.model; "linear" is the paper's, without memory
-    seed: int | None = None  # None: first points along the axes; a number: along a random orthogonal basis
+    policy: Policy = "residual"  #: what requests are made on; "weights": the paper's rule (suffice.upper.accuracy)
+    accuracy_factor: float = 10.0  #: c: model points are accurate to c delta^2; the paper's study uses 100
+    model: ModelKind = "competing"  #: see suffice.upper.model; "linear" is the paper's, without memory
+    seed: int | None = None  #: None: first points along the axes; a number: along a random orthogonal basis
 
-    eta1: float = 0.1  # a step is accepted from this ratio of actual to predicted decrease (published implementation)
-    eta2: float = 0.75  # and very successful from this one (customary; published: 0.7; no difference over many runs)
-    # eta1': F at both ends of a step errs by at most this share of the prediction. The published 0.05 with eta1 = 0.1
-    # leaves eta1 - 2 eta1' = 0, that is, no proven decrease at all.
+    eta1: float = 0.1  #: a step is accepted from this ratio of actual to predicted decrease (published implementation)
+    eta2: float = 0.75  #: and very successful from this one (customary; published: 0.7; no difference over many runs)
+    #: eta1': F at both ends of a step errs by at most this share of the prediction. The published 0.05 with eta1 = 0.1
+    #: leaves eta1 - 2 eta1' = 0, that is, no proven decrease at all.
     decision_error: float = 0.04
-    shrink: float = 0.5  # gamma_dec
-    grow: float = 2.0  # gamma_inc
-    grow_step: float = 4.0  # gamma_inc_bar
+    shrink: float = 0.5  #: of the radius after a failure (gamma_dec)
+    grow: float = 2.0  #: of the radius after a very successful step (gamma_inc)
+    grow_step: float = 4.0  #: and at least so many lengths of that step (gamma_inc_bar)
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)

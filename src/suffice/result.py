@@ -35,10 +35,12 @@ class Status(Enum):
 
     @property
     def message(self) -> str:
+        """The status in words."""
         return self.value[0]
 
     @property
     def success(self) -> bool:
+        """Whether the search came to an end of its own."""
         return self.value[1]
 
 
@@ -57,24 +59,24 @@ class Purpose(Enum):
 class Record:
     """One evaluation: what was asked, what was achieved, what was decided."""
 
-    number: int
-    purpose: str
-    theta: tuple[float, ...]
-    within: float  # the accuracy asked for
-    errors: tuple[float, ...]  # the errors achieved, one per residual
-    distance: float | None  # the proven distance of the weights, where the objective tells
-    cost: float
-    interval: tuple[float, float]
-    work: float  # of this evaluation
-    total_work: float
-    delta: float  # trust radius and its lower bound when the evaluation was asked for
-    rho: float
-    predicted: float | None = None  # the decrease that the step under judgement promised
-    verdict: str | None = None  # accepted, rejected or open, where a step was judged
-    origin: tuple[float, ...] | None = None  # where that step started
-    target: tuple[float, ...] | None = None  # and where it led
-    incumbent: tuple[float, ...] = ()  # the incumbent afterwards
-    incumbent_cost: float = float("nan")
+    number: int  #: from 1
+    purpose: str  #: why it was made, see `Purpose`
+    theta: tuple[float, ...]  #: where
+    within: float  #: the accuracy asked for
+    errors: tuple[float, ...]  #: the errors achieved, one per residual
+    distance: float | None  #: the proven distance of the weights, where the objective tells
+    cost: float  #: F as it was computed
+    interval: tuple[float, float]  #: where F is proven to lie
+    work: float  #: of this evaluation
+    total_work: float  #: of all so far
+    delta: float  #: the trust radius when the evaluation was asked for
+    rho: float  #: and its lower bound
+    predicted: float | None = None  #: the decrease that the step under judgement promised
+    verdict: str | None = None  #: accepted, rejected or open, where a step was judged
+    origin: tuple[float, ...] | None = None  #: where that step started
+    target: tuple[float, ...] | None = None  #: and where it led
+    incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
+    incumbent_cost: float = float("nan")  #: and its F as it was computed
 
     @property
     def error(self) -> float:
@@ -86,26 +88,28 @@ class Record:
 class Result:
     """The incumbent, with the interval in which F is proven to lie there."""
 
-    theta: Array
-    cost: float
-    interval: tuple[float, float]
-    status: Status
-    evaluations: int
-    work: float
-    history: tuple[Record, ...] = field(repr=False)
-    evaluation: Evaluation | None = field(default=None, repr=False)
-    params: dict[str, float] | None = None
-    detail: str = ""
-    starts: tuple[Result, ...] = field(default=(), repr=False)  # of a run from many starts: what became of each
-    space: Space | None = field(default=None, repr=False)  # of the objective, if it has one
-    policy: str = "residual"  # what `within` of the records bounds, see Options.policy
+    theta: Array  #: the best point
+    cost: float  #: F there, as it was computed
+    interval: tuple[float, float]  #: where F is proven to lie there
+    status: Status  #: why the run stands where it does
+    evaluations: int  #: how many were made, refinements included
+    work: float  #: of all of them
+    history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
+    evaluation: Evaluation | None = field(default=None, repr=False)  #: the incumbent's
+    params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
+    detail: str = ""  #: what `message` adds to the status
+    starts: tuple[Result, ...] = field(default=(), repr=False)  #: of a run from many starts: what became of each
+    space: Space | None = field(default=None, repr=False)  #: of the objective, if it has one
+    policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
 
     @property
     def success(self) -> bool:
+        """Whether the search came to an end of its own; False after a spent budget, a stop or a failure."""
         return self.status.success
 
     @property
     def message(self) -> str:
+        """The status in words, with its detail."""
         return f"{self.status.message}{': ' + self.detail if self.detail else ''}"
 
     @property

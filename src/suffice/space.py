@@ -57,6 +57,7 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The parameters, in the order of theta."""
         return tuple(self.ranges)
 
     def logarithmic(self, name: str) -> bool:

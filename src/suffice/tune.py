@@ -85,6 +85,7 @@ class Tuner:
 
     @property
     def options(self) -> Options:
+        """The options of the search."""
         return self._setting.options
 
     @property
@@ -95,6 +96,7 @@ class Tuner:
 
     @property
     def history(self) -> tuple[Record, ...]:
+        """One record per evaluation told."""
         return self._state.records
 
     def ask(self) -> Request:

@@ -79,9 +79,9 @@ def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
 def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> Mnist:
     """Load all 60,000 + 10,000 images from a folder of yours; images are never downloaded.
 
-    The folder holds either the four idx files under their original names (``train-images-idx3-ubyte`` and
-    so on, plain or ``.gz``), or scikit-learn's cache of OpenML's ``mnist_784``, that is, it was once the
-    ``data_home`` of ``sklearn.datasets.fetch_openml("mnist_784", version=1)``. The idx files are much
+    The folder holds either the four idx files under their original names (`train-images-idx3-ubyte` and
+    so on, plain or `.gz`), or scikit-learn's cache of OpenML's `mnist_784`, that is, it was once the
+    `data_home` of `sklearn.datasets.fetch_openml("mnist_784", version=1)`. The idx files are much
     faster to read, and win if both are there.
 
     Parameters

@@ -52,7 +52,7 @@ class Certificate:
 
     radius: float
     rule: str
-    rounding: float = 0.0  # the part of `radius` that is due to floating-point arithmetic: no iteration removes it
+    rounding: float = 0.0  #: the part of `radius` that is due to floating-point arithmetic: no iteration removes it
 
 
 @dataclass(frozen=True)

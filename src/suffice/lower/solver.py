@@ -54,11 +54,17 @@ class Solver(Protocol):
     it was given if rounding is all that is left."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called in results and journals."""
+        ...
 
-    def start(self, problem: Canonical, x: Array) -> Any: ...
+    def start(self, problem: Canonical, x: Array) -> Any:
+        """The state before the first step, at x."""
+        ...
 
-    def step(self, problem: Canonical, state: Any) -> Any: ...
+    def step(self, problem: Canonical, state: Any) -> Any:
+        """The state after one more step, with its evidence."""
+        ...
 
 
 SOLVERS: dict[str, Solver] = {
@@ -77,7 +83,7 @@ class Solution:
     outcome: Outcome
     solver: str | Solver = "fista"
     state: Any = field(default=None, repr=False)
-    initial_radius: float = field(default=math.inf, repr=False)  # proven bound on ||x^0 - x_hat||
+    initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False)
 
     @property

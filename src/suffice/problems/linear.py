@@ -26,7 +26,9 @@ from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, Huber, LinearModel,
 class LowerLevel(Protocol):
     """A lower-level problem for every theta: parameters by name give f + g."""
 
-    def at(self, *args: Any, **params: Any) -> Composite: ...
+    def at(self, *args: Any, **params: Any) -> Composite:
+        """The problem at fixed parameters, given by name."""
+        ...
 
 
 class _ElasticNetModel:

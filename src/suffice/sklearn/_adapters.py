@@ -86,7 +86,9 @@ class Adapter(Protocol):
         """The weights s that a fit would give to samples."""
         ...
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold: ...
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        """The lower-level problem of these training rows."""
+        ...
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         """The penalties in the estimator's words, for a fit whose weights sum to `total`."""

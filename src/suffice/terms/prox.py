@@ -28,9 +28,13 @@ from suffice._array import EPS, Array, frozen, positive
 class Prox(Protocol):
     """A convex, lower semicontinuous g: all that a solver needs."""
 
-    def value(self, x: Array) -> float: ...
+    def value(self, x: Array) -> float:
+        """g(x), which may be infinite."""
+        ...
 
-    def prox(self, v: Array, step: float) -> Array: ...
+    def prox(self, v: Array, step: float) -> Array:
+        """argmin over x of g(x) + ||x - v||^2 / (2 step)."""
+        ...
 
 
 @runtime_checkable

@@ -32,9 +32,13 @@ from suffice.terms.design import Design
 class Smooth(Protocol):
     """A convex function with a Lipschitz gradient."""
 
-    def value(self, x: Array) -> float: ...
+    def value(self, x: Array) -> float:
+        """f(x)."""
+        ...
 
-    def gradient(self, x: Array) -> Array: ...
+    def gradient(self, x: Array) -> Array:
+        """grad f(x)."""
+        ...
 
 
 @runtime_checkable
@@ -65,11 +69,17 @@ class MarginLoss(Protocol):
     """psi(m, y) for a margin m and a target y, with 0 <= psi'' <= curvature, which may be infinite."""
 
     @property
-    def curvature(self) -> float: ...
+    def curvature(self) -> float:
+        """An upper bound of psi''."""
+        ...
 
-    def value(self, m: Array, y: Array) -> Array: ...
+    def value(self, m: Array, y: Array) -> Array:
+        """psi of every row."""
+        ...
 
-    def derivative(self, m: Array, y: Array) -> Array: ...
+    def derivative(self, m: Array, y: Array) -> Array:
+        """psi' of every row, with respect to m."""
+        ...
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         """The largest psi'' between margins m and n."""

@@ -122,7 +122,10 @@ class Evaluation:
 class Objective(Protocol):
     """An oracle of adjustable accuracy: the error of every residual (or block) is to be at most `within`."""
 
-    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation: ...
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
+        elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is told."""
+        ...
 
 
 class WeightsObjective(Objective, Protocol):

@@ -1,0 +1,80 @@
+"""The pictures of the pages, from the code that the pages show: python docs/pictures.py writes docs/_static/*.png."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.linear_model import ElasticNet
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from suffice.sklearn import SufficeSearchCV
+
+HERE = Path(__file__).resolve().parent
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+
+
+def blocks_of(page: str, containing: str = "") -> dict[str, Any]:
+    """The variables of a page after its blocks have run; only those up to the first that contains a text, if given."""
+    names: dict[str, Any] = {"__name__": "document"}
+    for block in BLOCK.findall((HERE / page).read_text()):
+        exec(block, names)
+        if containing and containing in block:
+            break
+    return names
+
+
+def save(figure: Any, name: str) -> None:
+    figure.tight_layout()
+    figure.savefig(HERE / "_static" / name, dpi=100, metadata={"Software": None})
+    plt.close(figure)
+
+
+def first_search() -> None:
+    search = blocks_of("index.md", "SufficeSearchCV(model")["search"]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
+    search.result_.plot_path(left)
+    search.result_.plot_accuracy(right)
+    save(figure, "first_search.png")
+
+
+def csv_path() -> None:
+    table = blocks_of("tutorials/csv.md", "to_csv")["table"][:400].dropna()
+    X, y = table.drop(columns=["target", "sex"]), table["target"]
+    space = {"l1": (1e-2, 1e2), "l2": (1e-4, 1e2)}
+    search = SufficeSearchCV(make_pipeline(StandardScaler(), ElasticNet(max_iter=50_000)), space, cv=5).fit(X, y)
+    figure, axes = plt.subplots(figsize=(7, 3.8))
+    search.plot_regularisation_path(X, y, ax=axes)
+    save(figure, "csv_path.png")
+
+
+def own_problem() -> None:
+    names = blocks_of("tutorials/own_problem.md", "estimate = result")
+    result, pulses = names["result"], names["pulses"]
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6))
+    left.plot(names["recorded"], color="#8a94a0", label="recording")
+    left.vlines(np.flatnonzero(pulses), 0.0, pulses[pulses > 0], color="#009E73", linewidth=3, label="pulses")
+    left.plot(names["estimate"], color="#0072B2", label="estimate")
+    left.set_ylim(top=1.35 * pulses.max())
+    left.legend(frameon=False, ncols=3, loc="upper center", fontsize=8)
+    left.set_xlabel("sample")
+    result.plot_path(middle)
+    result.plot_accuracy(right)
+    save(figure, "own_problem.png")
+
+
+if __name__ == "__main__":
+    os.chdir(tempfile.mkdtemp())
+    first_search()
+    csv_path()
+    own_problem()
