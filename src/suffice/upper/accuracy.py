@@ -29,7 +29,7 @@ import numpy as np
 from suffice.options import Options, Policy
 from suffice.upper.evaluation import Evaluation
 
-# Half of the share costs about 2 % more work to a given F, over fifty small problems, and a tenth fewer evaluations;
+# Half of the share costs about 2 % more work to a given F, over 48 small problems, and a tenth fewer evaluations;
 # the policy `weights` keeps to the larger one, since the errors it goes by are not those that decide.
 FIRST_LOOK: dict[Policy, float] = {"residual": 0.125, "weights": 0.25}
 PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which the incumbent
