@@ -12,6 +12,7 @@ from suffice import losses, problems
 from suffice.losses import LossAt
 from suffice.lower.fista import Fista
 from suffice.terms import L1, Zero
+from suffice.terms.smooth import LinearModel
 from suffice.testing import (
     ConformanceError,
     check_loss,
@@ -74,6 +75,56 @@ def test_a_right_problem_of_the_users_own_passes():
     check_problem(suffice.Composite(Quadratic(), L1(0.3), mu=mu, L=L, size=6))
 
 
+S = rng.standard_normal(12)
+COUNTS = rng.poisson(np.exp(0.5 * X[:, 0])).astype(float)
+OTHERS = {
+    "signal": problems.Denoising(S, eps_l2=1e-2, eps_tv=0.1).at(alpha=0.5),
+    "complex image": problems.Denoising(np.outer(S[:5], 1.0 + 1j * S[:4]), eps_l2=1e-2, eps_tv=0.1, boundary="zero").at(
+        alpha=0.2
+    ),
+    "Fourier samples": problems.SampledFourier(np.fft.fft(S, norm="ortho"), c=0.4, eps_l2=1e-2, eps_tv=0.1).at(
+        alpha=0.2
+    ),
+    "counts": problems.ElasticNetPoisson(X, COUNTS).at(l1=0.05, l2=0.1),
+    "counts, hardly convex": problems.ElasticNetPoisson(X, COUNTS).at(l1=0.05, l2=1e-3),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_images_and_counts_conform(name):
+    check_problem(OTHERS[name])
+
+
+@pytest.mark.parametrize("solver", ["newton_tv", "fista", "gradient_descent"])
+def test_solvers_conform_on_images(solver):
+    check_solver(solver, [problem for name, problem in OTHERS.items() if "counts" not in name])
+
+
+@pytest.mark.parametrize("solver", ["newton", "auto"])
+def test_newtons_method_conforms_where_there_is_no_lipschitz_constant(solver):
+    check_solver(solver, [problem for name, problem in OTHERS.items() if "counts" in name])
+
+
+class Tilted(LinearModel):
+    """A linear model whose gradient is one per cent too long."""
+
+    def gradient(self, x):
+        return 1.01 * super().gradient(x)
+
+
+def test_a_wrong_problem_without_a_lipschitz_constant_is_caught():
+    right = OTHERS["counts"]
+    f = right.smooth
+    tilted = Tilted(f.design, f.y, f.loss, f.l2)
+    for wrong, complaint in (
+        (replace(right, smooth=tilted), "disagrees"),
+        (replace(right, mu=100.0), "strongly convex"),
+        (replace(right, prox=HalfThreshold(0.3)), "not the prox"),
+    ):
+        with pytest.raises(ConformanceError, match=complaint):
+            check_problem(wrong)
+
+
 def test_a_problem_without_a_size_needs_a_point():
     problem = suffice.Composite(Quadratic(), Zero(), mu=mu, L=L)
     with pytest.raises(ConformanceError, match="size"):
@@ -126,6 +177,22 @@ LOSSES = {
 @pytest.mark.parametrize("w", [np.zeros(6), np.linspace(-1.0, 2.0, 6)], ids=["origin", "elsewhere"])
 def test_the_packages_losses_conform(name, w):
     check_loss(LOSSES[name], w, trials=60)
+
+
+PERFECT = {
+    "SquaredDistance": (LOSSES["SquaredDistance"], np.ones(6)),
+    "one number": (losses.SquaredDistance(np.full(1, 1e3)), np.full(1, 1e3)),
+    "SquaredError": (losses.SquaredError(np.eye(6), np.ones(6)), np.ones(6)),
+    "Lipschitz": (LOSSES["Lipschitz"], np.zeros(6)),
+}
+
+
+@pytest.mark.parametrize("name", PERFECT)
+def test_a_loss_of_zero_raises_no_false_alarm(name):
+    """There the error is the radius and nothing else: a point that is rounded must not count as one within it."""
+    loss, w = PERFECT[name]
+    assert loss.at(w).residual == 0.0
+    check_loss(loss, w)
 
 
 class Understated:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status
-from suffice.options import ModelKind
+from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
+from suffice.upper.accuracy import for_model
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Plan, Point, Setting, State, Trial, absorb, decide, pool_size, start
 from suffice.upper.warm import warm_start
@@ -181,6 +182,26 @@ def under_judgement(**changes):
     points = (at([0.5, 0.5]), at([0.6, 0.5], (0.9, 1.0)), at([0.5, 0.6], (1.0, 0.9)))
     trial = Trial(at([0.0, 0.0], e=0.1, solution="of the step"), Plan(1e-2, 0.7, (1.0, 1.0)))
     return replace(State(0.1, 0.1, (), points=points, trial=trial), **changes)
+
+
+@pytest.mark.parametrize("policy", get_args(Policy))
+def test_while_steps_are_short_no_point_is_refined_twice(policy):
+    """The radius is halved until it meets rho, and the step stays as short as it is: each point is asked at once for
+    the accuracy that the model needs there."""
+    world = setting([0.5], policy=policy)
+
+    def evaluation(u, e):
+        return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
+
+    points = tuple(Point(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
+    state = decide(State(delta=0.016, rho=1e-3, first=(), points=points), world)
+    refined = []
+    while state.rho == 1e-3:
+        assert state.pending.purpose in REFINEMENTS
+        assert state.pending.within <= for_model(state.rho, points[0].evaluation, world.options)
+        refined.append(float(state.pending.u[0]))
+        state = decide(absorb(state, evaluation(refined[-1], state.pending.within), world), world)
+    assert sorted(refined) == [0.5, 0.508]
 
 
 def test_an_open_verdict_is_settled_by_refining_the_less_certain_end():

@@ -90,7 +90,7 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     return 0.5 * D + math.sqrt(R_squared)
 
 
-def _smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
+def smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
     """`gap_radius` of x = z - tau grad f(z) for g = 0, where every norm is a multiple of size = ||grad f(z)||."""
     D = abs(1.0 / mu - tau) * size
     moved = tau * size
@@ -134,7 +134,7 @@ def certify_step(
     best = _with_rounding(nearer, "contraction", rounding)
     if rule == "tightest":
         M = evidence.majoriser
-        gap = _smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
+        gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
             best = _with_rounding(gap, "gap", rounding)
         if a_priori < best.radius and problem.f.rounding_is_known:

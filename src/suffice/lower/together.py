@@ -78,8 +78,16 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
                     max_steps=first.max_steps if first.steps is None else None,
                 )
             ]
+        elif not share_a_design([first.problem]) and first.steps is not None:
+            found = together_tv.steps_together([ask.problem for ask in group], first.steps, str(solver))
         elif not share_a_design([first.problem]):
-            found = together_tv.steps_together([ask.problem for ask in group], first.steps or 0, str(solver))
+            found = together_tv.solve_images(
+                [ask.problem for ask in group],
+                within=[float(ask.within or 0.0) for ask in group],
+                solver=str(solver),
+                warm=[ask.warm for ask in group],
+                max_steps=[_limit(ask) for ask in group],
+            )
         else:
             found = solve_together(
                 [ask.problem for ask in group],
@@ -94,7 +102,8 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
 
 
 def _groups(asks: Sequence[Ask], solver: str | Solver) -> list[list[int]]:
-    """Numbers of asks that go together: columns of one design, or images of one format and as many steps from 0."""
+    """Numbers of asks that go together: columns of one design, or images of one format (as many steps from 0, or small
+    ones to any accuracy)."""
     groups: list[list[int]] = []
     for j, ask in enumerate(asks):
         for group in groups:
@@ -112,8 +121,10 @@ def _go_together(one: Ask, other: Ask, solver: str | Solver) -> bool:
         return False
     if solver in METHODS and share_a_design(pair):
         return True
-    cold = one.steps is not None and one.warm is None and other.warm is None
-    return cold and solver in together_tv.METHODS and together_tv.share_a_format(pair)
+    cold = one.warm is None and other.warm is None
+    small = (one.problem.size or math.inf) <= together_tv.SMALL
+    stacked = small if one.steps is None else cold and one.steps > 0
+    return stacked and solver in together_tv.METHODS and together_tv.share_a_format(pair)
 
 
 def _limit(ask: Ask) -> float:

@@ -85,23 +85,16 @@ SETTINGS: dict[tuple[str, str], Setting] = {
     ("denoise1", "quick"): Setting("denoise1", "quick", (0.0,), FISTA[:3], 20, signals=3, pixels=64),
     ("denoise3", "full"): Setting("denoise3", "full", (1e-4, 1e-6), FISTA + DESCENT, 100, signals=20),
     ("denoise3", "quick"): Setting("denoise3", "quick", (1e-4,), FISTA[:3], 40, signals=3, pixels=64),
-    ("denoise2d", "full"): Setting("denoise2d", "full", (1e-6,), (DYNAMIC, FISTA[2]), 40, signals=3),
+    ("denoise2d", "full"): Setting("denoise2d", "full", (1e-6,), (DYNAMIC, FISTA[2], DESCENT[0]), 40, signals=3),
     ("denoise2d", "quick"): Setting("denoise2d", "quick", (1e-6,), (DYNAMIC, FISTA[2]), 15, signals=1, pixels=32),
-    ("mri", "full"): Setting("mri", "full", (0.5,), (DYNAMIC, FISTA[2]), 3000, pixels=64),
+    ("mri", "full"): Setting("mri", "full", (0.5,), (DYNAMIC, *FISTA[2:], DESCENT[0]), 3000, pixels=64),
     ("mri", "quick"): Setting("mri", "quick", (0.5,), (DYNAMIC, FISTA[2]), 60, signals=2, pixels=16),
 }
 
 
 def pairs(setting: Setting) -> list[tuple[Variant, float]]:
-    """Which runs a study has. Gradient descent takes part in denoise1 from alpha < 1 only: condition numbers of 1e5 and
-    more, on the way from larger ones, cost it millions of steps for a single evaluation."""
-    slow = setting.study == "denoise1"
-    return [
-        (variant, start)
-        for variant in setting.variants
-        for start in setting.starts
-        if not (slow and variant.solver == "gradient_descent" and start >= 0.0)
-    ]
+    """Which runs a study has."""
+    return [(variant, start) for variant in setting.variants for start in setting.starts]
 
 
 # --- data ----------------------------------------------------------------------------------------------------------

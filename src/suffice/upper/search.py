@@ -220,7 +220,7 @@ def _step(state: State, setting: Setting) -> State:
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
         if rough and not point.exhausted:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
-            return _refine(state, purpose, point, FIRST_LOOK * predicted, setting, t)
+            return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
     state = replace(state, plan=Plan(predicted, length, (models[0].value(s), models[-1].value(s))))
     return _ask(state, Purpose.STEP, u, within)
@@ -238,9 +238,11 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
         return _ask(state, Purpose.GEOMETRY, u, first_look(state.promise, radius, current, options), replaces=t)
     limit = for_model(state.delta, current, options)
+    # A short step stays short while delta falls to rho: what is needed there is asked for at once.
+    goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
     for t, point in enumerate(state.points):
         if achieved(point.evaluation, options) > limit and not point.exhausted:
-            pending = Pending(Purpose.REFINE_POINT, point.u, REFINEMENT * limit, point.evaluation, t)
+            pending = Pending(Purpose.REFINE_POINT, point.u, goal, point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
