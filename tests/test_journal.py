@@ -681,7 +681,7 @@ def test_a_journal_does_not_keep_what_the_search_has_forgotten(tmp_path, monkeyp
             known = super().evaluate(theta, within=within)
             return replace(known, solutions=(np.full(3_000, theta[0]),))
 
-    options = Options(max_evaluations=90, final_radius=1e-12)
+    options = Options(max_evaluations=90, final_radius=1e-30)
     sizes = []
 
     def callback(record):
