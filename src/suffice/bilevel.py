@@ -25,6 +25,7 @@ from suffice.options import Policy
 from suffice.plain import light
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
+from suffice.problems.linear import sharing_designs
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
@@ -56,7 +57,7 @@ class BilevelProblem:
         max_steps: int = 100_000,
         executor: Any = None,
     ) -> None:
-        self.lower, self.losses = tuple(lower), tuple(losses)
+        self.lower, self.losses = sharing_designs(tuple(lower)), tuple(losses)
         if not self.lower:
             raise ValueError("lower must hold at least one lower-level problem")
         if len(self.lower) != len(self.losses):

@@ -11,6 +11,8 @@ is penalised like the others. For l1 >= `l1_max` the solution is exactly 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -127,3 +129,25 @@ def signs(y: Any) -> tuple[Array, Any]:
         shown = ", ".join(repr(label) for label in classes[:5].tolist())
         raise ValueError(f"y must hold exactly two distinct labels, got {len(classes)}: {shown}")
     return np.where(y == classes[1], 1.0, -1.0), classes
+
+
+def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
+    """The same problems; those that were given one and the same matrix, equally weighted, share its norms and go
+    through one product with it where the solver can."""
+    known: list[Design] = []
+    shared: list[LowerLevel] = []
+    for problem in problems:
+        if isinstance(problem, _ElasticNetModel):
+            own = problem.design
+            twin = next((one for one in known if one.X is own.X and _equal(one.weights, own.weights)), None)
+            if twin is None:
+                known.append(own)
+            elif twin is not own:
+                problem = copy(problem)
+                problem.design = twin
+        shared.append(problem)
+    return tuple(shared)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one is other or np.array_equal(host(one), host(other))
