@@ -254,7 +254,8 @@ def test_a_broken_executor_that_cannot_be_made_anew_is_told(tmp_path):
 
 def test_a_task_that_always_kills_its_worker_ends_the_run_with_all_that_was_known(tmp_path):
     problem = bilevel(Processes(1, attempts=2), folder=tmp_path, trouble=die, count=10)
-    with pytest.raises(OracleError, match="problem 2 was lost 2 times") as caught:
+    # Solves that waited for the same worker are lost with it, so that another may be the first to be lost twice.
+    with pytest.raises(OracleError, match=r"problem \d was lost 2 times") as caught:
         run(problem)
     assert caught.value.result.status is Status.FAILED
 

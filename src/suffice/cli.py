@@ -58,7 +58,9 @@ def tune(
     skip_missing_target: Annotated[
         bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
     ] = False,
-    max_evaluations: Annotated[int, typer.Option(help="evaluations of the search at most")] = 200,
+    max_evaluations: Annotated[
+        int, typer.Option(help="evaluations at most, first looks and the sharp last one not counted")
+    ] = 200,
     max_seconds: Annotated[float | None, typer.Option(help="seconds of the search at most")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
     seed: Annotated[int, typer.Option(help="of the folds")] = 0,
@@ -241,7 +243,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
 
-    from suffice.result import OracleError
+    from suffice.result import OracleError, Status
     from suffice.tabular import live
     from suffice.tabular.run import claim, execute, load
 
@@ -263,7 +265,10 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
         raise typer.Exit(1) from error
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
     if not outcome.success:
-        typer.echo(f"suffice: stopped early, {outcome.search.result_.message}; {goes_on}", err=True)
+        result = outcome.search.result_
+        more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
+        goes_on = f"`suffice resume {out}{more.get(result.status, '')}` goes on"
+        typer.echo(f"suffice: stopped early, {result.message}; {goes_on}", err=True)
         raise typer.Exit(1)
 
 
