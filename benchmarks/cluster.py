@@ -29,9 +29,10 @@ from suffice.executors import Dask, Processes
 
 OPTIONS = suffice.Options(max_evaluations=20)
 KILL_EVERY = (3.0, 6.0)  # seconds
+ROWS, COLUMNS = 3000, 200  # of every problem: solves of tens of milliseconds
 
 
-def build(executor: Any, rows: int = 400, d: int = 60) -> suffice.BilevelProblem:
+def build(executor: Any, rows: int = ROWS, d: int = COLUMNS) -> suffice.BilevelProblem:
     rng = np.random.default_rng(0)
     lower, upper = [], []
     for _ in range(64):
@@ -130,8 +131,8 @@ def main() -> None:
     ]
     made = provenance("distributed", "joblib")
     about = (
-        f"{rows[0]['evaluations']} evaluations of 64 problems, 400 x 60 each; {os.cpu_count()} cores, shared with "
-        f"other work (load {os.getloadavg()[1]:.1f}); commit {made['commit']}\n"
+        f"{rows[0]['evaluations']} evaluations of 64 problems, {ROWS} x {COLUMNS} each; {os.cpu_count()} cores, shared "
+        f"with other work (load {os.getloadavg()[1]:.1f}); commit {made['commit']}\n"
     )
     text = f"{table(head, shown)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"
     print(text)
