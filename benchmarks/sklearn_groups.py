@@ -20,13 +20,11 @@ or ten parameters can be fitted to the folds of 300 rows.
   standardised.
 """
 
-import argparse
-import json
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
+from common import parser, write_json, write_text
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
@@ -136,18 +134,17 @@ def table(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    parser.add_argument("--data", nargs="*", default=list(DATA), choices=list(DATA))
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--data", nargs="*", default=list(DATA), choices=list(DATA))
+    arguments = options.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for name in arguments.data:
         rows.append(compare(name))
         print(rows[-1], flush=True)
-    (arguments.out / "sklearn_groups.json").write_text(json.dumps(rows, indent=1) + "\n")
+    write_json(arguments.out / "sklearn_groups.json", rows)
     text = "# Penalties for groups of features\n\n" + table(rows)
-    (arguments.out / "sklearn_groups.md").write_text(text + "\n\n" + "\n".join(__doc__.splitlines()[2:]) + "\n")
+    write_text(arguments.out / "sklearn_groups.md", text + "\n\n" + "\n".join(__doc__.splitlines()[2:]) + "\n")
 
 
 if __name__ == "__main__":

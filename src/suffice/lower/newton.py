@@ -40,7 +40,7 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, WeightedL1, Zero, soft
+from suffice.terms.prox import L1, WeightedL1, Zero, l1_least_subgradient, soft
 from suffice.terms.smooth import LinearModel, Ridged, Squared
 
 Indices = npt.NDArray[np.intp]
@@ -333,7 +333,7 @@ def minimise_model(H: Array, gradient: Array, w: Array, l1: float | Array) -> Ar
     if not np.any(l1):
         return _solve(_factor(H), b)
     noise = 8.0 * EPS * (norm(np.abs(H) @ np.abs(w)) + norm(gradient))  # what rounding leaves of any subgradient
-    goal = max(MODEL_TOLERANCE * norm(_least(w, gradient, l1)), noise)
+    goal = max(MODEL_TOLERANCE * norm(l1_least_subgradient(l1, w, gradient)), noise)
     settled = np.count_nonzero(w) > 0.8 * len(w)
     v = _with_signs_of(w, gradient, H, b, l1, goal) if settled else None
     v = _admm(H, b, w, gradient, l1, goal) if v is None else v
@@ -354,7 +354,7 @@ def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float | Array, goal
         v, y = s - inside, R * inside
         if iteration % CHECK_EVERY == 0:
             before, signs, at_v = signs, np.sign(v), H @ v - b
-            near = norm(_least(v, at_v, l1)) <= goal
+            near = norm(l1_least_subgradient(l1, v, at_v)) <= goal
             if near or np.array_equal(signs, before):
                 exact = _with_signs_of(v, at_v, H, b, l1, goal)
                 if exact is not None:
@@ -368,19 +368,15 @@ def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float | Array, goal
 
 def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float | Array, goal: float) -> Array | None:
     """The minimiser of q among points with the signs of v, if it has them and is as good as wanted."""
-    signs = np.where(v != 0.0, np.sign(v), -np.sign(_least(v, gradient, l1)))
+    signs = np.where(v != 0.0, np.sign(v), -np.sign(l1_least_subgradient(l1, v, gradient)))
     free = np.flatnonzero(signs)
     if free.size == 0:
         return None
     exact = np.zeros_like(v)
     exact[free] = _solve(_factor(H[np.ix_(free, free)]), b[free] - (l1 * signs)[free])
-    if (exact * signs < 0.0).any() or norm(_least(exact, H @ exact - b, l1)) > goal:
+    if (exact * signs < 0.0).any() or norm(l1_least_subgradient(l1, exact, H @ exact - b)) > goal:
         return None
     return exact
-
-
-def _least(v: Array, gradient: Array, l1: float | Array) -> Array:
-    return np.where(v == 0.0, soft(gradient, l1), gradient + l1 * np.sign(v))
 
 
 def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:

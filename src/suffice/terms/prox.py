@@ -68,6 +68,26 @@ class Zero:
         return gradient
 
 
+def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+    """`remainder` of sum_i l1_i |x_i|, one l1 for all i or one each."""
+    # In place and without np.clip and np.sum, whose wrappers cost more than their arithmetic: see the price of
+    # certificates in benchmarks/certified_solves.py.
+    p = np.maximum(v, -l1)
+    np.minimum(p, l1, out=p)
+    w_bar = v - p
+    w_bar /= mu
+    parts = np.abs(x)
+    parts *= l1
+    p *= x
+    parts -= p
+    return w_bar, float(parts.sum())
+
+
+def l1_least_subgradient(l1: float | Array, x: Array, gradient: Array) -> Array:
+    """The shortest element of gradient + d(sum_i l1_i |x_i|)."""
+    return np.where(x == 0, soft(gradient, l1), gradient + l1 * np.sign(x))
+
+
 @dataclass(frozen=True)
 class L1:
     """g = l1 ||x||_1."""
@@ -84,20 +104,10 @@ class L1:
         return soft(v, step * self.l1)
 
     def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        # In place and without np.clip and np.sum, whose wrappers cost more than their arithmetic: see the price of
-        # certificates in benchmarks/certified_solves.py.
-        p = np.maximum(v, -self.l1)
-        np.minimum(p, self.l1, out=p)
-        w_bar = v - p
-        w_bar /= mu
-        parts = np.abs(x)
-        parts *= self.l1
-        p *= x
-        parts -= p
-        return w_bar, float(parts.sum())
+        return l1_remainder(self.l1, x, v, mu)
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        return np.where(x == 0, soft(gradient, self.l1), gradient + self.l1 * np.sign(x))
+        return l1_least_subgradient(self.l1, x, gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +138,10 @@ class WeightedL1:
         return soft(v, step * self.l1)
 
     def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        p = np.clip(v, -self.l1, self.l1)
-        return (v - p) / mu, float(np.sum(self.l1 * np.abs(x) - x * p))
+        return l1_remainder(self.l1, x, v, mu)
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        return np.where(x == 0, soft(gradient, self.l1), gradient + self.l1 * np.sign(x))
+        return l1_least_subgradient(self.l1, x, gradient)
 
 
 @dataclass(frozen=True)
