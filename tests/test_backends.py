@@ -58,7 +58,7 @@ def test_a_solution_is_proven_wherever_the_matrix_lives(library, model, solver):
 def test_the_norms_of_a_design_are_those_of_its_numpy_twin(library, shape):
     matrix = X.reshape(shape)
     here, there = Design.of(matrix), Design.of(array(library, matrix))
-    for name in ("squared_norm", "frobenius_norm", "row_norms", "row_length", "column_length"):
+    for name in ("squared_norm", "frobenius_norm", "row_norms", "column_norms", "row_length"):
         np.testing.assert_allclose(getattr(there, name), getattr(here, name), rtol=1e-12)
 
 

@@ -26,9 +26,10 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, frozen, host, lives_elsewhere, norm, positive, vector
+from suffice._array import Array, frozen, host, lives_elsewhere, norm, positive, vector
 from suffice.problems import signs
 from suffice.terms.design import Design
+from suffice.terms.rounding import gamma
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
@@ -88,7 +89,7 @@ class SquaredDistance:
 
     def at(self, w: Array) -> LossAt:
         residuals = _weights(w, len(self.target)) - self.target
-        rounding = _rounding(residuals)
+        rounding = norm_rounding(residuals)
         return LossAt(residuals, lambda radius: radius + rounding)
 
 
@@ -111,7 +112,7 @@ class Lipschitz:
             return _root_error(value, value - change, value + change) + rounding
 
         residuals = np.array([math.sqrt(value)])
-        rounding = _rounding(residuals)
+        rounding = norm_rounding(residuals)
         return LossAt(residuals, error)
 
 
@@ -151,15 +152,19 @@ class _MarginLoss:
         m = host(self.design.margins(_weights(w, self.design.shape[1])))
         residuals = self.residuals(m)
         loss = float(residuals @ residuals)
-        gradient = norm(self.design.adjoint(self.derivative(m)))
-        rounding = _rounding(residuals)
+        slopes = self.derivative(m)
+        gradient = norm(self.design.adjoint(slopes)) + self.design.pull_rounding * math.sqrt(len(m)) * norm(slopes)
+        rounding = norm_rounding(residuals)
+        blur = self.design.margin_rounding(w) * norm(w) * self.row_norms  # of the margins
+        blurred, spread = float(np.abs(slopes) @ blur), norm(blur)
 
         def error(radius: float) -> float:
             # Products of floats overflow to infinity without complaint; squares and 0 * infinity would not.
-            far = float(self.norm * min(radius, sys.float_info.max))
-            change = gradient * radius + 0.5 * self.curvature * far * far if radius > 0.0 else 0.0
+            R = min(radius, sys.float_info.max)
+            far = float(self.norm * R) + spread
+            change = gradient * R + blurred + 0.5 * self.curvature * far * far
             with np.errstate(over="ignore"):
-                moved = np.where(self.row_norms > 0.0, self.row_norms * min(radius, sys.float_info.max), 0.0)
+                moved = np.where(self.row_norms > 0.0, self.row_norms * R + blur, 0.0)
                 low, high = (float(end.sum()) for end in self.reach(m, moved))
             bound = _root_error(loss, max(loss - change, low), min(loss + change, high))
             return min(bound, self.slope * far) + rounding
@@ -231,9 +236,9 @@ class SquaredError(_MarginLoss):
         return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
 
 
-def _rounding(residuals: Array) -> float:
-    """How far the computed norm of residuals may be from that of the exact ones at the same w."""
-    return 4.0 * EPS * (1.0 + math.sqrt(len(residuals))) * norm(residuals)
+def norm_rounding(residuals: Array) -> float:
+    """How far a computed norm of residuals, and one of their ranges, may be from those of exact margins."""
+    return 2.0 * gamma(residuals.size + 16) * norm(residuals)
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

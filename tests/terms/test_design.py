@@ -171,7 +171,7 @@ def test_products_and_sizes_do_not_depend_on_the_storage(kind):
     assert design.margins(w) == pytest.approx(X @ w)
     assert design.adjoint(r) == pytest.approx(X.T @ r)
     assert design.frobenius_norm == pytest.approx(math.sqrt(np.sum(weights / weights.sum() * (X**2).T)))
-    assert (design.row_length, design.column_length) == ((3, 20) if kind in ("dense", "fortran") else (2, 20))
+    assert design.row_length == (3 if kind in ("dense", "fortran") else 2)
 
 
 def test_weights_sum_to_one():

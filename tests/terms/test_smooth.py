@@ -157,10 +157,13 @@ def test_logistic_loss_survives_extreme_margins(m):
     assert LOGISTIC.curvature_between(np.array([m]), np.array([2 * m]), y)[0] == 0.0
 
 
-def test_the_gradient_at_the_origin_is_a_datum():
-    model, _ = model_and_reference("logistic", "dense")
-    assert model.gradient_rounding(np.zeros(D), np.zeros(N)) == 0.0
-    assert model.gradient_rounding(np.ones(D), model.image(np.ones(D))) > 0.0
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "fortran", "wide", "large", "small"])
+def test_the_gradient_at_the_origin_has_the_rounding_of_a_product(kind):
+    model, reference = model_and_reference("squared", kind)
+    origin = np.zeros(model.design.shape[1])
+    error = norm(model.gradient(origin).astype(LONG) - reference.gradient(origin.astype(LONG)))
+    for bound in (model.gradient_rounding, model.rounding_at):
+        assert 0.0 < error <= bound(origin, model.image(origin))
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])

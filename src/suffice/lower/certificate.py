@@ -28,8 +28,25 @@ The rules, each usable alone:
                   A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
                   has bounded.
 
-Rounding: a gradient that errs by at most e is the exact gradient of a problem whose minimiser lies within e/mu, so
-every a-posteriori radius is increased by e/mu plus the rounding of the certificate's own arithmetic.
+Rounding, with u = 2^-53. A gradient that errs by at most e is the exact gradient of a problem whose minimiser lies
+within e/mu, so every a-posteriori radius is increased by e/mu. e holds
+
+- the rounding of the gradient itself (`gradient_rounding` of f; see `suffice.terms.rounding`);
+- that of v, at most u (2 mu ||z|| + ||grad f(z)||), which is not small where l1/mu is large;
+- that of the formulas of g, a few u ||v||.
+
+x is computed as well: a prox-gradient step is made with an error of at most delta = 8 u (||z|| + tau ||grad f(z)||),
+since a prox does not expand (for a g other than l1 or a box the 8 depends on the dimension). It counts in full wherever
+x is taken for the exact step: delta on top of `contraction`, delta/(1 - c) on top of ||x - z||/(1 - c), 3 delta/(tau
+mu) on top of `subgradient`. (gap) holds for any x.
+
+`rate` has to bear the errors of all steps. With V_i = t_i^2 (Phi(x^i) - Phi(x_hat)) + ||t_i (x^i - y)||^2 / (2 tau), on
+which FISTA's rate is built, an error e_i of step i gives sqrt(V_i) <= sqrt((1 - q t_i) V_{i-1}) + t_i e_i sqrt(2 tau),
+and S_i = t_i + sqrt(1 - q t_i) S_{i-1} never exceeds 2/q. So all errors together cost at most 4 sqrt(kappa) e/mu, e
+being the largest of gradient_rounding + delta/tau. Earlier points may have been longer than x, by as much as has faded
+since: k steps later that is 6 k e/(mu sqrt(kappa) ||x||) of the radius itself.
+
+A radius is a number or infinite: where arithmetic overflows nothing is proven.
 """
 
 from __future__ import annotations
@@ -38,9 +55,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
+
 from suffice._array import EPS, Array, norm, vector
 from suffice.problem import Canonical, Composite
-from suffice.terms.prox import Zero
+from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
+from suffice.terms.rounding import TINY
+from suffice.terms.smooth import ImagedSmooth, LinearModel, Ridged
+from suffice.terms.variation import Variation
 
 Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -84,17 +106,21 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     mu = problem.mu
     w_bar, B = problem.g.remainder(x, v, mu)
     D = norm(x - w_bar)
-    R_squared = B / mu + 0.25 * D * D
+    R = math.hypot(math.sqrt(B / mu), math.sqrt(len(x) * TINY / mu), 0.5 * D)
     if moved > 0.0:
-        R_squared += 0.5 * max(M / mu - 1.0, 0.0) * moved * moved
-    return 0.5 * D + math.sqrt(R_squared)
+        R = math.hypot(R, _root_excess(M, mu) * moved)
+    return 0.5 * D + R
+
+
+def _root_excess(M: float, mu: float) -> float:
+    """sqrt((M - mu)/(2 mu)), with M as it was before it was rounded."""
+    return math.sqrt(0.5 * max(M / mu * (1.0 + 4.0 * EPS) - 1.0, 0.0))
 
 
 def smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
     """`gap_radius` of x = z - tau grad f(z) for g = 0, where every norm is a multiple of size = ||grad f(z)||."""
     D = abs(1.0 / mu - tau) * size
-    moved = tau * size
-    return 0.5 * D + math.sqrt(0.25 * D * D + 0.5 * max(M / mu - 1.0, 0.0) * moved * moved)
+    return 0.5 * D + math.hypot(0.5 * D, _root_excess(M, mu) * tau * size)
 
 
 def certify_step(
@@ -103,43 +129,83 @@ def certify_step(
     """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance.
 
     x's image is computed where a rule needs it and the solver has none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        proof = _certify_step(problem, x, image, evidence, rule, initial_radius)
+    return proof if proof.radius == proof.radius else Certificate(math.inf, proof.rule, math.inf)
+
+
+def _certify_step(
+    problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
+) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
-    a_priori = evidence.rate * initial_radius if evidence.rate < math.inf else math.inf
     if rule == "rate":
-        return _with_rounding(a_priori, "rate", 2.0 * _rounding(problem, z, evidence.z_image))
+        return _a_priori(problem, x, evidence, initial_radius)
     if rule in ("gap", "minimum_norm", "subgradient"):
         image = problem.f.image(x) if image is None else image
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
-        rounding = _rounding(problem, x, image, evidence.rounding if tau is None else None)
+        rounding = _rounding(problem, x, image, at_x, evidence.rounding if tau is None else None)
         if rule == "gap":
-            return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding)
+            return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding, x)
         if rule == "minimum_norm":
-            return _with_rounding(norm(problem.g.least_subgradient(x, at_x)) / problem.mu, rule, rounding)
+            return _with_rounding(norm(problem.g.least_subgradient(x, at_x)) / problem.mu, rule, rounding, x)
         if tau is None:
             raise ValueError("certificate='subgradient' needs a solver whose last move was a prox-gradient step")
         d = at_x - z_gradient + (z - x) / tau
-        step_rounding = 2.0 * EPS * (norm(z) + norm(x)) / (tau * problem.mu)
-        return _with_rounding(norm(d) / problem.mu, rule, 2.0 * rounding + step_rounding)
+        rounding += _rounding(problem, z, evidence.z_image, z_gradient, evidence.rounding)
+        rounding += 3.0 * step_rounding(problem, evidence) / (tau * problem.mu)
+        return _with_rounding(norm(d) / problem.mu, rule, rounding, x)
 
-    rounding = _rounding(problem, z, evidence.z_image, evidence.rounding)
+    rounding = _rounding(problem, z, evidence.z_image, z_gradient, evidence.rounding)
     smooth = isinstance(problem.g, Zero)
     size = norm(z_gradient) if smooth else math.nan
     v = z_gradient if smooth else problem.mu * z - z_gradient
     at_z = size / problem.mu if smooth else _gap_radius(problem, z, v, 0.0, math.inf)
     if tau is None:
-        return _with_rounding(at_z, "gap", rounding)
+        return _with_rounding(at_z, "gap", rounding, x)
     c, moved = evidence.contraction, tau * size if smooth else norm(x - z)
-    rounding += 8.0 * EPS * (norm(z) + moved if smooth else norm(x))
-    nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved, c))
-    best = _with_rounding(nearer, "contraction", rounding)
+    delta = step_rounding(problem, evidence)
+    rounding += 8.0 * EPS * norm(x) + delta
+    nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved + delta, c))
+    best = _with_rounding(nearer, "contraction", rounding, x)
     if rule == "tightest":
         M = evidence.majoriser
         gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
-            best = _with_rounding(gap, "gap", rounding)
-        if a_priori < best.radius and problem.f.rounding_is_known:
-            best = min(best, _with_rounding(a_priori, "rate", 2.0 * rounding), key=lambda proof: proof.radius)
+            best = _with_rounding(gap, "gap", rounding, x)
+        if evidence.rate * initial_radius < best.radius and _uniform(problem.f):
+            best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
+
+
+def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: float) -> Certificate:
+    """The rule `rate`, with what the rounding of all steps can have done."""
+    radius = evidence.rate * initial_radius if evidence.rate < math.inf else math.inf
+    if not radius < math.inf or evidence.tau is None:
+        return Certificate(math.inf, "rate")
+    kappa = problem.L / problem.mu
+    reach = 2.0 * (np.abs(x) + radius / math.sqrt(len(x)))  # no shorter than any point within the radius
+    e = problem.f.gradient_rounding(reach, evidence.z_image)
+    e += _roundings_of(problem.g, len(x)) * EPS * (problem.L * norm(reach) + norm(evidence.z_gradient))
+    steps = math.log(2.0 * kappa) - 2.0 * math.log(max(evidence.rate, TINY))  # at least k / sqrt(kappa)
+    faded = 6.0 * steps * e / (problem.mu * norm(reach)) if radius > 0.0 else 0.0
+    return _with_rounding(radius * (1.0 + faded), "rate", 4.0 * math.sqrt(kappa) * e / problem.mu, x)
+
+
+def _uniform(f: ImagedSmooth) -> bool:
+    """Whether `gradient_rounding` bounds the rounding at all points of a length, not only at the one given."""
+    f = f.term if isinstance(f, Ridged) else f
+    return isinstance(f, LinearModel | Variation) and f.rounding_is_known
+
+
+def step_rounding(problem: Canonical, evidence: Evidence) -> float:
+    """delta of the module's text: how far x is from the exact prox-gradient step."""
+    z, tau = evidence.z, evidence.tau or 0.0
+    return _roundings_of(problem.g, len(z)) * EPS * (norm(z) + tau * norm(evidence.z_gradient))
+
+
+def _roundings_of(g: CertifiableProx, size: int) -> float:
+    """How many units of EPS the formulas of g err by, relative to what they are applied to."""
+    return 4.0 if isinstance(g, L1 | WeightedL1 | Zero | Box) else 4.0 + size
 
 
 def fixed_point_radius(moved: float, c: float) -> float:
@@ -154,16 +220,23 @@ def certify(problem: Composite, x: Array) -> Certificate:
     x = vector(x, "x")
     if problem.size is not None and x.shape != (problem.size,):
         raise ValueError(f"x must have shape ({problem.size},), got {x.shape}")
-    image = canonical.f.image(x)
-    gradient = canonical.f.gradient_at(x, image)
+    with np.errstate(over="ignore", invalid="ignore"):
+        image = canonical.f.image(x)
+        gradient = canonical.f.gradient_at(x, image)
     return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
 
 
-def _rounding(problem: Canonical, x: Array, image: Array, known: float | None = None) -> float:
-    """How far the gradient's rounding may move the minimiser, plus the rounding of the certificate itself."""
-    error = problem.f.gradient_rounding(x, image) if known is None else known
-    return error / problem.mu + 8.0 * EPS * norm(x)
+def _rounding(problem: Canonical, z: Array, image: Array, gradient: Array, known: float | None = None) -> float:
+    """How far the rounding of the gradient at z, and of v, may move the minimiser, plus that of the certificate."""
+    size, steep = norm(z), norm(gradient)
+    error = problem.f.gradient_rounding(z, image) if known is None else known
+    error += _roundings_of(problem.g, len(z)) * EPS * (problem.mu * size + steep)
+    error += 8.0 * len(z) * TINY
+    if not problem.f.rounding_is_known:
+        error += len(z) * EPS * steep
+    return error / problem.mu + 8.0 * EPS * size
 
 
-def _with_rounding(radius: float, rule: str, rounding: float) -> Certificate:
-    return Certificate(radius * (1.0 + 64.0 * EPS) + rounding, rule, rounding)
+def _with_rounding(radius: float, rule: str, rounding: float, x: Array) -> Certificate:
+    rounding += 8.0 * len(x) * TINY
+    return Certificate(radius * (1.0 + (64.0 + len(x)) * EPS) + rounding, rule, rounding)

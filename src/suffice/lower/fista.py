@@ -30,11 +30,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice._array import Array
+from suffice._array import EPS, Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.newton import Indices
 from suffice.lower.screening import Restricted, still_active
 from suffice.problem import Canonical
+from suffice.terms.smooth import CARRIED
 
 SCREEN_EVERY = 10  # steps
 
@@ -75,7 +76,7 @@ class Fista:
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         a_priori = rate(problem.L / problem.mu, state.k + 1)
-        evidence = Evidence(z, z_image, z_gradient, tau, 1.0 - q, problem.L, a_priori)
+        evidence = Evidence(z, z_image, z_gradient, tau, min(1.0 - q + 4.0 * EPS, 1.0), problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
 
 
@@ -106,15 +107,17 @@ class AdaptiveFista:
         if previous is None:
             previous = image if state.k == 0 else problem.f.image(state.previous)
         z, z_image = _extrapolated(state, beta), image + beta * (image - previous)
+        if carried_size(state.x, z) > CARRIED * norm(z):  # a z that is much shorter than what it was made of
+            z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         x_image = problem.f.image(x)
         M = min(problem.f.majoriser(z, z_image, x, x_image), problem.L)
-        if tau * M > 1.0 + 1e-12:
+        if tau * M > 1.0 + 4.0 * EPS:
             # Not made: the point stays, with the proof it had.
             shorter = max(min(self.shrink * tau, 0.95 / M), 1.0 / problem.L)
             return replace(state, tau=shorter, failed=True, image=image, previous_image=previous)
-        contraction = math.sqrt(max(1.0 - q, 0.0) / (1.0 + q))
+        contraction = majorised_contraction(q)
         evidence = Evidence(z, z_image, z_gradient, tau, contraction, 1.0 / tau)
         made = FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau, False, state.active)
         if made.k % SCREEN_EVERY == 0:
@@ -139,6 +142,17 @@ def _extrapolated(state: FistaState, beta: float) -> Array:
     z *= beta
     z += state.x
     return z
+
+
+def carried_size(x: Array, z: Array) -> float:
+    """The image of z = x + beta (x - x') that is made of those of x and x', beta <= 1, errs by no more than a product
+    with a vector of this length: (1 + beta) ||x|| + beta ||x'|| <= 3 ||x|| + ||z - x||."""
+    return 3.0 * norm(x) + norm(z - x)
+
+
+def majorised_contraction(q: float) -> float:
+    """c of `suffice.lower.certificate` for a step of length tau = q/mu that is proven between two points only."""
+    return math.sqrt((max(1.0 - q, 0.0) + 8.0 * EPS) / (1.0 + q))
 
 
 def descended(z: Array, tau: float, gradient: Array) -> Array:

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from suffice.terms.design import ALIGNED, Design
+from suffice.terms.products import device_blocks
 from suffice.terms.smooth import Huber, Logistic, MarginLoss, Squared
 
 WIDEST = 80  # columns in one piece
@@ -86,7 +87,8 @@ def iteration(
     delta = weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
     high, deep, warps, stages = ADJOINT
     multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
-    splits = max(1, WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
+    # No sum is longer than those that the rounding of `Design.pull` allows for.
+    splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
     chunk = math.ceil(N / splits / deep) * deep
     Z = torch.zeros((d, shape.stride), dtype=X.dtype, device=X.device)
     R = torch.zeros((N, shape.stride), dtype=X.dtype, device=X.device)

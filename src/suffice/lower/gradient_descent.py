@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from suffice._array import Array
+from suffice._array import EPS, Array
 from suffice.lower.certificate import Evidence
 from suffice.problem import Canonical
 
@@ -36,7 +36,7 @@ class GradientDescent:
         gradient = problem.f.gradient_at(state.x, image)
         x = problem.g.prox(state.x - tau * gradient, tau)
         c = self.rate(problem, 1)
-        evidence = Evidence(state.x, image, gradient, tau, c, problem.L, c ** (state.k + 1))
+        evidence = Evidence(state.x, image, gradient, tau, min(c + 4.0 * EPS, 1.0), problem.L, c ** (state.k + 1))
         return DescentState(x, state.k + 1, problem.f.image(x), evidence)
 
     def rate(self, problem: Canonical, k: int) -> float:

@@ -25,7 +25,7 @@ from suffice._array import Array, norm
 from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
 from suffice.lower.fista import AdaptiveFista, FistaState
 from suffice.problem import Canonical
-from suffice.terms.smooth import LinearModel, Ridged
+from suffice.terms.smooth import LinearModel, Ridged, majoriser_along
 
 FISTA = AdaptiveFista()
 PROVE = 0.5  # of the last radius proven: where a guess is worth a proof
@@ -62,7 +62,10 @@ class Rounded:
         return self.model.design.adjoint(derivative) + self.l2 * x
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        return self.model.majoriser(z, z_image, x, x_image) + float(np.max(self.l2))
+        curvature = self.model.loss.curvature_between(z_image, x_image, self.model.y)
+        bend = self.model.loss.curvature
+        M = majoriser_along(self.model.design, bend, z, x, x_image - z_image, curvature)
+        return M + float(np.max(self.l2))
 
 
 @dataclass(frozen=True)

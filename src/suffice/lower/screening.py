@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +31,7 @@ from suffice._array import EPS, Array, norm, vector
 from suffice.lower.newton import Indices, Terms
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
+from suffice.terms.rounding import gamma as roundings
 from suffice.terms.smooth import ImagedSmooth, LinearModel
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
@@ -60,10 +60,11 @@ def _zeros(problem: Canonical, terms: Terms, z: Array, gradient: Array, e: float
     mu, gamma, design = problem.mu, terms.model.loss.curvature, terms.model.design
     if not math.isfinite(gamma) or not np.any(terms.l1):
         return np.zeros(z.shape, dtype=np.bool_)
+    e = e + 8.0 * EPS * (mu * norm(z) + norm(gradient))  # what is done with the gradient is rounded as well
     w_bar, B = problem.g.remainder(z, mu * z - gradient, mu)
     D = norm(z - w_bar) + 8.0 * EPS * norm(z)
     G = (B + 0.5 * mu * D * D) * (1.0 + 64.0 * EPS) + D * e + 0.5 * e * e / mu
-    slack = 1.0 + 4.0 * EPS * math.prod(design.shape) ** 0.5
+    slack = 1.0 + roundings(sum(design.shape))
     reach = design.column_norms * math.sqrt(2.0 * gamma * G) * slack
     loss_gradient = np.abs(gradient - terms.l2 * z)
     proven: npt.NDArray[np.bool_] = (loss_gradient + reach + e) * (1.0 + 16.0 * EPS) < terms.l1
@@ -72,13 +73,13 @@ def _zeros(problem: Canonical, terms: Terms, z: Array, gradient: Array, e: float
 
 @dataclass(frozen=True, eq=False)
 class Restricted:
-    """f on the variables `active`, all others being zero; X holds their columns. Vectors keep their length."""
+    """f on the variables `active`, all others being zero; `design` holds their columns. Vectors keep their length."""
 
     f: ImagedSmooth
     model: LinearModel
     l2: float | Array
     active: Indices
-    X: Any
+    design: Design
 
     @classmethod
     def to(cls, problem: Canonical, active: Indices) -> Canonical:
@@ -88,14 +89,14 @@ class Restricted:
         return replace(problem, f=cls(problem.f, terms.model, terms.l2, active, columns))  # type: ignore[arg-type]
 
     def image(self, x: Array) -> Array:
-        image: Array = self.X @ x[self.active]
+        image: Array = self.design.margins(x[self.active])
         return image
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         residual = self.model.loss.derivative(image, self.model.y)
-        residual *= self.model.design.weights
+        residual *= self.design.weights
         gradient = np.zeros_like(x)
-        gradient[self.active] = self.X.T @ residual + (self.l2 * x)[self.active]
+        gradient[self.active] = self.design.adjoint(residual) + (self.l2 * x)[self.active]
         return gradient
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
@@ -106,9 +107,9 @@ class _Memory(threading.local):
     """The last smaller X of this thread: solutions that are kept do not hold on to theirs."""
 
     def __init__(self) -> None:
-        self.last: tuple[Design, Indices, Any] | None = None
+        self.last: tuple[Design, Indices, Design] | None = None
 
-    def columns(self, design: Design, active: Indices) -> Any:
+    def columns(self, design: Design, active: Indices) -> Design:
         if self.last is None or self.last[0] is not design or self.last[1] is not active:
             self.last = None
             X = design.X
@@ -116,7 +117,7 @@ class _Memory(threading.local):
                 columns = X[:, active]
             else:
                 columns = np.asarray(X.take(active, axis=1), order="C" if X.flags.c_contiguous else "F")
-            self.last = (design, active, columns)
+            self.last = (design, active, Design(columns, design.weights))
         return self.last[2]
 
 

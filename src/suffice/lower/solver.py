@@ -19,7 +19,15 @@ import numpy as np
 
 from suffice._array import EPS, Array, frozen, norm, positive, vector, whole_number
 from suffice.lower.auto import Auto
-from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, fixed_point_radius, gap_radius
+from suffice.lower.certificate import (
+    RULES,
+    Certificate,
+    Evidence,
+    Rule,
+    certify_step,
+    fixed_point_radius,
+    step_rounding,
+)
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
@@ -198,11 +206,11 @@ def _freeze(state: Any) -> None:
 def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
     z, tau = evidence.z, evidence.tau
-    rounding = problem.f.gradient_rounding(z, evidence.z_image) / problem.mu
-    radius = gap_radius(problem, z, z, evidence.z_gradient)
-    if tau is not None:
-        radius = min(radius, fixed_point_radius(norm(x - z), evidence.contraction))
-    return radius * (1.0 + 64.0 * EPS) + rounding
+    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "tightest", math.inf)
+    if tau is None:
+        return proof.radius
+    moved = norm(x - z) + step_rounding(problem, evidence)
+    return min(proof.radius, fixed_point_radius(moved, evidence.contraction) * (1.0 + 64.0 * EPS) + proof.rounding)
 
 
 def continues(warm: Solution | None, problem: Composite, solver: str | Solver) -> bool:

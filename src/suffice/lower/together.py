@@ -24,15 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, host, like, namespace
+from suffice._array import EPS, Array, host, like, namespace, norm
 from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
-from suffice.lower.fista import AdaptiveFista, FistaState, rate
+from suffice.lower.fista import AdaptiveFista, FistaState, carried_size, majorised_contraction, rate
 from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
 from suffice.problem import Composite
+from suffice.terms.design import Design
 from suffice.terms.prox import L1
-from suffice.terms.smooth import LinearModel
+from suffice.terms.rounding import gamma
+from suffice.terms.smooth import CARRIED, LinearModel
 
 METHODS = ("fista", "fista_adaptive")
 LOOK_EVERY = 20  # iterations between two looks at a batch whose steps are recorded
@@ -139,7 +141,7 @@ class Batch:
 
     problems: tuple[Composite, ...]
     adaptive: bool
-    X: Any
+    design: Design
     weights: Any
     loss: Any
     Y: Any
@@ -162,7 +164,7 @@ class Batch:
         made = cls(
             tuple(problems),
             adaptive,
-            first.design.X,
+            first.design,
             first.design.weights,
             first.loss,
             xp.stack([problem.smooth.y for problem in problems], axis=1),  # type: ignore[attr-defined]
@@ -179,8 +181,7 @@ class Batch:
         return made if self.iteration is None else made._with_iteration()
 
     def _with_iteration(self) -> Batch:
-        design = self.problems[0].smooth.design  # type: ignore[attr-defined]
-        made = fused.iteration(design, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
+        made = fused.iteration(self.design, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
         return replace(self, iteration=made)
 
 
@@ -340,7 +341,7 @@ def _columns(batch: Batch, starts: Sequence[Solution]) -> Columns:
     def images(name: str, of: Any) -> Any:
         known = [getattr(state, name) for state in states]
         if any(image is None for image in known):
-            return batch.X @ of
+            return batch.design.margins(of)
         return xp.stack([like(image, batch.mu) for image in known], axis=1)
 
     W, W_before = matrix("x"), matrix("previous")
@@ -358,7 +359,7 @@ def _columns(batch: Batch, starts: Sequence[Solution]) -> Columns:
 
 
 def _stepper(batch: Batch) -> Stepper:
-    return Stepper(lambda columns: _step(batch, columns), on_cuda=getattr(batch.X, "is_cuda", False))
+    return Stepper(lambda columns: _step(batch, columns), on_cuda=getattr(batch.design.X, "is_cuda", False))
 
 
 def _step(batch: Batch, s: Columns) -> Columns:
@@ -373,9 +374,9 @@ def _step(batch: Batch, s: Columns) -> Columns:
     t, beta = _momentum(s.t, xp.where(s.taken > 0.0, s.taken * batch.mu, q), q)
     Z, M_z = s.W + beta * (s.W - s.W_before), s.M + beta * (s.M - s.M_before)
     W, G = _descended(batch, Z, M_z, tau)
-    M = batch.X @ W
-    majoriser = _majoriser(batch, Z, M_z, W, M)
-    made = tau * majoriser <= 1.0 + 1e-12
+    M = batch.design.margins(W)
+    majoriser = _majoriser(batch, s.W, Z, M_z, W, M)
+    made = tau * majoriser <= 1.0 + 4.0 * EPS
     shorter = xp.maximum(xp.minimum(method.shrink * tau, 0.95 / majoriser), 1.0 / batch.L)
     if isinstance(made, np.ndarray) and made.all():
         return Columns(W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau, ~made)
@@ -406,7 +407,7 @@ def _plain_step(batch: Batch, s: Columns) -> Columns:
         q = s.tau * batch.mu
         t, beta = _momentum(s.t, q, q)
         Z = s.W + beta * (s.W - s.W_before)
-        W, G = _descended(batch, Z, batch.X @ Z, s.tau)
+        W, G = _descended(batch, Z, batch.design.margins(Z), s.tau)
     return Columns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, s.k + 1.0, s.tau, s.tau, s.failed)
 
 
@@ -415,7 +416,7 @@ def _descended(batch: Batch, Z: Any, M_z: Any, tau: Any) -> tuple[Any, Any]:
     xp = namespace(Z)
     derivative = batch.loss.derivative(M_z, batch.Y)
     derivative *= batch.weights[:, None]
-    G = batch.X.T @ derivative + batch.l2 * Z
+    G = batch.design.pull(derivative) + batch.l2 * Z
     V, threshold = Z - tau * G, tau * batch.l1
     return V - xp.minimum(xp.maximum(V, -threshold), threshold), G
 
@@ -430,21 +431,29 @@ def _momentum(t: Any, q: Any, q_next: Any) -> tuple[Any, Any]:
     return t_next, xp.where(void, 0.0, beta)
 
 
-def _majoriser(batch: Batch, Z: Any, M_z: Any, W: Any, M: Any) -> Any:
-    """`LinearModel.majoriser`, column by column, and no larger than L."""
+def _majoriser(batch: Batch, W_before: Any, Z: Any, M_z: Any, W: Any, M: Any) -> Any:
+    """`suffice.terms.smooth.majoriser_along`, column by column, and no larger than L."""
     xp = namespace(M)
-    change, moved = M - M_z, xp.sum((W - Z) ** 2, axis=0)
+    change, moved = M - M_z, _norms(W - Z)
     curvature = batch.loss.curvature_between(M_z, M, batch.Y)
-    along = xp.sum(batch.weights[:, None] * curvature * change * change, axis=0)
-    known = moved > 1e-300
-    return xp.where(known, xp.minimum(along / xp.where(known, moved, 1.0) + batch.l2, batch.L), batch.L)
+    along = xp.sqrt(xp.sum(batch.weights[:, None] * curvature * change * change, axis=0))
+    sizes = _norms(W) + 3.0 * _norms(W_before) + _norms(Z - W_before)  # see `carried_size`
+    spread = gamma(batch.design.row_length + 8) * batch.design.frobenius_norm * math.sqrt(batch.loss.curvature) * sizes
+    bound = along * (1.0 + gamma(batch.design.shape[0] + 8)) + spread
+    known = moved > 1e-150
+    return xp.where(known, xp.minimum((bound / xp.where(known, moved, 1.0)) ** 2 + batch.l2, batch.L), batch.L)
+
+
+def _norms(columns: Any) -> Any:
+    xp = namespace(columns)
+    return xp.sqrt(xp.sum(columns * columns, axis=0))
 
 
 def _estimate(batch: Batch, s: Columns, starts: Sequence[Solution]) -> Array:
     """The radii that `certify_step` would prove, but for rounding (see the module's text)."""
     xp = namespace(s.t)
     q = s.taken * batch.mu
-    c = xp.sqrt(xp.maximum(1.0 - q, 0.0 * q) / (1.0 + q)) if batch.adaptive else 1.0 - q
+    c = xp.sqrt((xp.maximum(1.0 - q, 0.0 * q) + 8.0 * EPS) / (1.0 + q)) if batch.adaptive else 1.0 - q
     V = batch.mu * s.Z - s.G
     p = xp.minimum(xp.maximum(V, -batch.l1), batch.l1)
     B = xp.sum(batch.l1 * xp.abs(s.Z) - s.Z * p, axis=0)
@@ -476,11 +485,17 @@ def _evidence(batch: Batch, s: Columns, j: int) -> Evidence:
     tau = float(s.tau[j])
     q = tau * canonical.mu
     if batch.adaptive:
-        c, majoriser, a_priori = math.sqrt(max(1.0 - q, 0.0) / (1.0 + q)), 1.0 / tau, math.inf
+        c, majoriser, a_priori = majorised_contraction(q), 1.0 / tau, math.inf
     else:
-        c, majoriser = 1.0 - q, canonical.L
+        c, majoriser = min(1.0 - q + 4.0 * EPS, 1.0), canonical.L
         a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
-    return Evidence(_column(s.Z, j), _image(batch, s.M_z, j), _column(s.G, j), tau, c, majoriser, a_priori)
+    z, image, rounding = _column(s.Z, j), _image(batch, s.M_z, j), None
+    if batch.adaptive:
+        before = _column(s.W_before, j)
+        size = carried_size(before, z)
+        if size > CARRIED * norm(z):  # z's image is blurred like that of a longer vector, and so is the gradient
+            rounding = canonical.f.gradient_rounding(np.full(len(z), size / math.sqrt(len(z))), image)
+    return Evidence(z, image, _column(s.G, j), tau, c, majoriser, a_priori, rounding)
 
 
 def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
@@ -499,8 +514,6 @@ def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
     proof = start.certificate
     if made:
         proof = certify_step(problem.canonical, x, image, evidence, "tightest", start.initial_radius)
-        if math.isnan(proof.radius):
-            raise ArithmeticError(f"the gradient is not finite after {start.steps} steps of {start.solver}")
     return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 
 

@@ -34,13 +34,14 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
-from suffice.losses import LossAt
+from suffice.losses import LossAt, norm_rounding
 from suffice.lower.newton import Indices
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite
 from suffice.sklearn._folds import FLOOR, penalised
-from suffice.terms.design import Design
-from suffice.terms.smooth import _units
+from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.rounding import TINY, block_length, dense_product, gamma, roundings
+from suffice.terms.smooth import CARRIED, majoriser_along
 
 R = math.sqrt(2.0)
 MOST_STEPS = 100
@@ -131,10 +132,11 @@ class Multinomial:
         aP = a[:, None] * p
         H = np.diag(aP.sum(axis=0)) - p.T @ aP
         gap = p - self.onehot
-        sizes = a @ np.abs(gap) * (_units(len(a)) + 4.0) + a @ (p * (1.0 - p)) * (self.classes + 8.0)
-        shaken = 4.0 * (np.abs(image).max(axis=1) + float(np.abs(b).max()))  # of exponents, in units of EPS
+        summing = gamma(roundings(len(a)) + OF_FACTORS)
+        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * (a @ (p * (1.0 - p)))
+        shaken = 4.0 * EPS * (np.abs(image).max(axis=1) + float(np.abs(b).max()))  # of exponents
         sizes += (a * shaken) @ (p * (1.0 - p))
-        return a @ gap, H, EPS * norm(sizes) + 1e-300
+        return dense_product(gap, a, block_length(len(a))), H, norm(sizes) * (1.0 + 2.0 * summing) + 1e-300
 
     def _error(self, image: Array, b: Array) -> float:
         s, H, noise = self._pull(image, b)
@@ -145,7 +147,7 @@ class Multinomial:
         return -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
 
     def image(self, x: Array) -> Array:
-        image: Array = self.design.X @ x.reshape(self.classes, -1).T
+        image: Array = self.design.margins(x.reshape(self.classes, -1).T)
         return image
 
     def value(self, x: Array) -> float:
@@ -159,7 +161,7 @@ class Multinomial:
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         gap = softmax(image + self.shift(image)[0], axis=1) - self.onehot
-        product: Array = (self.design.X.T @ (self.design.weights[:, None] * gap)).T
+        product: Array = self.design.pull(self.design.weights[:, None] * gap).T
         return np.ascontiguousarray(product).ravel() + self.l2 * x
 
     def hessian(self, image: Array, working: Indices) -> Array:
@@ -190,22 +192,18 @@ class Multinomial:
         b, error_of_b = self.shift(image)
         root = np.sqrt(design.weights[counts])
         m = image[counts] + b
-        error = 4.0 * EPS * _units(design.row_length) * design.row_norms[counts] * size
+        error = CARRIED * design.margin_rounding(x) * design.row_norms[counts] * size + TINY * len(x)
         error = error + self._follow * float(error.max()) + error_of_b
         error = error + EPS * math.sqrt(K) * (K + 8.0 + 2.0 * np.abs(m).max(axis=1) + 2.0 * float(np.abs(b).max()))
         gap = np.sqrt(np.sum((softmax(m, axis=1) - self.onehot[counts]) ** 2, axis=1))
         through_margins = math.sqrt(design.squared_norm) * norm(root * 0.5 * error)
-        through_sum = (_units(design.column_length) + 4.0) * design.frobenius_norm * norm(root * gap)
-        return through_margins + EPS * (through_sum + 2.0 * self.l2 * size)
+        through_sum = design.pull_rounding * norm(root * (gap + K * EPS))
+        return through_margins + through_sum + 2.0 * EPS * self.l2 * size + design.underflow
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        moved = norm(x - z)
-        if moved < 1e-150:
-            return self.L
         change = x_image - z_image
         spread = change.max(axis=1) - change.min(axis=1)  # a variance is at most range^2 / 4, wherever p is
-        bound = 0.25 * float(self.design.weights @ spread**2)
-        return bound / moved**2 + self.l2
+        return min(majoriser_along(self.design, 0.5, z, x, spread, np.full(len(spread), 0.25)) + self.l2, self.L)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +219,7 @@ class HeldOutSoftmax:
     def at(self, w: Array) -> LossAt:
         v, train = self.design.weights, self.train
         b, error_of_b = train.shift(train.image(w))
-        m = self.design.X @ w.reshape(train.classes, -1).T + b
+        m = self.design.margins(w.reshape(train.classes, -1).T) + b
         p = softmax(m, axis=1)
         root = np.sqrt(self.share * v)
         gap = p - self.onehot
@@ -233,20 +231,25 @@ class HeldOutSoftmax:
             residuals = root * np.sqrt(np.maximum(-np.sum(self.onehot * log_softmax(m, axis=1), axis=1), 0.0))
             pulls, curvature, slope = gap, 0.5, math.inf
         loss = float(residuals @ residuals)
+        blur = self.design.pull_rounding * norm((np.sqrt(v)[:, None] * pulls).ravel())
         pulls = v[:, None] * pulls
-        gradient = norm(np.asarray(self.design.X.T @ pulls).ravel())
+        gradient = norm(self.design.adjoint(pulls).ravel()) + blur
         pull, spectral = norm(pulls.sum(axis=0)), math.sqrt(self.design.squared_norm)
-        of_margins = EPS * _units(len(w) // train.classes) * norm(w)
+        pull += gamma(len(v)) * norm(np.abs(pulls).sum(axis=0))
+        spread = self.design.spread(w)  # rounding of the margins
+        blurred = (
+            self.design.margin_rounding(w) * norm(w) * float(np.sqrt(np.sum(pulls**2, axis=1)) @ self.design.row_norms)
+        )
         of_sums = 4.0 * EPS * math.sqrt(train.classes) * (float(np.abs(m).max()) + train.classes + 8.0)
-        rounding = 4.0 * EPS * (1.0 + math.sqrt(residuals.size)) * norm(residuals)
+        rounding = norm_rounding(residuals)
 
         def error(radius: float) -> float:
-            reach = min(radius + of_margins, sys.float_info.max)
+            reach = min(radius, sys.float_info.max)
             beta = float(train.reach * reach + error_of_b + of_sums)
-            far = float(spectral * reach + beta)
+            far = float(spectral * reach + beta + spread)
             if not far < 1e150:
                 return math.inf
-            change = self.share * (gradient * reach + pull * beta + 0.5 * curvature * far * far)
+            change = self.share * (gradient * reach + pull * beta + blurred + 0.5 * curvature * far * far)
             r = math.sqrt(loss)
             bound = max(r - math.sqrt(max(loss - change, 0.0)), math.sqrt(loss + change) - r)
             return min(bound, math.sqrt(self.share) * slope * far) + rounding

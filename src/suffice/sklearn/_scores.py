@@ -26,10 +26,11 @@ import numpy as np
 from scipy.special import expit
 
 from suffice._array import EPS, Array, norm
-from suffice.losses import BRIER_CURVATURE, LossAt
+from suffice.losses import BRIER_CURVATURE, LossAt, norm_rounding
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.rounding import gamma
 
 
 class Score(Protocol):
@@ -194,23 +195,27 @@ class HeldOut:
         residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
         loss = float(residuals @ residuals)
         pulls = v * score.derivative(m, y)
-        gradient, pull = norm(self.design.adjoint(pulls)), abs(float(pulls.sum()))
+        gradient = norm(self.design.adjoint(pulls)) + self.design.pull_rounding * norm(
+            np.sqrt(v) * score.derivative(m, y)
+        )
+        pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
         spectral, row_norms = math.sqrt(self.design.squared_norm), self.design.row_norms
-        rounding = 4.0 * EPS * (1.0 + math.sqrt(len(m))) * norm(residuals)
-        of_margins = EPS * min(len(w), 4.0 * math.sqrt(len(w))) * norm(w)
+        rounding = norm_rounding(residuals)
+        blur = self.design.margin_rounding(w) * norm(w) * row_norms  # of the margins
+        blurred, spread = float(np.abs(pulls) @ blur), self.design.spread(w)
         of_sums = 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
         def error(radius: float) -> float:
-            R = min(radius + of_margins, sys.float_info.max)
+            R = min(radius, sys.float_info.max)
             shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
-            far = spectral * R + shift
+            far = spectral * R + shift + spread
             with np.errstate(over="ignore", invalid="ignore"):
-                h = row_norms * R + shift
+                h = row_norms * R + shift + blur
                 low, high = (float(v @ end) for end in score.range(m, h, y))
                 second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
             if math.isfinite(score.curvature):
                 second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
-            change = self.share * (gradient * R + pull * shift + second)
+            change = self.share * (gradient * R + pull * shift + blurred + second)
             low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
             low = max(loss - change, self.share * low, 0.0) if change == change else self.share * low
             high = min(loss + change, self.share * high) if change == change else self.share * high

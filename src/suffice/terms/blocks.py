@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from suffice._array import Array, whole_number
+from suffice.terms.rounding import block_length, dense_product
 
 BLOCK_BYTES = 1 << 26  # of float64 values at a time: 64 MB
 
@@ -78,7 +79,7 @@ class RowBlocks:
             raise ValueError(f"X has {self.shape[0]} rows, its factor has shape {np.shape(r)}")
         result = np.zeros((self.shape[1], *np.shape(r)[1:]))
         for place, block in self.blocks():
-            result += block.T @ r[place]
+            result += dense_product(block, r[place], block_length(len(block)))
         return result
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:

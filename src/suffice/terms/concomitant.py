@@ -32,9 +32,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice._array import EPS, Array, norm
-from suffice.terms.design import Design
-from suffice.terms.intercept import CARRIED, MOST_STEPS
-from suffice.terms.smooth import _units
+from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.intercept import MOST_STEPS
+from suffice.terms.rounding import TINY, dot, gamma, roundings
+from suffice.terms.smooth import CARRIED
 
 SMALLEST = 1e-13  # of s, relative to the root mean square of the residuals; below, it counts as 0
 
@@ -93,7 +94,7 @@ class ConcomitantHuber:
             z = (t + b) / s
             inside = np.abs(z) <= self.epsilon
             c = a * inside
-            D = 1.0 - float(a @ np.minimum(z * z, self.epsilon**2))
+            D = 1.0 - dot(a, np.minimum(z * z, self.epsilon**2))
             low, high = (low, s) if D > 0.0 else (s, high)
             if abs(D) <= self._noise or high - low <= 2.0 * EPS * high:
                 break
@@ -114,7 +115,7 @@ class ConcomitantHuber:
     @cached_property
     def _noise(self) -> float:
         """A bound on the rounding of sums of a_i p_i and a_i p_i^2."""
-        return EPS * (_units(len(self.y)) + 8.0) * self.epsilon**2
+        return gamma(roundings(len(self.y)) + OF_FACTORS) * self.epsilon**2 * (1.0 + 2.0 * gamma(len(self.y)))
 
     def _root(self, t: Array, b: float, s: float) -> float:
         """b for this s."""
@@ -125,7 +126,7 @@ class ConcomitantHuber:
         low, high = -float(counts.max()), -float(counts.min())
         for _ in range(MOST_STEPS):
             z = (t + b) / s
-            pull = float(a @ np.clip(z, -self.epsilon, self.epsilon))
+            pull = dot(a, np.clip(z, -self.epsilon, self.epsilon))
             if abs(pull) <= self._noise or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
                 break
             low, high = (b, high) if pull < 0.0 else (low, b)
@@ -157,14 +158,14 @@ class ConcomitantHuber:
         b = self._root(t, b, s)
         delta = delta + 4.0 * EPS * abs(b)
         u = (np.abs(t + b) + delta + self._around(t, b, s, s, delta)) / s
-        return 1.0 - float(self.design.weights @ np.minimum(u * u, self.epsilon**2)) > self._noise
+        return 1.0 - dot(self.design.weights, np.minimum(u * u, self.epsilon**2)) > self._noise
 
     def _decreases(self, t: Array, b: float, s: float, delta: Array) -> bool:
         """Whether D(s) < 0 for all margins."""
         b = self._root(t, b, s)
         delta = delta + 4.0 * EPS * abs(b)
         u = np.maximum(np.abs(t + b) - delta - self._around(t, b, s, s, delta), 0.0) / s
-        return 1.0 - float(self.design.weights @ np.minimum(u * u, self.epsilon**2)) < -self._noise
+        return 1.0 - dot(self.design.weights, np.minimum(u * u, self.epsilon**2)) < -self._noise
 
     def _around(self, t: Array, b: float, low: float, high: float, delta: Array) -> float:
         """How far the root b can be from this one, for all margins and all s between low and high."""
@@ -174,7 +175,7 @@ class ConcomitantHuber:
 
         def least(t: Array) -> float:
             p = np.clip(t / np.where(t > 0.0, high, low), -self.epsilon, self.epsilon)
-            return float(a @ p) - self._noise
+            return dot(a, p) - self._noise
 
         spread = float(delta[a > 0.0].max()) + (high - low) * self.epsilon + self._noise * high
         error = spread
@@ -238,7 +239,7 @@ class ConcomitantHuber:
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, size = self.design, norm(x)
         counts = design.weights > 0.0
-        delta = CARRIED * EPS * _units(design.row_length) * design.row_norms * size
+        delta = CARRIED * design.margin_rounding(x) * design.row_norms * size + TINY * len(x)
         error_of_b, error_of_s = self.enclosure(image, delta)
         b, s = self.scale(image)
         if math.isinf(error_of_s):
@@ -249,8 +250,8 @@ class ConcomitantHuber:
         error = np.where(np.abs(t) - moved > self.epsilon * (s + error_of_s), 0.0, error)
         root = np.sqrt(design.weights[counts])
         through_margins = math.sqrt(design.squared_norm) * norm(root * error)
-        through_sum = (_units(design.column_length) + 4.0) * design.frobenius_norm
-        return through_margins + EPS * (through_sum * norm(root * self._slopes(image)[counts]) + 2.0 * self.l2 * size)
+        through_sum = design.pull_rounding * norm(root * self._slopes(image)[counts])
+        return through_margins + through_sum + 2.0 * EPS * self.l2 * size + design.underflow
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         return math.inf

@@ -5,10 +5,11 @@ certificate built on it proves nothing. The bound here is
 
 - for min(N, d) <= 2000: the largest eigenvalue of the Gram matrix plus the rounding of forming it and of a backward
   stable eigenvalue solver, at most (max(N, d) + 10 min(N, d)) eps ||.||_F^2;
-- beyond: the least of ||.||_F^2, the Collatz-Wielandt quotient of |A|^T |A| (exact for non-negative data), and Lanczos'
-  value theta_k after k steps from a random direction, divided by 1 - e: by Kuczynski and Wozniakowski (SIAM J.
-  Matrix Anal. Appl. 13, 1992, Theorem 4.2) theta_k < (1 - e) ||A||^2 has probability at most 1.648 sqrt(n)
-  exp(-sqrt(e) (2k - 1)); with e = 0.05, k is chosen to make that 1e-15.
+- beyond, where a Gram matrix of n = min(N, d) columns is affordable: s, if the Cholesky factorisation of s I - A^T A
+  succeeds for s a little above Lanczos' value. Then s I - A^T A >= -c I with c at most (n + 1) n eps s (Rump, BIT 46,
+  2006); the rounding of the Gram matrix is added as above;
+- else the least of ||.||_F^2, the Collatz-Wielandt quotient of |A|^T |A| (exact for non-negative data), and
+  sum_b ||A_b||^2 over at most 16 blocks of rows or columns, each as in the first case.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrf
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.blocks import RowBlocks
+from suffice.terms.products import Adjoint, adjoint
+from suffice.terms.rounding import TINY, gamma
 
 DENSE_GRAM_SIZE = 2000
+SMALL_GRAM = 1 << 26  # bytes: a Gram matrix that may be larger than X
+CHOLESKY_SLACK = 0.005
+MOST_WORK = 2e11  # multiplications for a bound: a few seconds
+MOST_BLOCKS = 16
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
+OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -57,6 +66,9 @@ class Design:
         elif sp.issparse(X):
             X = X if X.format in ("csr", "csc") else X.tocsr()
             X = X.astype(np.float64, copy=False)
+            if not X.has_canonical_format:  # an entry that is a sum has a rounding of its own
+                X = X.copy()
+                X.sum_duplicates()
             finite = bool(np.isfinite(X.data).all())
         elif lives_elsewhere(X):
             xp = namespace(X)
@@ -87,9 +99,10 @@ class Design:
             raise TypeError(f"sample_weight must be numeric, got {type(sample_weight).__name__}") from error
         if a.shape != (rows,):
             raise ValueError(f"sample_weight must have shape ({rows},), got {a.shape}")
-        if not (np.isfinite(a).all() and (a >= 0).all() and a.sum() > 0):
+        if not (np.isfinite(a).all() and (a >= 0).all() and a.any()):
             raise ValueError("sample_weight must be finite, non-negative and not all zero")
-        return cls(X, like(a / a.sum(), X))
+        a = a / a.max()
+        return cls(X, like(a / math.fsum(a), X))
 
     @cached_property
     def by_columns(self) -> Any:
@@ -119,13 +132,44 @@ class Design:
         rows, columns = self.X.shape
         return int(rows), int(columns)
 
-    def margins(self, w: Array) -> Any:
-        """X w, where X lives."""
+    def margins(self, w: Any) -> Any:
+        """X w, where X lives, for a vector or a matrix w."""
         return self.X @ like(w, self.X)
+
+    @cached_property
+    def pull(self) -> Adjoint:
+        """r -> X^T r where X lives, for a vector or a matrix r."""
+        return adjoint(self.X)
 
     def adjoint(self, r: Any) -> Array:
         """X^T r as a NumPy array, from an r that lives with X or is NumPy's."""
-        return host(self.X.T @ like(r, self.X))
+        return host(self.pull(like(r, self.X)))
+
+    def margin_rounding(self, w: Array) -> float:
+        """c with |fl(x_i . w) - x_i . w| <= c ||x_i|| ||w||: what a weight of 0 adds is exact."""
+        return gamma(min(self.row_length, int(np.count_nonzero(w))))
+
+    def spread(self, w: Array) -> float:
+        """A bound on ||diag(a)^(1/2) (fl(X w) - X w)||, but for underflow."""
+        return self.margin_rounding(w) * self.frobenius_norm * norm(w)
+
+    @cached_property
+    def pull_rounding(self) -> float:
+        """c with ||fl(X^T a r) - X^T a r|| <= c ||diag(a)^(1/2) r||, for entries of a and r that err by a few units
+        each, and a last sum with a term of the size of the result."""
+        sizes = np.array([gamma(float(count) + OF_FACTORS) for count in self.pull.roundings]) * self.column_norms
+        return norm(sizes) * (1.0 + gamma(sum(self.shape)))
+
+    @property
+    def underflow(self) -> float:
+        """A bound on what underflows in X^T (a r), for r of moderate size."""
+        N, d = self.shape
+        return 4.0 * TINY * N * math.sqrt(d) * (1.0 + self.largest_row)
+
+    @cached_property
+    def largest_row(self) -> float:
+        """max ||x_i||."""
+        return float(self.row_norms.max())
 
     @cached_property
     def squared_norm(self) -> float:
@@ -149,35 +193,49 @@ class Design:
             return None
         if columns > min(rows, DENSE_GRAM_SIZE) or 8 * columns**2 > KEPT_GRAM * size:
             return None
-        if not 1e-100 < float(abs(X).max()) < 1e100:
+        if not 1e-100 < _largest(X) < 1e100:
             return None
         return _gram(self._weighted())
 
     @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
-        if isinstance(self.X, RowBlocks):
-            return math.sqrt(float(self.weights @ self.X.squared_rows()))
-        return math.sqrt(float(host(self._squares().T @ self.weights).sum()))
+        return norm(self.column_norms)
 
     @cached_property
     def row_norms(self) -> Array:
         """||x_i|| of every row."""
         if isinstance(self.X, RowBlocks):
-            return np.sqrt(self.X.squared_rows())
-        squares = self._squares()
-        sums = squares.sum(axis=1) if sp.issparse(squares) else host(namespace(squares).sum(squares, axis=1))
-        norms: Array = np.sqrt(np.asarray(sums).ravel())
-        return norms
+            sums = self.X.divided(self._unit).squared_rows()
+        elif sp.issparse(squares := self._squares()):
+            sums = np.asarray(squares.sum(axis=1)).ravel()
+        else:
+            sums = host(namespace(squares).sum(squares, axis=1))
+        return self._root(sums, self.shape[1])
 
     @cached_property
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column."""
         if isinstance(self.X, RowBlocks):
-            squares = sum((self.weights[place] @ block**2 for place, block in self.X.blocks()), np.zeros(self.shape[1]))
+            blocks = self.X.divided(self._unit).blocks()
+            sums = sum((self.weights[place] @ block**2 for place, block in blocks), np.zeros(self.shape[1]))
         else:
-            squares = host(self._squares().T @ self.weights)
-        norms: Array = np.sqrt(squares)
+            sums = host(self._squares().T @ self.weights)
+        return self._root(sums, self.shape[0])
+
+    @cached_property
+    def _unit(self) -> float:
+        """A power of 2 by which X is divided before it is squared, so that squares stay within the range of floats."""
+        if isinstance(self.X, RowBlocks):
+            largest = self.X.largest()
+        else:
+            largest = _largest(self.X)
+        return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+
+    def _root(self, sums: Array, terms: int) -> Array:
+        """Norms from sums of squares in units of `_unit`; what may have underflowed in them counts."""
+        with np.errstate(over="ignore"):
+            norms: Array = np.sqrt(sums + terms * TINY) * self._unit
         return norms
 
     @cached_property
@@ -189,28 +247,38 @@ class Design:
 
     @cached_property
     def row_length(self) -> int:
-        """The largest number of nonzeros in a row."""
-        return int(self.X.count_nonzero(axis=1).max()) if sp.issparse(self.X) else self.shape[1]
-
-    @cached_property
-    def column_length(self) -> int:
-        """The largest number of nonzeros in a column."""
-        return int(self.X.count_nonzero(axis=0).max()) if sp.issparse(self.X) else self.shape[0]
+        """The largest number of entries in a row."""
+        if not sp.issparse(self.X):
+            return self.shape[1]
+        rows = np.diff(self.X.indptr) if self.X.format == "csr" else np.bincount(self.X.indices)
+        return int(rows.max(initial=0))
 
     def _squares(self) -> Any:
-        return self.X.multiply(self.X) if sp.issparse(self.X) else self.X**2
+        if sp.issparse(self.X):
+            return self._with_entries((self.X.data / self._unit) ** 2)
+        return self.X**2 if self._unit == 1.0 else (self.X / self._unit) ** 2
+
+    def _with_entries(self, data: Array) -> Any:
+        """A sparse matrix with other entries at the places of X, which are shared."""
+        return type(self.X)((data, self.X.indices, self.X.indptr), shape=self.X.shape, copy=False)
 
     def _weighted(self) -> Any:
         X, root = self.X, namespace(self.weights).sqrt(self.weights)
         if not sp.issparse(X):
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
-        return type(X)((of_entries * X.data, X.indices, X.indptr), shape=X.shape)  # the indices are shared
+        return self._with_entries(of_entries * X.data)
+
+
+def _largest(A: Any) -> float:
+    """The largest absolute value of an entry."""
+    entries = A.data if sp.issparse(A) else A
+    return float(namespace(entries).max(abs(entries))) if math.prod(entries.shape) else 0.0
 
 
 def squared_norm_bound(A: Any) -> float:
     """A proven upper bound on ||A||_2^2 for a dense or sparse A (see the module's text)."""
-    scale = float(abs(A).max() if sp.issparse(A) else namespace(A).max(abs(A)))
+    scale = _largest(A)
     if not 1e-100 < scale < 1e100 and scale > 0.0:  # squares would leave the range of floats
         if scale * scale == math.inf:
             raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
@@ -220,13 +288,35 @@ def squared_norm_bound(A: Any) -> float:
     if small <= DENSE_GRAM_SIZE:
         A = A if columns <= rows else A.T
         return _gram_bound(_gram(A), rows, columns)
-    A = A.tocsr() if sp.issparse(A) else A
+    memory = _bytes(A)
+    if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
+        bound = _cholesky_bound(_gram(A if columns <= rows else A.T), rows, columns)
+        if bound < math.inf:
+            return bound
     if sp.issparse(A) and A.has_canonical_format:
         frobenius = float(A.data @ A.data)
     else:
         frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
-    lanczos = lanczos_bound(lambda v: _gram_product(A, v), columns)
-    return float(min(frobenius * (1 + rows * EPS), _collatz_wielandt(abs(A)), lanczos))
+    proven = min(frobenius * (1 + 2 * max(rows, columns) * EPS), _collatz_wielandt(_absolute(A)))
+    length = min(DENSE_GRAM_SIZE, math.isqrt(memory // 32))  # of blocks with a few Gram matrices each
+    if 0 < small <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
+        proven = min(proven, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
+    return float(proven)
+
+
+def _blockwise(A: Any, length: int) -> float:
+    """sum_b ||A_b||^2 over blocks of this many rows, or columns if there are fewer."""
+    across = A if A.shape[0] <= A.shape[1] else A.T
+    return sum(squared_norm_bound(across[k : k + length]) for k in range(0, across.shape[0], length))
+
+
+def _absolute(A: Any) -> Any:
+    """|A|, at the same places if it is sparse."""
+    return type(A)((abs(A.data), A.indices, A.indptr), shape=A.shape, copy=False) if sp.issparse(A) else abs(A)
+
+
+def _bytes(A: Any) -> int:
+    return int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
 
 
 def _gram(A: Any) -> Array:
@@ -261,16 +351,15 @@ def blocks_norm_bound(X: RowBlocks, weights: Array) -> float:
 
 def _blocks_norm_bound(A: RowBlocks) -> float:
     rows, columns = A.shape
-    if min(rows, columns) <= DENSE_GRAM_SIZE:
+    small = min(rows, columns)
+    if small <= DENSE_GRAM_SIZE:
         return _gram_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
+    if rows * columns * small <= MOST_WORK and 8 * small**2 <= SMALL_GRAM:
+        bound = _cholesky_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
+        if bound < math.inf:
+            return bound
     frobenius = float(A.squared_rows().sum())
-    return float(
-        min(
-            frobenius * (1 + rows * EPS),
-            _collatz_wielandt(A.absolute()),
-            lanczos_bound(lambda v: _gram_product(A, v), columns),
-        )
-    )
+    return float(min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(A.absolute())))
 
 
 def _gram_bound(gram: Array, rows: int, columns: int) -> float:
@@ -278,6 +367,17 @@ def _gram_bound(gram: Array, rows: int, columns: int) -> float:
     largest = float(np.linalg.eigvalsh(gram)[-1])
     rounding = (max(rows, columns) + 10 * min(rows, columns)) * EPS
     return float(min(largest + rounding * trace, trace * (1 + rounding)))
+
+
+def _cholesky_bound(gram: Array, rows: int, columns: int) -> float:
+    """A proven bound from a Gram matrix, which is overwritten; infinite where Lanczos has been fooled."""
+    n, trace = len(gram), float(np.trace(gram))
+    s = lanczos_value(lambda v: gram @ v, n) * (1.0 + CHOLESKY_SLACK)
+    np.negative(gram, out=gram)
+    gram[np.diag_indices(n)] += s
+    if not s > 0.0 or dpotrf(gram.T, overwrite_a=True, clean=False)[1]:
+        return math.inf
+    return float(s * (1.0 + (n + 1) * n * EPS) + (max(rows, columns) + 10 * n) * EPS * trace)
 
 
 def _gram_product(A: Any, v: Array) -> Array:
@@ -301,7 +401,18 @@ def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
 
 
 def lanczos_bound(normal: Callable[[Array], Array], n: int) -> float:
-    """A bound on the largest eigenvalue of a positive semidefinite operator on R^n (see the module's text)."""
+    """The largest eigenvalue of a positive semidefinite operator on R^n that is known by its products only.
+
+    Lanczos' value theta_k after k steps from a random direction, divided by 1 - e: by Kuczynski and Wozniakowski (SIAM
+    J. Matrix Anal. Appl. 13, 1992, Theorem 4.2) theta_k < (1 - e) ||A||^2 has probability at most 1.648 sqrt(n)
+    exp(-sqrt(e) (2k - 1)); with e = 0.05, k is chosen to make that 1e-15. It is no proof: an operator can be made to
+    fool it.
+    """
+    return lanczos_value(normal, n) / (1.0 - LANCZOS_SLACK)
+
+
+def lanczos_value(normal: Callable[[Array], Array], n: int) -> float:
+    """An approximation of the largest eigenvalue of a positive semidefinite operator, from below."""
     k = math.ceil(0.5 + math.log(1.648 * math.sqrt(n) / LANCZOS_FAILURE) / (2 * math.sqrt(LANCZOS_SLACK)))
     k = min(k, n)
     rng = np.random.default_rng(0)
@@ -323,4 +434,4 @@ def lanczos_bound(normal: Callable[[Array], Array], n: int) -> float:
         q = image / size
     steps = len(diagonal)
     tridiagonal = np.diag(diagonal) + np.diag(off[: steps - 1], 1) + np.diag(off[: steps - 1], -1)
-    return float(np.linalg.eigvalsh(tridiagonal)[-1]) / (1.0 - LANCZOS_SLACK)
+    return float(np.linalg.eigvalsh(tridiagonal)[-1])

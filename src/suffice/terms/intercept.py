@@ -25,12 +25,12 @@ from functools import cached_property
 import numpy as np
 
 from suffice._array import EPS, Array, norm
-from suffice.terms.design import Design
-from suffice.terms.smooth import LARGEST_EXPONENT, MarginLoss, _units
+from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.rounding import TINY, dot, gamma, roundings
+from suffice.terms.smooth import CARRIED, LARGEST_EXPONENT, MarginLoss, majoriser_along, rounding_through
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
-CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +102,12 @@ class Intercepted:
         a, m = self.design.weights, image + b
         slope, bend = self.loss.derivative(m, self.y), self.loss.curvature_between(m, m, self.y)
         # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        sizes = (_units(len(a)) + 4.0) * (np.abs(slope) + bend) + 2.0 * bend * (np.abs(image) + abs(b))
-        return float(a @ slope), float(a @ bend), EPS * float(a @ sizes) + UNDERFLOW
+        sizes = self._summing * (np.abs(slope) + bend) + 2.0 * EPS * bend * (np.abs(image) + abs(b))
+        return dot(a, slope), float(a @ bend), float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
+
+    @cached_property
+    def _summing(self) -> float:
+        return gamma(roundings(len(self.y)) + OF_FACTORS)
 
     def _root(self, image: Array, b: float, low: float, high: float) -> float:
         for _ in range(MOST_STEPS):
@@ -171,26 +175,17 @@ class Intercepted:
         return self._rounding(x, image, 1.0)
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
-        # As in `LinearModel.rounding_at`; b errs by the largest error of a margin, and has its own.
-        design, size = self.design, norm(x)
+        # b errs by the largest error of a margin, and has its own.
+        design = self.design
         counts = design.weights > 0.0
         b, error_of_b = self.intercept(image)
-        root, m, y = np.sqrt(design.weights[counts]), image[counts] + b, self.y[counts]
-        error = products * EPS * _units(design.row_length) * design.row_norms[counts] * size
-        error = error + float(error.max()) + error_of_b + 2.0 * EPS * (np.abs(image[counts]) + abs(b))
-        if math.isinf(self.loss.curvature) and not np.all(m + error < LARGEST_EXPONENT):
-            return math.inf
-        bend = self.loss.curvature_between(m - error, m + error, y)
-        with np.errstate(over="ignore"):
-            through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
-            derivative = norm(root * (np.abs(self.loss.derivative(m, y)) + bend))
-            through_sum = (_units(design.column_length) + 4.0) * design.frobenius_norm * derivative
-        return through_margins + EPS * (through_sum + 2.0 * self.l2 * size)
+        error = products * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
+        error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(b))
+        through = rounding_through(design, self.loss, image + b, self.y, error, counts)
+        return through + 2.0 * EPS * self.l2 * norm(x)
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        moved = norm(x - z)
-        if moved < 1e-150:  # its square is no longer a number to divide by
-            return self.L
-        b, change = self.intercept(z_image)[0], x_image - z_image
+        b = self.intercept(z_image)[0]
         curvature = self.loss.curvature_between(z_image + b, x_image + b, self.y)
-        return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2
+        M = majoriser_along(self.design, self.loss.curvature, z, x, x_image - z_image, curvature) + self.l2
+        return min(M, self.L)

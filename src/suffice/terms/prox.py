@@ -76,11 +76,11 @@ def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Arra
     np.minimum(p, l1, out=p)
     w_bar = v - p
     w_bar /= mu
-    parts = np.abs(x)
-    parts *= l1
-    p *= x
-    parts -= p
-    return w_bar, float(parts.sum())
+    # l1 |x| - p x as (l1 - p sign x) |x|: a difference of two numbers, not of two products.
+    p *= np.sign(x)
+    np.subtract(l1, p, out=p)
+    p *= np.abs(x)
+    return w_bar, float(p.sum())
 
 
 def l1_least_subgradient(l1: float | Array, x: Array, gradient: Array) -> Array:

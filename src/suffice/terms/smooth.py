@@ -22,10 +22,12 @@ from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit
 
 from suffice._array import EPS, Array, cast_like, host, namespace, norm, positive
 from suffice.terms.design import Design
+from suffice.terms.rounding import TINY, gamma
 
 
 @runtime_checkable
@@ -185,6 +187,7 @@ class Poisson:
 
 
 LARGEST_EXPONENT = 709.0  # exp of it is nearly the largest float
+CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
 SQUARED, LOGISTIC, HUBER, POISSON = Squared(), Logistic(), Huber(), Poisson()
 
@@ -243,51 +246,27 @@ class LinearModel:
         return host(self.design.weights * self.loss.curvature_between(image, image, self.y))
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
-        # A computed dot product of n terms errs by at most min(n, 4 sqrt(n)) units of roundoff relative to the product
-        # of its factors' norms (the second with probability 1 - 1e-3 for a single product, in practice never for the
-        # norm of a whole vector of them: Higham and Mary, SIAM J. Sci. Comput. 41, 2019). At x = 0 the margins are
-        # exactly 0 and the gradient is X^T applied to the data: it is taken as the datum that defines the problem.
-        if not x.any():
-            return 0.0
+        """A bound for an image that is a product, or carried along straight lines (see `CARRIED`), from norms alone."""
         if math.isinf(self.loss.curvature):
             return self.rounding_at(x, image)
         design, size = self.design, norm(x)
-        spectral, frobenius, curvature = math.sqrt(design.squared_norm), design.frobenius_norm, self.loss.curvature
-        through_margins = _units(design.row_length) * curvature * spectral * frobenius * size
-        derivative = self._derivative_at_zero + curvature * spectral * size
-        through_sum = (_units(design.column_length) + 4.0) * frobenius * derivative
-        return EPS * (through_margins + through_sum + 2.0 * self.l2 * size)
+        spectral, curvature = math.sqrt(design.squared_norm), self.loss.curvature
+        of_margins = CARRIED * design.spread(x)
+        derivative = self._derivative_at_zero + curvature * (spectral * size + of_margins)
+        rounding = curvature * spectral * of_margins + design.pull_rounding * derivative
+        return rounding + 2.0 * EPS * self.l2 * size + design.underflow
 
     def rounding_at(self, x: Array, image: Array) -> float:
-        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product.
-
-        Margin i errs by at most `error_i`, and psi' by the largest psi'' within that distance times it: little where
-        psi is flat, as on confident samples.
-        """
-        if not x.any():
-            return 0.0
-        design, size, m = self.design, norm(x), host(image)
-        a, y = host(design.weights), host(self.y)
-        counts = a > 0.0
-        error = EPS * _units(design.row_length) * design.row_norms * size
-        if math.isinf(self.loss.curvature) and not np.all((m + error)[counts] < LARGEST_EXPONENT):
-            return math.inf
-        root, m, y, error = np.sqrt(a[counts]), m[counts], y[counts], error[counts]
-        bend = self.loss.curvature_between(m - error, m + error, y)
-        with np.errstate(over="ignore"):
-            through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
-            # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-            derivative = norm(root * (np.abs(self.loss.derivative(m, y)) + bend))
-            through_sum = (_units(design.column_length) + 4.0) * design.frobenius_norm * derivative
-        return through_margins + EPS * (through_sum + 2.0 * self.l2 * size)
+        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
+        design = self.design
+        error = design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
+        m, a, y = host(image), host(design.weights), host(self.y)
+        return rounding_through(design, self.loss, m, y, error, a > 0.0) + 2.0 * EPS * self.l2 * norm(x)
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        moved = norm(x - z)
-        if moved < 1e-150:  # its square is no longer a number to divide by
-            return self.L
-        change = x_image - z_image
         curvature = self.loss.curvature_between(z_image, x_image, self.y)
-        return float(self.design.weights @ (curvature * change * change)) / moved**2 + self.l2
+        M = majoriser_along(self.design, self.loss.curvature, z, x, x_image - z_image, curvature) + self.l2
+        return min(M, self.L)
 
     @cached_property
     def in_float32(self) -> LinearModel | None:
@@ -304,8 +283,37 @@ class LinearModel:
         return norm(host(derivative * namespace(weights).sqrt(weights)))
 
 
-def _units(n: int) -> float:
-    return min(float(n), 4.0 * math.sqrt(n))
+def rounding_through(
+    design: Design, loss: MarginLoss, m: Array, y: Array, error: Array, counts: npt.NDArray[np.bool_]
+) -> float:
+    """A bound on ||fl(X^T a psi') - X^T a psi'|| for margins m that err by at most `error`, over the rows that count.
+
+    psi' errs by the largest psi'' within that distance times it: little where psi is flat, as on confident samples.
+    """
+    root, m, y, error = np.sqrt(host(design.weights)[counts]), m[counts], y[counts], error[counts]
+    if math.isinf(loss.curvature) and not np.all(m + error < LARGEST_EXPONENT):
+        return math.inf
+    bend = loss.curvature_between(m - error, m + error, y)
+    with np.errstate(over="ignore"):
+        through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
+        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
+        derivative = norm(root * (np.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
+        return through_margins + design.pull_rounding * derivative + design.underflow
+
+
+def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Array, curvature: Array) -> float:
+    """M with  sum_i a_i c_i ((x - z) . x_i)^2 <= M ||x - z||^2  for the margins' computed change and c_i <= bend.
+
+    The root of the sum is a norm of the change, which errs by the rounding of the margins at either end: where x and z
+    agree in nearly all digits there is nothing else, and M is of no use.
+    """
+    moved = norm(x - z)
+    if moved < 1e-150:  # its square is no longer a number to divide by
+        return math.inf
+    along = math.sqrt(float(design.weights @ (curvature * change * change))) * (1.0 + gamma(len(change) + 8))
+    spread = design.spread(x) + CARRIED * design.spread(z)
+    bound = (along + math.sqrt(bend) * spread) / moved
+    return bound * bound if bound < 1e150 else math.inf
 
 
 @dataclass(frozen=True)
@@ -335,8 +343,9 @@ class Plain:
         return self.gradient(x)
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
-        # The term is a black box: assume a backward stable gradient, exact for data perturbed in their last bits.
-        return _units(x.size) * EPS * self.L * norm(x)
+        # The term is a black box: assume a backward stable gradient, exact for data perturbed in their last bits. The
+        # part that does not vanish with x is told by the gradient's size, in `suffice.lower.certificate`.
+        return x.size * EPS * self.L * norm(x)
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         return math.inf
