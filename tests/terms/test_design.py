@@ -161,6 +161,35 @@ def test_a_diagonal_matrix_with_a_hidden_largest_entry_is_not_underestimated(mon
         assert 2.25 <= squared_norm_bound(sp.diags_array(entries).tocsr()) <= 1.06 * 2.25
 
 
+def hidden_from_lanczos(n):
+    """1.2 I, but for one direction of length 10, orthogonal to the start of a Lanczos run and so to all of it."""
+    start = np.random.default_rng(0).standard_normal(n)
+    v = np.zeros(n)
+    v[3], v[7] = start[7], -start[3]
+    v /= np.linalg.norm(v)
+    return 1.2 * np.eye(n) + 8.8 * np.outer(v, v)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array, lambda A: -A])
+@pytest.mark.parametrize("size", [50, 2100])
+def test_a_direction_that_lanczos_never_sees_is_bounded(kind, size, monkeypatch):
+    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 40)
+    A = hidden_from_lanczos(size)
+    assert module.lanczos_value(lambda v: A @ (A @ v), size) < 2.0
+    assert squared_norm_bound(kind(A)) >= 100.0
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_blocks_bound_what_is_too_large_for_one_gram_matrix(kind, monkeypatch):
+    monkeypatch.setattr(module, "SMALL_GRAM", 0)
+    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 60)
+    A = np.random.default_rng(0).standard_normal((300, 200)) * (np.random.default_rng(1).random((300, 200)) < 0.3)
+    monkeypatch.setattr(module, "_cholesky_bound", lambda *_: math.inf)
+    exact = np.linalg.norm(A, 2) ** 2
+    assert exact <= squared_norm_bound(kind(A)) <= 4.0 * exact
+    assert exact <= squared_norm_bound(kind(A.T)) <= 4.0 * exact
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_and_sizes_do_not_depend_on_the_storage(kind):
     X = MATRICES["zero and constant columns"]

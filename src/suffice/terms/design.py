@@ -226,10 +226,7 @@ class Design:
     @cached_property
     def _unit(self) -> float:
         """A power of 2 by which X is divided before it is squared, so that squares stay within the range of floats."""
-        if isinstance(self.X, RowBlocks):
-            largest = self.X.largest()
-        else:
-            largest = _largest(self.X)
+        largest = self.X.largest() if isinstance(self.X, RowBlocks) else _largest(self.X)
         return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
 
     def _root(self, sums: Array, terms: int) -> Array:
@@ -400,19 +397,12 @@ def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
     return bound * float(1 + sum(B.shape) * EPS)
 
 
-def lanczos_bound(normal: Callable[[Array], Array], n: int) -> float:
-    """The largest eigenvalue of a positive semidefinite operator on R^n that is known by its products only.
-
-    Lanczos' value theta_k after k steps from a random direction, divided by 1 - e: by Kuczynski and Wozniakowski (SIAM
-    J. Matrix Anal. Appl. 13, 1992, Theorem 4.2) theta_k < (1 - e) ||A||^2 has probability at most 1.648 sqrt(n)
-    exp(-sqrt(e) (2k - 1)); with e = 0.05, k is chosen to make that 1e-15. It is no proof: an operator can be made to
-    fool it.
-    """
-    return lanczos_value(normal, n) / (1.0 - LANCZOS_SLACK)
-
-
 def lanczos_value(normal: Callable[[Array], Array], n: int) -> float:
-    """An approximation of the largest eigenvalue of a positive semidefinite operator, from below."""
+    """An approximation of the largest eigenvalue of a positive semidefinite operator, from below: no bound.
+
+    By Kuczynski and Wozniakowski (SIAM J. Matrix Anal. Appl. 13, 1992, Theorem 4.2), k steps from a random direction
+    miss more than a share e of it with a probability of at most 1.648 sqrt(n) exp(-sqrt(e) (2k - 1)).
+    """
     k = math.ceil(0.5 + math.log(1.648 * math.sqrt(n) / LANCZOS_FAILURE) / (2 * math.sqrt(LANCZOS_SLACK)))
     k = min(k, n)
     rng = np.random.default_rng(0)

@@ -4,8 +4,9 @@ r"""Linear operators A that measure an image, with what proofs need to know abou
 times the norm of its argument for n a power of two (Higham, Accuracy and Stability of Numerical Algorithms, section
 24.1); twice that is assumed for other lengths with small prime factors, eight times for any other.
 
-`General` takes anything with products with A and A^H. Its norm is bounded by the user, or else from Lanczos' value
-as in `suffice.terms.design`, which fails with probability 1e-15. Whether the adjoint is one is tested on random
+`General` takes anything with products with A and A^H. Its norm is bounded by the user, or else as in
+`suffice.terms.design` from its entries: those of a matrix, or for an operator of moderate size the images of all unit
+vectors. No number of products with a larger operator proves a bound. Whether the adjoint is one is tested on random
 vectors. Its rounding is assumed to be that of sums over rows and columns.
 """
 
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from suffice._array import EPS, Array, positive
-from suffice.terms.design import lanczos_bound
-from suffice.terms.variation import Pixels, flat
+from suffice._array import EPS, positive
+from suffice.terms.design import DENSE_GRAM_SIZE, squared_norm_bound
+from suffice.terms.variation import Pixels
 
 ADJOINT_SLACK = 1e-8
 
@@ -73,7 +75,7 @@ class General:
         if math.prod(shape) != self.columns:
             raise ValueError(f"shape must have {self.columns} pixels, one per column of A, got {shape}")
         self._check_adjoint()
-        bound = self._bound() if norm is None else positive(norm, "norm", zero=True) ** 2
+        bound = self._bound(A) if norm is None else positive(norm, "norm", zero=True) ** 2
         self.squared_norm = bound
         self.least = positive(least, "least", zero=True)
         if self.least > bound:
@@ -82,8 +84,7 @@ class General:
 
     @property
     def rounding(self) -> float:
-        n = max(self.rows, self.columns)
-        return min(float(n), 4.0 * math.sqrt(n)) * EPS
+        return max(self.rows, self.columns) * EPS
 
     def apply(self, x: Pixels) -> Pixels:
         return self._batched(self.operator.matvec, x, len(self.shape))
@@ -118,14 +119,15 @@ class General:
                     f"A's rmatvec is not the adjoint of its matvec: <y, A x> and <A^H y, x> differ by {gap:g}"
                 )
 
-    def _bound(self) -> float:
-        def normal(v: Array) -> Array:
-            # A copy: what an operator returns may be its argument.
-            return flat(self.image_like(self.operator.rmatvec(self.operator.matvec(v.view(self.dtype))))).copy()
-
-        return lanczos_bound(normal, self.columns * (2 if self.dtype.kind == "c" else 1))
-
-    def image_like(self, v: Any) -> Pixels:
-        """v with the image's dtype: the adjoint as seen by real images is the real part."""
-        v = np.asarray(v)
-        return np.ascontiguousarray(v.real if self.dtype.kind != "c" else v, dtype=self.dtype)
+    def _bound(self, A: Any) -> float:
+        if not (isinstance(A, np.ndarray) or sp.issparse(A)):
+            if self.columns > DENSE_GRAM_SIZE:
+                raise ValueError(
+                    f"norm must be given for an operator with more than {DENSE_GRAM_SIZE} columns, got {self.columns}: "
+                    "an upper bound on its largest singular value, which its products alone cannot prove"
+                )
+            A = np.stack([np.asarray(self.operator.matvec(unit)) for unit in np.eye(self.columns, dtype=self.dtype)], 1)
+        if A.dtype.kind == "c":  # as what it does to pairs of real numbers, or to real numbers alone
+            parts = [[A.real, -A.imag], [A.imag, A.real]] if self.dtype.kind == "c" else [[A.real], [A.imag]]
+            A = sp.block_array(parts, format="csr") if sp.issparse(A) else np.block(parts)
+        return squared_norm_bound(A.tocsr().astype(np.float64) if sp.issparse(A) else A.astype(np.float64))
