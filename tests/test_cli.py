@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -77,3 +79,8 @@ def test_a_broken_file_of_a_study_is_named(tmp_path):
     result = runner.invoke(app, ["resume", str(tmp_path)])
     assert result.exit_code == 1
     assert "dynamic_+1.json is not a file of a study" in str(result.exception)
+
+
+def test_the_package_runs_as_a_module():
+    shown = subprocess.run([sys.executable, "-m", "suffice", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: python -m suffice" in shown.stdout

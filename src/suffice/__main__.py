@@ -1,0 +1,5 @@
+"""`python -m suffice`: the command line."""
+
+from suffice.cli import app
+
+app()
