@@ -46,6 +46,8 @@ and S_i = t_i + sqrt(1 - q t_i) S_{i-1} never exceeds 2/q. So all errors togethe
 being the largest of gradient_rounding + delta/tau. Earlier points may have been longer than x, by as much as has faded
 since: k steps later that is 6 k e/(mu sqrt(kappa) ||x||) of the radius itself.
 
+Where |grad_j f(0)| + e <= l1 for all j, 0 is the minimiser whatever the rounding was, and its radius is 0.
+
 A radius is a number or infinite: where arithmetic overflows nothing is proven.
 """
 
@@ -138,6 +140,8 @@ def _certify_step(
     problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
 ) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
+    if rule != "rate" and _zero_is_exact(problem, x, evidence):
+        return Certificate(0.0, "gap" if rule == "tightest" else rule)
     if rule == "rate":
         return _a_priori(problem, x, evidence, initial_radius)
     if rule in ("gap", "minimum_norm", "subgradient"):
@@ -175,6 +179,15 @@ def _certify_step(
         if evidence.rate * initial_radius < best.radius and _uniform(problem.f):
             best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
+
+
+def _zero_is_exact(problem: Canonical, x: Array, evidence: Evidence) -> bool:
+    """Whether every entry of the gradient at 0 is below l1 by more than it errs: then 0 is the minimiser itself."""
+    if x.any() or evidence.z.any() or not isinstance(problem.g, L1 | WeightedL1) or not problem.f.rounding_is_known:
+        return False
+    e = evidence.rounding
+    e = problem.f.gradient_rounding(evidence.z, evidence.z_image) if e is None else e
+    return bool(np.all(np.abs(evidence.z_gradient) + e <= (1.0 - 4.0 * EPS) * problem.g.l1))
 
 
 def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: float) -> Certificate:

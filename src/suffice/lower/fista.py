@@ -76,7 +76,7 @@ class Fista:
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         a_priori = rate(problem.L / problem.mu, state.k + 1)
-        evidence = Evidence(z, z_image, z_gradient, tau, min(1.0 - q + 4.0 * EPS, 1.0), problem.L, a_priori)
+        evidence = Evidence(z, z_image, z_gradient, tau, contraction(q), problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
 
 
@@ -117,8 +117,7 @@ class AdaptiveFista:
             # Not made: the point stays, with the proof it had.
             shorter = max(min(self.shrink * tau, 0.95 / M), 1.0 / problem.L)
             return replace(state, tau=shorter, failed=True, image=image, previous_image=previous)
-        contraction = majorised_contraction(q)
-        evidence = Evidence(z, z_image, z_gradient, tau, contraction, 1.0 / tau)
+        evidence = Evidence(z, z_image, z_gradient, tau, majorised_contraction(q), 1.0 / tau)
         made = FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau, False, state.active)
         if made.k % SCREEN_EVERY == 0:
             fewer = still_active(whole, z, z_image, z_gradient, state.active)
@@ -148,6 +147,11 @@ def carried_size(x: Array, z: Array) -> float:
     """The image of z = x + beta (x - x') that is made of those of x and x', beta <= 1, errs by no more than a product
     with a vector of this length: (1 + beta) ||x|| + beta ||x'|| <= 3 ||x|| + ||z - x||."""
     return 3.0 * norm(x) + norm(z - x)
+
+
+def contraction(q: float) -> float:
+    """c of `suffice.lower.certificate` for a step of length tau = q/mu <= 1/L."""
+    return min(1.0 - q + 4.0 * EPS, 1.0)
 
 
 def majorised_contraction(q: float) -> float:

@@ -35,9 +35,14 @@ class GradientDescent:
         image = problem.f.image(state.x) if state.image is None else state.image
         gradient = problem.f.gradient_at(state.x, image)
         x = problem.g.prox(state.x - tau * gradient, tau)
-        c = self.rate(problem, 1)
-        evidence = Evidence(state.x, image, gradient, tau, min(c + 4.0 * EPS, 1.0), problem.L, c ** (state.k + 1))
+        evidence = Evidence(
+            state.x, image, gradient, tau, self.contraction(problem), problem.L, self.rate(problem, state.k + 1)
+        )
         return DescentState(x, state.k + 1, problem.f.image(x), evidence)
+
+    def contraction(self, problem: Canonical) -> float:
+        """c of `suffice.lower.certificate`: the rate of one step, and the rounding of its length."""
+        return min(self.rate(problem, 1) + 4.0 * EPS, 1.0)
 
     def rate(self, problem: Canonical, k: int) -> float:
         """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""

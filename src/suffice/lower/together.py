@@ -28,7 +28,7 @@ from suffice._array import EPS, Array, host, like, namespace, norm
 from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
-from suffice.lower.fista import AdaptiveFista, FistaState, carried_size, majorised_contraction, rate
+from suffice.lower.fista import AdaptiveFista, FistaState, carried_size, contraction, majorised_contraction, rate
 from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.design import Design
@@ -487,7 +487,7 @@ def _evidence(batch: Batch, s: Columns, j: int) -> Evidence:
     if batch.adaptive:
         c, majoriser, a_priori = majorised_contraction(q), 1.0 / tau, math.inf
     else:
-        c, majoriser = min(1.0 - q + 4.0 * EPS, 1.0), canonical.L
+        c, majoriser = contraction(q), canonical.L
         a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
     z, image, rounding = _column(s.Z, j), _image(batch, s.M_z, j), None
     if batch.adaptive:

@@ -18,7 +18,7 @@ import numpy as np
 
 from suffice._array import Array, frozen
 from suffice.lower.certificate import Certificate, Evidence, certify_step, fixed_point_radius, smooth_gap
-from suffice.lower.fista import FistaState, momentum, rate
+from suffice.lower.fista import FistaState, contraction, momentum, rate
 from suffice.lower.gradient_descent import DescentState, GradientDescent
 from suffice.lower.solver import Outcome, Solution, continues, find_solver, initial_radius, start_point
 from suffice.problem import Canonical, Composite
@@ -78,7 +78,7 @@ class Stack:
     @property
     def contraction(self) -> float:
         canonical = self.canonical
-        return 1.0 - self.tau * canonical.mu if self.fast else GradientDescent().rate(canonical, 1)
+        return contraction(self.tau * canonical.mu) if self.fast else GradientDescent().contraction(canonical)
 
     def advanced(self, steps: int) -> Stack:
         f, tau = self.problems[0].smooth, self.tau
@@ -111,7 +111,7 @@ class Stack:
 
     def _rate(self, k: float) -> float:
         canonical = self.canonical
-        return rate(canonical.L / canonical.mu, int(k)) if self.fast else float(self.contraction**k)
+        return rate(canonical.L / canonical.mu, int(k)) if self.fast else GradientDescent().rate(canonical, int(k))
 
     def evidence(self, j: int) -> Evidence:
         z, gradient = _row(self.Z, j), _row(self.gradient, j)
