@@ -172,7 +172,7 @@ def test_a_stopped_search_ends_with_the_best_so_far(number, error, status):
 
 
 def test_a_disk_that_is_full_ends_the_search_with_the_best_so_far(tmp_path, monkeypatch):
-    from suffice.sklearn import _journal
+    from suffice import files
 
     for lines in (5, 30):
         written = []
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_ends_the_search_with_the_best_so_far(tmp_path, monk
             os.write(file, data)
 
         with monkeypatch.context() as patch, pytest.warns(UserWarning, match="No space left"):
-            patch.setattr(_journal, "_write", write)
+            patch.setattr(files, "write", write)
             ended = search(journal=tmp_path / str(lines)).fit(X, Y)
         assert ended.result_.status is Status.JOURNAL and len(ended.cv_results_["work"]) == lines - 1
         same(search(journal=tmp_path / str(lines)).fit(X, Y), search(journal=tmp_path / "whole").fit(X, Y))
