@@ -83,6 +83,11 @@ class Mark:
         return replace(mark, given_up=reasons[-1] if reasons else None)
 
 
+def _mark(plain: Mapping[str, Any]) -> Mark:
+    reason = plain["given_up"]
+    return Mark(int(plain["evaluations"]), str(plain["digest"]), None if reason is None else str(reason))
+
+
 @dataclass
 class Shelf:
     """The journals of a run from many starts, open for writing."""
@@ -172,9 +177,7 @@ class Shelf:
             seconds = float(line["seconds"])
             known = None
             if line["format"] == FORMAT:
-                known = [
-                    (Mark(one["evaluations"], one["digest"], one["given_up"]), one["before"]) for one in line["books"]
-                ]
+                known = [(_mark(one), str(one["before"])) for one in line["books"]]
                 if len(known) != len(self.books):
                     raise ValueError(f"it knows of {len(known)} journals, and there are {len(self.books)}")
         except NONSENSE as error:
@@ -185,10 +188,13 @@ class Shelf:
     def _compare(self, told: Mapping[int, int], known: Sequence[tuple[Mark, str]] | None) -> None:
         """Whether every journal is as it was before or after the latest turn."""
         for k, (book, mark) in enumerate(zip(self.books, self.marks, strict=True)):
-            good: dict[int, str | None] = {told[k] - 1: None, told[k]: None} if k in told else {mark.evaluations: None}
-            if known is not None:
+            good: dict[int, str | None] = {}
+            if known is None:
+                good |= {told[k] - 1: None, told[k]: None} if k in told else {mark.evaluations: None}
+            else:
                 latest, before = known[k]
-                good = {latest.evaluations: latest.digest} | ({latest.evaluations - 1: before} if k in told else {})
+                good |= {latest.evaluations - 1: before} if k in told else {}
+                good[latest.evaluations] = latest.digest
                 if latest.given_up is not None:
                     self.marks[k] = replace(mark, given_up=latest.given_up)
             if mark.evaluations not in good:

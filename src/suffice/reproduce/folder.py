@@ -36,23 +36,23 @@ def read(path: Path, *names: str) -> dict[str, Any] | None:
         raise ValueError(f"{path} is not a file of a run: {error}") from error
     if not isinstance(found, dict) or not {*names} <= {*found}:
         raise ValueError(f"{path} is not a file of a run: it must hold a dictionary with {', '.join(names) or 'names'}")
-    if CHECKSUM in found and found.pop(CHECKSUM) != _checksum(found):
+    if CHECKSUM in found and found.pop(CHECKSUM) != _checksum(json.dumps(found)):
         raise ValueError(f"{path} is damaged: its content is not what was written")
     return found
 
 
 def write(path: Path, data: dict[str, Any]) -> None:
     """In one go: a kill at any moment leaves the old file or the new one."""
-    known = plain(data)
-    text = json.dumps({**known, CHECKSUM: _checksum(known)}, allow_nan=False).encode("ascii")
+    body = json.dumps(data, allow_nan=False)
+    text = f'{body[:-1]}{", " if data else ""}"{CHECKSUM}": "{_checksum(body)}"}}'.encode("ascii")
     if len(text) > files.DATA:
         raise ValueError(f"{path} would have {len(text):,} bytes, and {files.DATA:,} are read at most")
     files.make_folder(path.parent)
     files.replace_atomically(path, text)
 
 
-def _checksum(data: dict[str, Any]) -> str:
-    return blake2b(json.dumps(data).encode("ascii"), digest_size=8).hexdigest()
+def _checksum(body: str) -> str:
+    return blake2b(body.encode("ascii"), digest_size=8).hexdigest()
 
 
 def plain(value: Any) -> Any:
