@@ -1,12 +1,12 @@
 """Can damage to a run's folder change its answer without a word? More than 1,044 damages, each resumed.
 
-Runs are finished or interrupted: `tune` from one start and from many, `SufficeSearchCV`, and `suffice tune`. Each of
-their files is cut, emptied, deleted, changed in a bit, appended to, has lines doubled, dropped or exchanged, is replaced
-by the file of another run or of an earlier moment, exchanged with its neighbour, or becomes a folder, a link (symbolic,
-hard, dangling, to a device), a pipe, or a file of a terabyte. Names of drafts become links as well.
+Runs are finished or interrupted: `tune` from one start and from many, `SufficeSearchCV`, and `suffice tune`. Each file
+is cut, emptied, deleted, changed in a bit, appended to, has lines doubled, dropped or exchanged, is replaced by that of
+another run or of another moment, exchanged with its neighbour, or becomes a folder, a link (symbolic, hard, dangling,
+to a device), a pipe, or a file of a terabyte. Names of drafts become links as well.
 
-`resume` must come to the same answer, to the bit, or refuse with an error that names a file of the run. It must not come
-to another answer, fail in another way, wait for ever, or change a file outside of the folder.
+`resume` must come to the same answer, to the bit, or refuse with an error that names a file of the run. It must not
+come to another answer, fail in another way, wait for ever, or change a file outside of the folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import suffice
 from suffice import losses, problems
 from suffice.journal import Journal
 
-PATIENCE = 120.0  # seconds until a resume counts as one that hangs
+PATIENCE = 60.0  # seconds until a resume counts as one that hangs
 VICTIM = b"what must not be changed"
 DRAFTS = ("lock", "journal.tmp", "starts.json.tmp", "turn.json.tmp", "start-000/journal.tmp", "start-001/lock")
 GOOD = ("same", "refused")
@@ -121,6 +121,7 @@ def begin(kind: str, folder: Path, other: bool) -> None:
         search(folder, seed=int(other))
     else:
         data, wanted = folder.parent / "data.csv", ("z", "y") if other else ("y", "z")
+        folder.parent.mkdir(exist_ok=True)
         write_table(data)
         arguments = ["--target", wanted[0], "--drop", wanted[1], "--cv", "3", "--max-evaluations", "40"]
         command("tune", str(data), *arguments, "--out", str(folder), "--json")
@@ -206,7 +207,7 @@ def _of_bytes(name: str, content: bytes, rng: np.random.Generator, each: int) ->
 
 def _of_files(name: str, other: Path, early: Path) -> Iterator[Damage]:
     yield Damage("deleted", name, lambda run, _: (run / name).unlink())
-    for what, source in (("another run's", other / name), ("of an earlier moment", early / name)):
+    for what, source in (("another run's", other / name), ("of another moment", early / name)):
         if source.is_file():
             yield Damage(what, name, lambda run, _, source=source: shutil.copyfile(source, run / name))
     yield from _links(name)
@@ -336,10 +337,10 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def campaign(
-    kinds: tuple[str, ...], each: int, place: Path, most: int | None = None, seed: int = 0
+    kinds: tuple[str, ...], each: int, place: Path, most: int | None = None
 ) -> list[dict[str, str]]:
     """Damages of finished and interrupted runs of these kinds; `most` chooses so many of each run at random."""
-    rng, worker, rows = np.random.default_rng(seed), Worker(), []
+    rng, worker, rows = np.random.default_rng(0), Worker(), []
     for kind in kinds:
         runs = {name: place / kind / name for name in ("finished", "other", "interrupted")}
         begin(kind, runs["finished"], False)

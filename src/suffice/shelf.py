@@ -120,6 +120,8 @@ class Shelf:
         """Lock the journals of an existing run and read them."""
         self._lock = files.Lock.take(self.folder / LOCK)
         try:
+            for name in (STARTS, TURN):
+                files.remove_draft(self.folder / name)
             line = self._get(STARTS)
             count, began = line.get("starts"), line.get("books")
             if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:

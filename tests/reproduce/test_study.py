@@ -10,6 +10,7 @@ import pytest
 
 from suffice.reproduce import study
 from suffice.reproduce.claims import check, work_to
+from suffice.reproduce.folder import read
 from suffice.reproduce.study import ADAPTIVE, DYNAMIC, PRESETS, figure1, make
 
 TINY = replace(
