@@ -336,9 +336,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def campaign(
-    kinds: tuple[str, ...], each: int, place: Path, most: int | None = None
-) -> list[dict[str, str]]:
+def campaign(kinds: tuple[str, ...], each: int, place: Path, most: int | None = None) -> list[dict[str, str]]:
     """Damages of finished and interrupted runs of these kinds; `most` chooses so many of each run at random."""
     rng, worker, rows = np.random.default_rng(0), Worker(), []
     for kind in kinds:
@@ -366,9 +364,7 @@ def campaign(
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument(
-        "--each", type=int, default=12, help="places in a file for each kind of damage (%(default)s)"
-    )
+    arguments.add_argument("--each", type=int, default=9, help="places in a file for each kind of damage (%(default)s)")
     arguments.add_argument("--kinds", default="single,starts,search,command line", help="of runs (%(default)s)")
     arguments.add_argument("--worker", action="store_true", help="used by the benchmark itself")
     options = arguments.parse_args()

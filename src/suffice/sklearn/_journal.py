@@ -157,7 +157,7 @@ class SearchJournal:
         changed = differences(header["fingerprint"], self.fingerprint)
         if changed:
             shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-            raise JournalError(f"{os.fspath(self.folder)} holds a search of other data or settings: {shown}")
+            raise JournalError(f"{self.path} holds a search of other data or settings: {shown}")
         others = differences(header["versions"], versions())
         if others:
             level = outside_stacklevel()
