@@ -19,8 +19,8 @@ Evaluations that the search no longer holds are dead weight: when they make up m
 anew without them, next to the old one, and put in its place in one step. The file therefore never exceeds about twice
 what the search itself holds plus the history.
 
-The file `lock` beside it keeps other writers out, and has the digest of the header: another run's journal is not taken for
-this one. A journal that was cut behind a record is an earlier state of the run, and continues to the same result.
+The file `lock` beside it keeps other writers out, and has the digest of the header: another run's journal is not taken
+for this one. A journal that was cut behind a record is an earlier state of the run, and continues to the same result.
 
 The search is told what the journal holds (images that can be computed again are left out of both), so that a resumed
 run knows no less than an uninterrupted one, and continues to the same bits.
