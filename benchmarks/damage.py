@@ -175,7 +175,7 @@ def damages(run: Path, other: Path, early: Path, rng: np.random.Generator, each:
         )
     for name in DRAFTS:
         if (run / name).parent.is_dir() and name not in names:
-            yield from _links(name)
+            yield from (one for one in _links(name) if one.what != "link to the file")  # there is none
     for place in sorted(path.name for path in run.iterdir() if path.is_dir()):
         yield Damage("folder moved and linked", place, lambda run, out, place=place: _move(run / place, out / place))
 
@@ -372,6 +372,11 @@ def main() -> None:
         return work()
     with tempfile.TemporaryDirectory() as name:
         rows = campaign(tuple(options.kinds.split(",")), options.each, Path(name))
+    summarise(rows, provenance(), options.out)
+
+
+def summarise(rows: list[dict[str, str]], made: dict[str, str], out: Path) -> None:
+    """The tables and the data."""
     counts = Counter((row["what"], row["outcome"]) for row in rows)
     whats, bad = list(dict.fromkeys(row["what"] for row in rows)), [row for row in rows if row["outcome"] not in GOOD]
     summary = [[what, *(counts[what, one] for one in GOOD), sum(row["what"] == what for row in bad)] for what in whats]
@@ -391,7 +396,6 @@ def main() -> None:
             )
         ),
     ]
-    made = provenance()
     text = "\n\n".join(
         [
             table(["damage", "same answer", "refused by name", "anything else"], summary),
@@ -401,8 +405,8 @@ def main() -> None:
     )
     print(text)
     about = f"commit {made['commit']}, {made['date']}\n"
-    write_text(options.out / "damage.md", f"# Runs damaged and resumed\n\n{about}\n{text}\n")
-    write_json(options.out / "damage.json", {"provenance": made, "outcomes": outcomes, "damages": rows})
+    write_text(out / "damage.md", f"# Runs damaged and resumed\n\n{about}\n{text}\n")
+    write_json(out / "damage.json", {"provenance": made, "outcomes": outcomes, "damages": rows})
 
 
 if __name__ == "__main__":
