@@ -27,7 +27,7 @@ import numpy as np
 from common import parser, provenance, table, target, write_json, write_text
 
 import suffice
-from suffice import journal, losses, problems
+from suffice import files, journal, losses, problems
 
 OPTIONS = suffice.Options(max_evaluations=40, final_radius=1e-4)
 START = {"l1": 0.1, "l2": 0.1}
@@ -58,7 +58,7 @@ def build() -> Counting:
 def child(folder: Path, kind: str, when: int) -> None:
     """A run that dies: at the `when`-th byte, sync or rename, or when it is told to by the clock."""
     journal.SLACK = 0
-    write, sync, rename = journal._write, journal._sync, os.replace
+    write, sync, rename = files.write, files.sync, os.replace
     written = synced = renamed = 0
 
     def die() -> None:
@@ -88,7 +88,7 @@ def child(folder: Path, kind: str, when: int) -> None:
         if kind == "after a rename" and renamed > when:
             die()
 
-    journal._write, journal._sync, os.replace = torn_write, torn_sync, torn_rename  # type: ignore[assignment]
+    files.write, files.sync, os.replace = torn_write, torn_sync, torn_rename  # type: ignore[assignment]
     log = os.open(f"{folder}.finished", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     print("ready", flush=True)
     suffice.tune(build(), START, options=OPTIONS, journal=folder, callback=lambda record: os.write(log, b"."))
@@ -137,7 +137,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         journal.SLACK = 0
-        counts, write, sync, rename = Counter[str](), journal._write, journal._sync, os.replace
+        counts, write, sync, rename = Counter[str](), files.write, files.sync, os.replace
 
         def counted(kind: str, do: Any, size: Any) -> Any:
             def call(*given: Any) -> None:
@@ -146,13 +146,13 @@ def main() -> None:
 
             return call
 
-        journal._write = counted("within a write", write, lambda file, data: len(data))
-        journal._sync = counted("before a sync", sync, lambda file: 1)
+        files.write = counted("within a write", write, lambda file, data: len(data))
+        files.sync = counted("before a sync", sync, lambda file: 1)
         os.replace = counted("before a rename", rename, lambda *names: 1)  # type: ignore[assignment]
         began = time.monotonic()
         whole = suffice.tune(build(), START, options=OPTIONS, journal=folder / "whole")
         seconds = time.monotonic() - began
-        journal._write, journal._sync, os.replace = write, sync, rename
+        files.write, files.sync, os.replace = write, sync, rename
         sizes = dict(counts) | {"after a rename": counts["before a rename"]}
         # "ready" comes before the problem is built: the clock may strike at any time from then to the end.
         rows = []

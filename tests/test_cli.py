@@ -77,8 +77,8 @@ def test_a_broken_file_of_a_study_is_named(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "dynamic_+1.json").write_text('{"preset": ')
     result = runner.invoke(app, ["resume", str(tmp_path)])
-    assert result.exit_code == 1
-    assert "dynamic_+1.json is not a file of a study" in str(result.exception)
+    assert result.exit_code == 2
+    assert "dynamic_+1.json is not a file of a run" in " ".join(result.output.split())
 
 
 def test_the_package_runs_as_a_module():

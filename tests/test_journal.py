@@ -28,6 +28,7 @@ from suffice import (
     Space,
     Status,
     exact,
+    files,
     losses,
     problems,
     resume,
@@ -481,7 +482,7 @@ CHILD = """
             log.write(theta.tobytes().hex() + "\\n")
         return np.array([10.0 * (theta[1] - theta[0] ** 2), 1.0 - theta[0]])
 
-    written, write = 0, suffice.journal._write
+    written, write = 0, suffice.files.write
 
     def torn(file, data):  # dies in the middle of a write
         global written
@@ -491,7 +492,7 @@ CHILD = """
         written += len(data)
         write(file, data)
 
-    suffice.journal._write = torn
+    suffice.files.write = torn
     options = suffice.Options(max_evaluations=25)
     if action == "hold":
         def hold(record):
@@ -557,7 +558,7 @@ def test_a_process_killed_in_the_middle_of_writes_loses_and_repeats_nothing_that
 @pytest.mark.parametrize("when", ["first", "oracle", "write", "callback"])
 def test_signals_end_with_the_best_point_and_a_journal_that_continues(number, status, when, tmp_path, monkeypatch):
     whole = tune(exact(rosenbrock), [-1.2, 1.0], options=SHORT)
-    calls, write = [], journals._write
+    calls, write = [], files.write
 
     def residuals(theta):
         calls.append(theta)
@@ -574,7 +575,7 @@ def test_signals_end_with_the_best_point_and_a_journal_that_continues(number, st
         if when == "callback" and record.number == 6:
             signal.raise_signal(number)
 
-    monkeypatch.setattr(journals, "_write", interrupted_write)
+    monkeypatch.setattr(files, "write", interrupted_write)
     before = signal.getsignal(signal.SIGTERM)
     result = tune(exact(residuals), [-1.2, 1.0], options=SHORT, journal=tmp_path, callback=callback)
     assert signal.getsignal(signal.SIGTERM) == before
@@ -610,7 +611,7 @@ def test_a_user_s_own_handler_of_sigterm_is_left_alone(tmp_path):
 @pytest.mark.parametrize("trouble", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
 def test_a_full_disk_ends_the_run_with_everything_known_so_far(trouble, partly, tmp_path, monkeypatch):
     whole = tune(bilevel(), START, options=SHORT)
-    write, count = journals._write, []
+    write, count = files.write, []
 
     def full(file, data):
         count.append(1)
@@ -619,7 +620,7 @@ def test_a_full_disk_ends_the_run_with_everything_known_so_far(trouble, partly, 
             raise OSError(trouble, os.strerror(trouble))
         write(file, data)
 
-    monkeypatch.setattr(journals, "_write", full)
+    monkeypatch.setattr(files, "write", full)
     result = tune(bilevel(), START, options=SHORT, journal=tmp_path)
     assert result.status is Status.JOURNAL and not result.success
     assert os.strerror(trouble) in result.message and str(tmp_path) in result.message

@@ -21,6 +21,7 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
 
+from suffice.files import JournalError
 from suffice.reproduce.folder import COMMAND, read, read_command, write_command
 from suffice.reproduce.imaging import SETTINGS, STUDIES
 from suffice.reproduce.imaging import make as make_imaging
@@ -104,16 +105,8 @@ def reproduce(
         if figure in STUDIES:
             raise typer.BadParameter(f"{figure} runs on the CPU only, got {device!r}", param_hint="--device")
         _check_device(device)
-    from suffice.reproduce import report
-
-    write_command(out, figure=figure, preset=preset, device=device)
-    if figure in STUDIES:
-        return _imaging(figure, preset, out, as_json)
-    wanted = set(FIGURES) if figure == "all" else {figure}
-    show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
-    command = f"suffice reproduce {figure} --preset {preset}" + (f" --device {device}" if device else "")
-    data = make(PRESETS[preset], wanted, out, command, show, jobs=jobs or os.cpu_count() or 1, device=device or None)
-    _tell(data, report.write(data, out), as_json)
+    with _one_line_errors("reproduce"):
+        _reproduce(figure, preset, out, jobs or os.cpu_count() or 1, device, as_json)
 
 
 @app.command()
@@ -131,40 +124,40 @@ def resume(
         "max_evaluations": max_evaluations,
         "max_seconds": max_seconds,
     }
-    if _is_tune(folder):
-        with _one_line_errors("resume"):
+    with _one_line_errors("resume"):
+        if _is_tune(folder):
             from suffice.tabular.run import read_settings
 
             given = {name: value for name, value in changes.items() if value is not None}
             return _tune(replace(read_settings(folder), **given), folder, jobs or os.cpu_count() or 1, as_json)
-    for name, value in changes.items():
-        if value is not None:
-            hint = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
-    reproduce(**_command(folder), out=folder, jobs=jobs, as_json=as_json)
+        for name, value in changes.items():
+            if value is not None:
+                hint = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
+        known = read_command(folder)
+    reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
 
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished run")]) -> None:
     """Make the report of a finished run anew from its data, `report.json` or `study.json`."""
-    if _is_tune(folder):
-        with _one_line_errors("report"):
-            from suffice.tabular import TableError
-            from suffice.tabular.run import REPORT, read_json, write_page
+    with _one_line_errors("report"):
+        if _is_tune(folder):
+            from suffice.tabular.run import REPORT, write_page
 
-            found = read_json(folder / REPORT)
-            if not isinstance(found, dict):
-                raise TableError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+            found = read(folder / REPORT)
+            if found is None:
+                raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
             return typer.echo(f"Report: {write_page(folder, found)}")
-    command = _command(folder)
-    data = read(folder / "study.json")
-    if data is None:
-        raise typer.BadParameter(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
-    if command["figure"] in STUDIES:
-        raise typer.BadParameter(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
-    from suffice.reproduce import report as pages
+        command = read_command(folder)
+        data = read(folder / "study.json")
+        if data is None:
+            raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+        if command["figure"] in STUDIES:
+            raise ValueError(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
+        from suffice.reproduce import report as pages
 
-    typer.echo(f"Report: {pages.write(data, folder)}")
+        typer.echo(f"Report: {pages.write(data, folder)}")
 
 
 @app.command()
@@ -203,21 +196,16 @@ def bench(
 
 def _is_tune(folder: Path) -> bool:
     """Whether `suffice tune` made this folder."""
-    try:
-        known = json.loads((folder / COMMAND).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(known, dict) and known.get("command") == "tune"
+    known = read(folder / COMMAND)
+    return known is not None and known.get("command") == "tune"
 
 
 @contextmanager
 def _one_line_errors(command: str) -> Iterator[None]:
     """Whatever is wrong with arguments, tables and folders: one line and exit code 2."""
-    from suffice.journal import JournalError
-
     try:
         yield
-    except (ValueError, JournalError) as error:
+    except (ValueError, OSError, JournalError) as error:
         typer.echo(f"suffice {command}: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from error
     except ImportError as error:
@@ -272,11 +260,17 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _command(folder: Path) -> dict[str, str]:
-    try:
-        return read_command(folder)
-    except (ValueError, OSError) as error:
-        raise typer.BadParameter(str(error), param_hint="FOLDER") from error
+def _reproduce(figure: str, preset: str, out: Path, jobs: int, device: str, as_json: bool) -> None:
+    from suffice.reproduce import report
+
+    write_command(out, figure=figure, preset=preset, device=device)
+    if figure in STUDIES:
+        return _imaging(figure, preset, out, as_json)
+    wanted = set(FIGURES) if figure == "all" else {figure}
+    show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
+    command = f"suffice reproduce {figure} --preset {preset}" + (f" --device {device}" if device else "")
+    data = make(PRESETS[preset], wanted, out, command, show, jobs=jobs, device=device or None)
+    _tell(data, report.write(data, out), as_json)
 
 
 def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:

@@ -19,6 +19,9 @@ Evaluations that the search no longer holds are dead weight: when they make up m
 anew without them, next to the old one, and put in its place in one step. The file therefore never exceeds about twice
 what the search itself holds plus the history.
 
+The file `lock` beside it keeps other writers out, and has the digest of the header: another run's journal is not taken
+for this one. A journal that was cut behind a record is an earlier state of the run, and continues to the same result.
+
 The search is told what the journal holds (images that can be computed again are left out of both), so that a resumed
 run knows no less than an uninterrupted one, and continues to the same bits.
 """
@@ -26,19 +29,19 @@ run knows no less than an uninterrupted one, and continues to the same bits.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import platform
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any
 
+from suffice import files
 from suffice._array import Array
+from suffice.files import JournalError as JournalError  # for those who look for it here
 from suffice.options import Options
 from suffice.plain import check_fields, decode, encode
 from suffice.result import Record
@@ -48,16 +51,12 @@ from suffice.upper.search import Plan, Point, Setting, State, Trial
 
 FORMAT = "suffice journal 1"
 FILE, LOCK = "journal.jsonl", "lock"
+STARTS = "starts.json"  # of a run from many starts: `suffice.shelf`
 PREFIX = 16 + 1 + 12 + 1  # digest and length, each with a space after it
-LARGEST = 1 << 30  # bytes of a record; a journal that claims more is not read
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 
 # Parts of a state that are written by reference, or not at all.
 _BY_REFERENCE = {"points", "pool", "trial", "records", "pending"}
-
-
-class JournalError(RuntimeError):
-    """A journal cannot be written, read or continued; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,15 @@ class Contents:
     held: tuple[Held, ...] = ()  # the evaluations that the state holds
     events: tuple[Mapping[str, Any], ...] = ()
     end: Mapping[str, Any] | None = None
-    digest: bytes = b""
+    settings: Any = None  # whatever the run was started with, for those who have to make the problem again
+    began: bytes = b""  # the digest of the header
+    digest: bytes = b""  # of the last good record
     size: int = 0  # bytes up to and with the last good record
     torn: int = 0  # bytes after it
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
         return self.header["fingerprint"]  # type: ignore[no-any-return]
-
-    @property
-    def settings(self) -> Any:
-        """Whatever the run was started with, for those who have to make the problem again."""
-        return self.header["settings"]
 
     @property
     def history(self) -> tuple[Record, ...]:
@@ -101,10 +97,10 @@ def read(folder: str | os.PathLike[str]) -> Contents:
     """What a journal holds, without locking or changing it. Raises `JournalError` if it is not one, or damaged."""
     path = Path(folder) / FILE
     try:
-        if not path.is_file():
-            raise JournalError(f"{os.fspath(folder)} holds no journal ({FILE} is missing)")
-        with path.open("rb") as file:
+        with os.fdopen(files.open_regular(path), "rb") as file:
             return _read(file, path)
+    except FileNotFoundError:
+        raise JournalError(f"{os.fspath(folder)} holds no journal ({FILE} is missing)") from None
     except OSError as error:
         raise JournalError(f"the journal {path} cannot be read: {error}") from error
 
@@ -127,7 +123,7 @@ class Journal:
 
     folder: str | os.PathLike[str]
     settings: Any = None
-    _lock: _Lock | None = field(default=None, init=False, repr=False)
+    _lock: files.Lock | None = field(default=None, init=False, repr=False)
     _file: int | None = field(default=None, init=False, repr=False)
     _digest: bytes = field(default=b"", init=False, repr=False)
     _end: int = field(default=0, init=False, repr=False)
@@ -136,6 +132,7 @@ class Journal:
     _held: tuple[Held, ...] = field(default=(), init=False, repr=False)
     _events: list[Mapping[str, Any]] = field(default_factory=list, init=False, repr=False)
     evaluations: int = field(default=0, init=False, repr=False)  # how many are on disk
+    began: bytes = field(default=b"", init=False, repr=False)  # the digest of the header
 
     @property
     def path(self) -> Path:
@@ -143,15 +140,12 @@ class Journal:
 
     def create(self, setting: Setting, state: State, fingerprint: Mapping[str, str]) -> Journal:
         """Begin the journal of a new run. A folder that holds a run already is refused."""
+        folder = files.make_folder(Path(self.folder))
+        lock = self._take_lock()
         try:
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(f"the folder {os.fspath(self.folder)} cannot be made: {error}") from error
-        self._take_lock()
-        try:
-            if self.path.exists():
-                folder = os.fspath(self.folder)
+            if files.present(self.path) or files.present(folder / STARTS):
                 raise JournalError(f"{folder} holds a run: suffice.resume continues it, a new one needs another folder")
+            lock.note(b"")
             self._header = {
                 "kind": "header",
                 "format": FORMAT,
@@ -163,6 +157,7 @@ class Journal:
                 "state": _state_to_plain(state, ()),
             }
             self._replace([self._header])
+            lock.note(self.began)
         except BaseException:
             self.close()
             raise
@@ -170,23 +165,25 @@ class Journal:
 
     def open(self) -> Contents:
         """Lock an existing journal, read it, drop a torn record at its end, and be ready to go on."""
-        if not self.path.is_file():
+        if not files.present(self.path):
             raise JournalError(f"{os.fspath(self.folder)} holds no journal ({FILE} is missing)")
-        self._take_lock()
+        lock = self._take_lock()
         try:
-            contents = read(self.folder)
-            self._header, self._held = dict(contents.header), contents.held
-            self._header["settings"] = encode(contents.settings)
-            self._events, self.evaluations = list(contents.events), len(contents.history)
-            self._digest, self._end = contents.digest, contents.size
-            self._compact_from = 2 * contents.size + SLACK
             try:
-                self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+                self._file = files.open_to_change(self.path)
+                with open(self._file, "rb", closefd=False) as file:
+                    contents = _read(file, self.path)
+                lock.check(self.path, contents.began)
+                files.remove_draft(self.path)
                 if contents.torn:
                     os.ftruncate(self._file, contents.size)
-                    _sync(self._file)
+                    files.sync(self._file)
             except OSError as error:
                 raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
+            self._header, self._held = dict(contents.header), contents.held
+            self._events, self.evaluations = list(contents.events), len(contents.history)
+            self.began, self._digest, self._end = contents.began, contents.digest, contents.size
+            self._compact_from = 2 * contents.size + SLACK
         except BaseException:
             self.close()
             raise
@@ -237,19 +234,22 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take_lock(self) -> None:
+    def _take_lock(self) -> files.Lock:
         if self._lock is not None:
             raise JournalError(f"the journal in {os.fspath(self.folder)} is open already")
-        self._lock = _Lock.take(Path(self.folder) / LOCK)
+        self._lock = files.Lock.take(Path(self.folder) / LOCK)
+        return self._lock
 
     def _append(self, line: Mapping[str, Any]) -> None:
         if self._file is None:
             raise JournalError(f"the journal {self.path} is not open for writing")
         data, digest = _line(line, self._digest)
+        if self._end + len(data) > files.JOURNAL:
+            raise JournalError(f"the journal {self.path} would have more than {files.JOURNAL:,} bytes")
         try:
             os.lseek(self._file, self._end, os.SEEK_SET)
-            _write(self._file, data)
-            _sync(self._file)
+            files.write(self._file, data)
+            files.sync(self._file)
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self._end)
@@ -275,33 +275,32 @@ class Journal:
 
         self._replace(lines())
 
-    def _replace(self, lines: Any) -> None:
+    def _replace(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Write a new file next to the old one, and put it in its place in one step."""
-        draft = self.path.with_suffix(".tmp")
-        digest, size = b"", 0
+        began, digest, size = b"", b"", 0
+
+        def written() -> Iterator[bytes]:
+            nonlocal began, digest, size
+            for line in lines:
+                data, digest = _line(line, digest)
+                began, size = began or digest, size + len(data)
+                yield data
+
+        if self._file is not None:  # Windows does not replace open files
+            os.close(self._file)
+            self._file = None
         try:
-            with draft.open("wb") as file:
-                for line in lines:
-                    data, digest = _line(line, digest)
-                    size += len(data)
-                    _write(file.fileno(), data)
-                _sync(file.fileno())
-            if self._file is not None:  # Windows does not replace open files
-                os.close(self._file)
-                self._file = None
-            os.replace(draft, self.path)
-            _sync_folder(Path(self.folder))
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+            files.replace_atomically(self.path, written(), alone=True)
+        except (OSError, JournalError) as error:
             if self._end == 0:
+                if isinstance(error, JournalError):
+                    raise
                 raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
-            if self._file is None:
-                self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            self._file = files.open_to_change(self.path)
             self._compact_from = 2 * self._end  # not again before long
             raise
-        self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
-        self._digest, self._end = digest, size
+        self._file = files.open_to_change(self.path)
+        self.began, self._digest, self._end = began, digest, size
         self._compact_from = 2 * size + SLACK
 
 
@@ -396,8 +395,8 @@ def _expect(value: Any, cls: type, name: str) -> Any:
 
 def _line(line: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
     text = json.dumps(line, allow_nan=False, separators=(",", ":")).encode("ascii")
-    if len(text) > LARGEST:
-        raise JournalError(f"a record of {len(text)} bytes is too large for a journal, which takes {LARGEST}")
+    if len(text) > files.RECORD:
+        raise JournalError(f"a record of {len(text)} bytes is too large for a journal, which takes {files.RECORD}")
     digest = _digest(before, text)
     return b"%s %012d %s\n" % (digest, len(text), text), digest
 
@@ -406,37 +405,11 @@ def _digest(before: bytes, text: bytes) -> bytes:
     return blake2b(before + text, digest_size=8).hexdigest().encode("ascii")
 
 
-def _write(file: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file, view) :]
-
-
-def _sync(file: int) -> None:
-    if sys.platform == "darwin":  # fsync alone does not reach the disk there
-        import fcntl
-
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF):  # file systems that do not sync folders
-            raise
-    finally:
-        os.close(handle)
-
-
-def _read(file: IO[bytes], path: Path) -> Contents:
+def good_lines(file: IO[bytes], path: Path) -> Iterator[tuple[bytes, bytes, int]]:
+    """(text, digest, end) of every record, up to one at the end that was cut short; other damage is refused."""
     total = os.fstat(file.fileno()).st_size
-    reading = _Reading()
+    if total > files.JOURNAL:
+        raise JournalError(f"the journal {path} has more than {files.JOURNAL:,} bytes, and is not read")
     offset, digest = 0, b""
     while offset < total:
         line = _next_line(file, offset, total, digest)
@@ -445,20 +418,32 @@ def _read(file: IO[bytes], path: Path) -> Contents:
                 raise JournalError(
                     f"the journal {path} is damaged: the record at byte {offset} is not what was written"
                 )
-            break
+            return
         text, digest, length = line
+        offset += length
+        yield text, digest, offset
+
+
+NONSENSE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
+
+
+def _read(file: IO[bytes], path: Path) -> Contents:
+    reading = _Reading()
+    offset, began, digest = 0, b"", b""
+    for text, latest, end in good_lines(file, path):
         try:
             reading.take(text)
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        except NONSENSE as error:
             raise JournalError(f"the journal {path} cannot be understood at byte {offset}: {_short(error)}") from error
-        offset += length
+        offset, began, digest = end, began or latest, latest
     if reading.header is None:
         raise JournalError(f"{path} is not a journal, or its first record is incomplete")
     try:
         contents = reading.contents()
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+    except NONSENSE as error:
         raise JournalError(f"the journal {path} cannot be understood: {_short(error)}") from error
-    return replace(contents, digest=digest, size=offset, torn=total - offset)
+    torn = max(os.fstat(file.fileno()).st_size - offset, 0)
+    return replace(contents, began=began, digest=digest, size=offset, torn=torn)
 
 
 def _short(error: Exception) -> str:
@@ -473,7 +458,7 @@ def _next_line(file: IO[bytes], offset: int, total: int, digest: bytes) -> tuple
     if len(prefix) < PREFIX or prefix[16:17] != b" " or prefix[-1:] != b" " or not prefix[17:-1].isdigit():
         return None
     size = int(prefix[17:-1])
-    if size > LARGEST or offset + PREFIX + size + 1 > total:
+    if size > files.RECORD or offset + PREFIX + size + 1 > total:
         return None
     text = file.read(size)
     if file.read(1) != b"\n" or _digest(digest, text) != prefix[:16]:
@@ -482,7 +467,10 @@ def _next_line(file: IO[bytes], offset: int, total: int, digest: bytes) -> tuple
 
 
 def _anything_after(file: IO[bytes], offset: int, total: int) -> bool:
-    """Whether a bad record is followed by another one, that is, whether a line ends before the end of the file."""
+    """Whether a bad record is followed by another one, that is, whether a line ends before the end of the file; or
+    whether there is more than a record can have."""
+    if total - offset > PREFIX + files.RECORD + 1:
+        return True
     file.seek(offset)
     position = offset
     while chunk := file.read(1 << 16):
@@ -544,8 +532,7 @@ class _Reading:
         state, held = _state_from_plain(self.state, self.lines, tuple(self.records))
         check_state(state, setting)
         settings = decode(self.header["settings"])
-        header = {**self.header, "settings": settings}
-        return Contents(header, setting, state, held, tuple(self.events), self.end)
+        return Contents(self.header, setting, state, held, tuple(self.events), self.end, settings)
 
 
 def _references(plain: Mapping[str, Any]) -> Iterator[Any]:
@@ -586,65 +573,3 @@ def check_state(state: State, setting: Setting) -> None:
         raise ValueError(f"there must be {m + 1} points, got {len(state.points)} and {len(state.first)} to come")
     if bool(state.records) != bool(state.points):
         raise ValueError("there must be points once there are evaluations")
-
-
-# The lock
-
-
-@dataclass
-class _Lock:
-    """One writer at a time. The operating system holds the lock for as long as the process lives, and no longer."""
-
-    path: Path
-    handle: int
-
-    _mine: ClassVar[set[str]] = set()  # POSIX locks do not keep a process from itself
-
-    @classmethod
-    def take(cls, path: Path) -> _Lock:
-        key = str(path.resolve())
-        if key in cls._mine:  # opening and closing the file again would give up the lock
-            raise JournalError(f"{path.parent} is being written by this process; a run has one writer")
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-        except OSError as error:
-            raise JournalError(f"the folder {path.parent} cannot be written: {error}") from error
-        if not _lock(handle):
-            holder = os.read(handle, 100).decode("ascii", "replace").strip()
-            os.close(handle)
-            raise JournalError(f"{path.parent} is being written by {holder or 'another process'}; a run has one writer")
-        cls._mine.add(key)
-        os.ftruncate(handle, 0)
-        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
-            os.write(handle, f"process {os.getpid()} on {platform.node()}\n".encode("ascii", "replace"))
-        return cls(path, handle)
-
-    def release(self) -> None:
-        self._mine.discard(str(self.path.resolve()))
-        os.close(self.handle)
-
-
-if os.name == "nt":
-    import msvcrt
-
-    def _lock(handle: int) -> bool:
-        try:
-            os.lseek(handle, 1 << 20, os.SEEK_SET)  # beyond the text, which others may read
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        finally:
-            os.lseek(handle, 0, os.SEEK_SET)
-        return True
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> bool:
-        try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                return False
-            raise JournalError(f"this file system has no locks: {error}") from error
-        return True

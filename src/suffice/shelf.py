@@ -1,30 +1,53 @@
 """The journals of many starts: one journal each, and the turn that is being written down.
 
-    run/starts.json       how many starts there are; written last, so that a run without it never began
+    run/starts.json       how many starts there are, and with what each journal begins; written last, so that a run
+                          without it never began
     run/start-000/ ...    the journal of every start
-    run/turn.json         the evaluations of the latest turn, all of them
+    run/turn.json         the evaluations of the latest turn, all of them, and how far every journal is with them
 
 Starts are evaluated in turns, problems of a turn together. A turn is on disk as a whole, in one step, before the first
 of its evaluations goes into a journal. So a run that is killed in between finds on disk what it was about to write, and
 goes on as if nothing had happened: a turn has either been made or it has not.
+
+How far a journal is: its number n of evaluations, and d_n = H(d_{n-1}, record n), where d_0 is the digest of its
+header. Both can be had from any journal, also from one that was written anew. With the latest turn t, the journal of a
+start is good in two states only: as it was before t, if t has an evaluation of it, and as it is after t. A journal that
+was cut short, exchanged or lost is in neither, and beside the turn of another time all of them are not: it is refused.
+All files as they were at one earlier moment are an earlier state of the run, and continue to the same result.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from suffice.journal import FILE, Contents, Journal, JournalError, _line, _next_line, _no_constant, _sync, _write, read
-from suffice.plain import decode
+from suffice import files
+from suffice.files import JournalError
+from suffice.journal import (
+    FILE,
+    LOCK,
+    NONSENSE,
+    STARTS,
+    Contents,
+    Journal,
+    _digest,
+    _line,
+    _next_line,
+    _no_constant,
+    read,
+)
+from suffice.plain import decode, encode
+from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.search import Setting, State
 
-FORMAT = "suffice starts 1"
-STARTS, TURN = "starts.json", "turn.json"
+FORMAT, OLD = "suffice starts 2", "suffice starts 1"  # the old one does not know how far journals are
+TURN = "turn.json"
 MOST = 10_000  # starts
 GIVEN_UP = "given up"
 
@@ -38,24 +61,56 @@ class Told:
     encoded: Any
 
 
+@dataclass(frozen=True)
+class Mark:
+    """How far the journal of a start is, and why the start was given up, if it was."""
+
+    evaluations: int
+    digest: str
+    given_up: str | None = None
+
+    def after(self, record: Record) -> Mark:
+        text = json.dumps(encode(record), allow_nan=False, separators=(",", ":")).encode("ascii")
+        digest = _digest(self.digest.encode("ascii"), text).decode("ascii")
+        return replace(self, evaluations=self.evaluations + 1, digest=digest)
+
+    @classmethod
+    def of(cls, contents: Contents) -> Mark:
+        mark = cls(0, contents.began.decode("ascii"))
+        for record in contents.history:
+            mark = mark.after(record)
+        reasons = [str(event.get("reason")) for event in contents.events if event.get("what") == GIVEN_UP]
+        return replace(mark, given_up=reasons[-1] if reasons else None)
+
+
+def _mark(plain: Mapping[str, Any]) -> Mark:
+    reason = plain["given_up"]
+    return Mark(int(plain["evaluations"]), str(plain["digest"]), None if reason is None else str(reason))
+
+
 @dataclass
 class Shelf:
     """The journals of a run from many starts, open for writing."""
 
     folder: Path
     books: list[Journal] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    _lock: files.Lock | None = field(default=None, init=False, repr=False)
+    _old: bool = field(default=False, init=False, repr=False)
 
     def create(self, settings: Any, starts: Sequence[tuple[Setting, State]], fingerprint: Mapping[str, str]) -> Shelf:
         """Begin a new run. A folder that holds one already is refused."""
-        if holds_starts(self.folder) or (self.folder / FILE).exists():
-            raise JournalError(
-                f"{os.fspath(self.folder)} holds a run: suffice.resume continues it, a new one needs another folder"
-            )
+        self._lock = files.Lock.take(files.make_folder(self.folder) / LOCK)
         try:
+            if holds_starts(self.folder) or files.present(self.folder / FILE):
+                raise JournalError(
+                    f"{self.folder} holds a run: suffice.resume continues it, a new one needs another folder"
+                )
             self._clear()
             for k, (setting, state) in enumerate(starts):
                 self.books.append(Journal(self._place(k), settings).create(setting, state, fingerprint))
-            self._put(STARTS, {"format": FORMAT, "starts": len(starts)})
+            self.marks = [Mark(0, book.began.decode("ascii")) for book in self.books]
+            self._begin([mark.digest for mark in self.marks])
         except BaseException:
             self.close()
             raise
@@ -63,24 +118,55 @@ class Shelf:
 
     def open(self) -> list[Contents]:
         """Lock the journals of an existing run and read them."""
-        count = self._get(STARTS).get("starts")
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:
-            raise JournalError(f"{self.folder / STARTS} is damaged: {count!r} is no number of starts")
+        self._lock = files.Lock.take(self.folder / LOCK)
         try:
+            for name in (STARTS, TURN):
+                files.remove_draft(self.folder / name)
+            line = self._get(STARTS)
+            count, began = line.get("starts"), line.get("books")
+            if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:
+                raise JournalError(f"{self.folder / STARTS} is damaged: {count!r} is no number of starts")
+            self._old = line["format"] == OLD
             self.books = [Journal(self._place(k)) for k in range(count)]
-            return [book.open() for book in self.books]
+            contents = [book.open() for book in self.books]
+            if not self._old:
+                if not isinstance(began, list) or len(began) != count:
+                    raise JournalError(f"{self.folder / STARTS} is damaged: it must know of {count} journals")
+                for book, digest in zip(self.books, began, strict=True):
+                    if book.began.decode("ascii") != digest:
+                        raise JournalError(f"{book.path} is not the journal that {self.folder / STARTS} knows of")
+            self.marks = [Mark.of(one) for one in contents]
         except BaseException:
             self.close()
             raise
+        return contents
 
-    def keep(self, turn: Sequence[Told], seconds: float) -> None:
-        """The turn as a whole: on disk when this returns."""
+    def keep(self, turn: Sequence[Told], records: Sequence[Record], seconds: float) -> None:
+        """The turn as a whole, and how far journals are with its records: on disk when this returns."""
         told = [{"start": one.start, "number": one.number, "evaluation": one.encoded} for one in turn]
-        self._put(TURN, {"format": FORMAT, "seconds": seconds, "told": told})
+        marks = list(self.marks)
+        for one, record in zip(turn, records, strict=True):
+            marks[one.start] = marks[one.start].after(record)
+        books = [
+            {"evaluations": mark.evaluations, "digest": mark.digest, "before": old.digest, "given_up": mark.given_up}
+            for mark, old in zip(marks, self.marks, strict=True)
+        ]
+        self._put(TURN, {"format": FORMAT, "seconds": seconds, "told": told, "books": books})
+        self.marks = marks
+        if self._old:
+            self._begin([book.began.decode("ascii") for book in self.books])
+
+    def give_up(self, start: int, reason: str) -> None:
+        """This start has no more turns."""
+        self.books[start].event(what=GIVEN_UP, reason=reason)
+        self.marks[start] = replace(self.marks[start], given_up=reason)
 
     def latest(self) -> tuple[list[tuple[Told, Evaluation]], float]:
-        """The latest turn, and the seconds that the run had taken then."""
-        if not (self.folder / TURN).exists():
+        """The latest turn, and the seconds that the run had taken then. Journals that do not go with it are refused."""
+        path = self.folder / TURN
+        if not files.present(path):
+            if any(mark.evaluations for mark in self.marks) and not self._old:
+                raise JournalError(f"{path} is missing, though journals hold evaluations")
             return [], 0.0
         line = self._get(TURN)
         try:
@@ -90,14 +176,44 @@ class Shelf:
                 raise TypeError("an evaluation was expected")
             if not all(0 <= one.start < len(self.books) for one in turn):
                 raise ValueError("there is no such start")
-            return list(zip(turn, evaluations, strict=True)), float(line["seconds"])
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            raise JournalError(f"{self.folder / TURN} cannot be understood: {str(error)[:200]}") from error
+            seconds = float(line["seconds"])
+            known = None
+            if line["format"] == FORMAT:
+                known = [(_mark(one), str(one["before"])) for one in line["books"]]
+                if len(known) != len(self.books):
+                    raise ValueError(f"it knows of {len(known)} journals, and there are {len(self.books)}")
+        except NONSENSE as error:
+            raise JournalError(f"{path} cannot be understood: {str(error)[:200]}") from error
+        self._compare({one.start: one.number for one in turn}, known)
+        return list(zip(turn, evaluations, strict=True)), seconds
+
+    def _compare(self, told: Mapping[int, int], known: Sequence[tuple[Mark, str]] | None) -> None:
+        """Whether every journal is as it was before or after the latest turn."""
+        for k, (book, mark) in enumerate(zip(self.books, self.marks, strict=True)):
+            good: dict[int, str | None] = {}
+            if known is None:
+                good |= {told[k] - 1: None, told[k]: None} if k in told else {mark.evaluations: None}
+            else:
+                latest, before = known[k]
+                good |= {latest.evaluations - 1: before} if k in told else {}
+                good[latest.evaluations] = latest.digest
+                if latest.given_up is not None:
+                    self.marks[k] = replace(mark, given_up=latest.given_up)
+            if mark.evaluations not in good:
+                raise JournalError(
+                    f"{book.path} holds {mark.evaluations} evaluations, and {self.folder / TURN} knows of "
+                    f"{max(good)}: one of them was cut short or exchanged"
+                )
+            if good[mark.evaluations] not in (None, mark.digest):
+                raise JournalError(f"{book.path} holds other evaluations than {self.folder / TURN} knows of")
 
     def close(self) -> None:
         """Let others write."""
         for book in self.books:
             book.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def __enter__(self) -> Shelf:
         return self
@@ -106,46 +222,58 @@ class Shelf:
         self.close()
 
     def _clear(self) -> None:
-        """Journals of a run that was killed before it began hold no evaluation, and go."""
-        for path in sorted(self.folder.glob("start-*")):
-            if (path / FILE).is_file() and not read(path).history:
-                try:
-                    (path / FILE).unlink()
-                except OSError as error:
-                    raise JournalError(f"{path / FILE} cannot be removed: {error}") from error
+        """Journals of a run that was killed before it began hold no evaluation, and go, unless somebody holds them."""
+        for place in sorted(self.folder.glob("start-*")):
+            path = files.subfolder(self.folder, place.name) / FILE
+            if not files.present(path):
+                continue
+            lock = files.Lock.take(path.with_name(LOCK))
+            try:
+                if read(place).history:
+                    raise JournalError(f"{place} holds a run, or the part of one whose {STARTS} is missing")
+                path.unlink()
+            except OSError as error:
+                raise JournalError(f"{path} cannot be removed: {error}") from error
+            finally:
+                lock.release()
 
     def _place(self, k: int) -> Path:
-        return self.folder / f"start-{k:03d}"
+        return files.subfolder(self.folder, f"start-{k:03d}")
+
+    def _begin(self, began: Sequence[str]) -> None:
+        self._put(STARTS, {"format": FORMAT, "starts": len(began), "books": list(began)})
+        self._old = False
 
     def _put(self, name: str, line: Mapping[str, Any]) -> None:
         """Replace a file of one record in one step."""
-        path, draft = self.folder / name, self.folder / f"{name}.tmp"
+        path = self.folder / name
         try:
-            with draft.open("wb") as file:
-                _write(file.fileno(), _line(line, b"")[0])
-                _sync(file.fileno())
-            os.replace(draft, path)
+            files.replace_atomically(path, _line(line, b"")[0], alone=True)
         except OSError as error:
             raise JournalError(f"the journal {path} cannot be written: {error}") from error
 
     def _get(self, name: str) -> dict[str, Any]:
         path = self.folder / name
         try:
-            with path.open("rb") as file:
-                line = _next_line(file, 0, os.fstat(file.fileno()).st_size, b"")
+            content = files.read_bounded(path, files.RECORD + 100)
         except OSError as error:
             raise JournalError(f"the journal {path} cannot be read: {error}") from error
+        line = _next_line(io.BytesIO(content), 0, len(content), b"")
         found: Any = None
-        if line is not None:
+        if line is not None and line[2] == len(content):
             try:
                 found = json.loads(line[0], parse_constant=_no_constant)
             except (ValueError, RecursionError):
                 found = None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(found, dict) or found.get("format") not in (FORMAT, OLD):
             raise JournalError(f"the journal {path} is damaged, or of another format")
         return found
 
 
 def holds_starts(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a run from many starts."""
-    return (Path(folder) / STARTS).exists()
+    if files.present(Path(folder) / STARTS):
+        return True
+    if files.present(Path(folder) / TURN):
+        raise JournalError(f"{Path(folder) / STARTS} is missing, and {Path(folder) / TURN} belongs to it")
+    return False

@@ -27,7 +27,7 @@ from suffice.journal import Contents, Journal, JournalError, check_state, read, 
 from suffice.options import BUDGETS, Options
 from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
-from suffice.shelf import GIVEN_UP, Shelf, Told, holds_starts
+from suffice.shelf import Shelf, Told, holds_starts
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import Setting, State, _budget, absorb, decide, start
@@ -310,18 +310,21 @@ def _resume_side_by_side(
     fingerprint = _fingerprint(problem)
     for one in contents:
         _refuse_changes(shelf.folder, one, options, fingerprint)
+    turn, seconds = shelf.latest()
     tuners = [_taken_up(one, options, problem) for one in contents]
     _oracle(problem, tuners[0].options)
-    for tuner, one in zip(tuners, contents, strict=True):
-        given_up = [event["reason"] for event in one.events if event.get("what") == GIVEN_UP]
-        if given_up:
-            tuner.stop(Status.OVERTAKEN, str(given_up[-1]))
-    turn, seconds = shelf.latest()
+    for tuner, mark in zip(tuners, shelf.marks, strict=True):
+        if mark.given_up is not None:
+            tuner.stop(Status.OVERTAKEN, mark.given_up)
+    left = []
     for told, evaluation in turn:  # what was about to be written down when the run was killed
-        tuner, book = tuners[told.start], shelf.books[told.start]
-        if len(tuner.history) == told.number - 1:
-            tuner.tell(evaluation)
-            book.keep(evaluation, told.encoded, tuner._state)
+        tuner = tuners[told.start]
+        if len(tuner.history) == told.number - 1 and not tuner.done:
+            with suppress(OracleError):  # other versions may ask for another theta in the last bit: it is made anew
+                tuner.tell(evaluation)
+                left.append((told, evaluation))
+    if left:
+        _write_down(tuners, left, shelf, seconds)
     if turn:
         _end_what_need_not_go_on(tuners, seconds, shelf)
     if all(tuner.done for tuner in tuners):
@@ -517,16 +520,21 @@ def _tell_all(
         tuner._check(evaluation)
         number = next(k for k, other in enumerate(tuners) if other is tuner)
         told.append(Told(number, len(tuner.history) + 1, _encoded(tuner, evaluation)))
+    known = [decode(one.encoded) for one in told]
     with _undisturbed():
-        shelf.keep(told, time.monotonic() - began)
-        records = []
-        for tuner, one in zip(turn, told, strict=True):
-            known = decode(one.encoded)
-            records.append(tuner.tell(known))
-            shelf.books[one.start].keep(known, one.encoded, tuner._state)
+        records = [tuner.tell(evaluation) for tuner, evaluation in zip(turn, known, strict=True)]
+        _write_down(tuners, list(zip(told, known, strict=True)), shelf, time.monotonic() - began)
         for event in _events(objective):
             shelf.books[0].event(evaluation=_evaluations(tuners), **event)
     return records
+
+
+def _write_down(tuners: Sequence[Tuner], turn: Sequence[tuple[Told, Evaluation]], shelf: Shelf, seconds: float) -> None:
+    """A turn that the tuners know already: as a whole, then into the journals."""
+    told = [one for one, _ in turn]
+    shelf.keep(told, [tuners[one.start].history[-1] for one in told], seconds)
+    for one, evaluation in turn:
+        shelf.books[one.start].keep(evaluation, one.encoded, tuners[one.start]._state)
 
 
 def _close_all(shelf: Shelf | None, tuners: Sequence[Tuner]) -> None:
@@ -558,7 +566,7 @@ def _end_what_need_not_go_on(tuners: Sequence[Tuner], seconds: float, shelf: She
     for i, reason in overtaken([tuner._state for tuner in tuners], [tuner._setting for tuner in tuners]).items():
         tuners[i].stop(Status.OVERTAKEN, reason)
         if shelf is not None:
-            shelf.books[i].event(what=GIVEN_UP, reason=reason)
+            shelf.give_up(i, reason)
 
 
 def _stop_all(tuners: Sequence[Tuner], status: Status, detail: str = "") -> None:

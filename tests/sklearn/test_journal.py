@@ -161,6 +161,31 @@ def test_damage_is_refused_and_a_torn_end_is_dropped(tmp_path):
     same(search(journal=tmp_path).fit(X, Y), whole)
 
 
+@pytest.mark.parametrize("content", [b"notes of mine", b"0123456789abcdef 000000000009 notes", b"{}"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_file_that_is_no_journal_is_not_taken_for_a_torn_one(tmp_path, content, linked):
+    path = tmp_path / "run" / "journal.jsonl"
+    path.parent.mkdir()
+    (tmp_path / "mine").write_bytes(content)
+    if linked:
+        path.symlink_to(tmp_path / "mine")
+    else:
+        path.write_bytes(content)
+    with pytest.raises(JournalError, match=r"journal.jsonl is (not a journal|a symbolic link)"):
+        search(journal=path.parent).fit(X, Y)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["lock", "journal.tmp"])
+def test_a_search_does_not_write_through_links(tmp_path, name):
+    (tmp_path / "victim").write_bytes(b"victim")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(JournalError, match=f"{name} is a symbolic link"):
+        search(journal=tmp_path / "run").fit(X, Y)
+    assert (tmp_path / "victim").read_bytes() == b"victim"
+
+
 @pytest.mark.parametrize("number", [1, 12, 28])
 @pytest.mark.parametrize("error, status", [(StopIteration, Status.STOPPED), (KeyboardInterrupt, Status.INTERRUPTED)])
 def test_a_stopped_search_ends_with_the_best_so_far(number, error, status):
@@ -172,7 +197,7 @@ def test_a_stopped_search_ends_with_the_best_so_far(number, error, status):
 
 
 def test_a_disk_that_is_full_ends_the_search_with_the_best_so_far(tmp_path, monkeypatch):
-    from suffice.sklearn import _journal
+    from suffice import files
 
     for lines in (5, 30):
         written = []
@@ -184,7 +209,7 @@ def test_a_disk_that_is_full_ends_the_search_with_the_best_so_far(tmp_path, monk
             os.write(file, data)
 
         with monkeypatch.context() as patch, pytest.warns(UserWarning, match="No space left"):
-            patch.setattr(_journal, "_write", write)
+            patch.setattr(files, "write", write)
             ended = search(journal=tmp_path / str(lines)).fit(X, Y)
         assert ended.result_.status is Status.JOURNAL and len(ended.cv_results_["work"]) == lines - 1
         same(search(journal=tmp_path / str(lines)).fit(X, Y), search(journal=tmp_path / "whole").fit(X, Y))

@@ -12,11 +12,14 @@ plain dictionary that is also kept as JSON; parts it lacks lead to fewer figures
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from suffice import files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -482,12 +485,14 @@ def _panel(axes: Axes, panel: Panel) -> None:
 
 def save(data: Data, out: Path) -> list[Path]:
     """Draw every figure that `data` allows into the folder `out`, each as PNG and PDF; returns the paths."""
-    out.mkdir(parents=True, exist_ok=True)
+    files.make_folder(out)
     paths = []
     for chart in charts(data):
         figure = draw(chart)
         for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
             path = out / f"{chart.name}.{kind}"
-            figure.savefig(path, dpi=150, metadata=metadata)
+            picture = io.BytesIO()
+            figure.savefig(picture, format=kind, dpi=150, metadata=metadata)
+            files.replace_atomically(path, picture.getvalue())
             paths.append(path)
     return paths

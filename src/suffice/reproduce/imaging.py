@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice import files
 from suffice._array import Array
 from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
@@ -194,9 +195,9 @@ def first_theta(setting: Setting, start: float) -> Array:
 def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Show) -> dict[str, Any]:
     """One variant from one start; continues what the folder already has of it."""
     name = "".join(letter for letter in variant.name if letter.isalnum())
-    path = folder / "runs" / f"{name}_{start:+g}.json"
+    path = files.subfolder(folder, "runs") / f"{name}_{start:+g}.json"
     settings = plain(asdict(setting) | {"variants": None, "variant": asdict(variant)})
-    known: dict[str, Any] | None = read(path)
+    known = read(path, "settings", "done", "seconds")
     if known is not None and known["settings"] != settings:
         raise ValueError(f"{folder} holds a study with other settings; choose another folder")
     if known is not None and known["done"]:

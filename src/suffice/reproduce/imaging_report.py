@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from suffice import files
 from suffice.reproduce import imaging, report
 from suffice.reproduce.figures import Chart, Data, Line, Panel, draw, number, show
 from suffice.reproduce.imaging import Setting
@@ -293,13 +294,15 @@ Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}
 
 def write(setting: Setting, data: Data, out: Path) -> Path:
     """report.html, results.md and the figures, into the folder `out`; returns the path of the page."""
-    out.mkdir(parents=True, exist_ok=True)
+    files.make_folder(out)
     made, picture = charts(setting, data), pictures(setting, data)
-    for chart in made:
-        draw(chart).savefig(out / f"{chart.name}.png", dpi=110, metadata={"Software": None})
-    if picture is not None:
-        picture.savefig(out / "images.png", dpi=72, metadata={"Software": None})
-    (out / "results.md").write_text(markdown(setting, data), encoding="utf-8")
+    drawn = [(f"{chart.name}.png", draw(chart), 110) for chart in made]
+    drawn += [] if picture is None else [("images.png", picture, 72)]
+    for name, figure, dpi in drawn:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+        files.replace_atomically(out / name, buffer.getvalue())
+    files.replace_atomically(out / "results.md", markdown(setting, data).encode("utf-8"))
     path = out / "report.html"
-    path.write_text(page(setting, data, made, picture), encoding="utf-8")
+    files.replace_atomically(path, page(setting, data, made, picture).encode("utf-8"))
     return path

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from suffice import files
+
 NOTES = "progress.jsonl"
 INTERVAL = 2.0  # seconds between two looks
 
@@ -22,8 +24,7 @@ Key = tuple[str, float]
 def note(folder: Path, variant: str, start: float, evaluations: int, done: bool, seconds: float) -> None:
     """One line per evaluation; short lines written in one go do not mix."""
     line = json.dumps([variant, start, evaluations, done, round(seconds, 3)]) + "\n"
-    with (folder / NOTES).open("a") as file:
-        file.write(line)
+    files.append(folder / NOTES, line.encode("ascii"))
 
 
 class Progress:
@@ -60,8 +61,8 @@ class Progress:
 
     def _look(self) -> None:
         try:
-            text = (self._folder / NOTES).read_text()
-        except FileNotFoundError:
+            text = files.read_bounded(self._folder / NOTES, files.NOTES).decode("ascii", "replace")
+        except (OSError, files.JournalError):  # whoever writes there is told
             return
         line = describe(text, self._groups, self._most, self._jobs)
         if line and line != self._shown:
@@ -75,9 +76,9 @@ def describe(text: str, groups: Sequence[Sequence[Key]], most: int, jobs: int) -
     for line in text.splitlines():
         try:
             variant, start, evaluations, done, seconds = json.loads(line)
-        except ValueError:  # the end of a line that is being written
+            latest[str(variant), float(start)] = (int(evaluations), bool(done), float(seconds))
+        except (ValueError, TypeError, OverflowError, RecursionError):  # the end of a line that is being written
             continue
-        latest[variant, start] = (evaluations, done, seconds)
     keys = [key for group in groups for key in group]
     known = {key: latest[key] for key in keys if key in latest}
     made, ended = sum(one[0] for one in known.values()), [one[0] for one in known.values() if one[1]]

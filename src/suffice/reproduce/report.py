@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from suffice import files
 from suffice.reproduce.figures import (
     ABSENT,
     Chart,
@@ -471,7 +472,7 @@ def markdown(data: Data) -> str:
 def write(data: Data, out: Path) -> Path:
     """Write report.html, claims.md and the figures into the folder `out`; returns the path of the page."""
     save(data, out)
-    (out / "claims.md").write_text(markdown(data), encoding="utf-8")
+    files.replace_atomically(out / "claims.md", markdown(data).encode("utf-8"))
     page = out / "report.html"
-    page.write_text(html(data), encoding="utf-8")
+    files.replace_atomically(page, html(data).encode("utf-8"))
     return page

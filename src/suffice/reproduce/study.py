@@ -30,6 +30,7 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
+from suffice import files
 from suffice._array import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
@@ -95,7 +96,7 @@ class Place:
     device: str | None = None
 
     def path(self, variant: str, start: float) -> Path:
-        return self.folder / "runs" / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
+        return files.subfolder(self.folder, "runs") / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
 
     @property
     def machine(self) -> str:
@@ -186,7 +187,7 @@ def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> 
 
 
 def _known(preset: Preset, variant: str, start: float, place: Place) -> dict[str, Any] | None:
-    known: dict[str, Any] | None = read(place.path(variant, start))
+    known = read(place.path(variant, start), "preset", "done", "seconds")
     if known is not None and known["preset"] != plain(asdict(preset)):
         raise ValueError(f"{place.folder} holds a study with other settings; choose another folder")
     return known

@@ -22,21 +22,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from suffice import files
 from suffice._array import Array, outside_stacklevel
+from suffice.files import JournalError
 from suffice.fingerprint import differences
 from suffice.journal import (
     FILE,
     LOCK,
-    JournalError,
-    _anything_after,
+    NONSENSE,
+    STARTS,
     _line,
-    _Lock,
-    _next_line,
     _no_constant,
     _short,
-    _sync,
-    _sync_folder,
-    _write,
+    good_lines,
     versions,
 )
 from suffice.plain import decode, encode
@@ -54,8 +52,9 @@ class SearchJournal:
     fingerprint: Mapping[str, str]
     evaluations: int = field(default=0, init=False)  # how many are on disk
     _known: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list), init=False, repr=False)
-    _lock: _Lock | None = field(default=None, init=False, repr=False)
+    _lock: files.Lock | None = field(default=None, init=False, repr=False)
     _file: int = field(default=-1, init=False, repr=False)
+    _began: bytes = field(default=b"", init=False, repr=False)  # the digest of the header
     _digest: bytes = field(default=b"", init=False, repr=False)
     _end: int = field(default=0, init=False, repr=False)
 
@@ -64,18 +63,17 @@ class SearchJournal:
         return Path(self.folder) / FILE
 
     def __enter__(self) -> SearchJournal:
+        folder = files.make_folder(self.path.parent)
+        self._lock = files.Lock.take(folder / LOCK)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise JournalError(f"the folder {os.fspath(self.folder)} cannot be made: {error}") from error
-        self._lock = _Lock.take(self.path.parent / LOCK)
-        try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            self._read()
+            if files.present(folder / STARTS):
+                raise JournalError(f"{folder} holds a run from many starts: a search needs another folder")
+            if files.present(self.path):
+                self._read()
             if self._end == 0:
-                header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": self.fingerprint}
-                self._append(header)
-                _sync_folder(self.path.parent)
+                self._begin()
+            self._lock.check(self.path, self._began)
+            files.remove_draft(self.path)
         except OSError as error:
             self.__exit__()
             raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
@@ -83,6 +81,19 @@ class SearchJournal:
             self.__exit__()
             raise
         return self
+
+    def _begin(self) -> None:
+        """A journal with a header, and nothing more."""
+        assert self._lock is not None
+        if self._file >= 0:  # Windows does not replace open files
+            os.close(self._file)
+            self._file = -1
+        header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": self.fingerprint}
+        data, self._digest = _line(header, b"")
+        self._lock.note(b"")
+        files.replace_atomically(self.path, data, alone=True)
+        self._file = files.open_to_change(self.path)
+        self._began, self._end = self._digest, len(data)
 
     def __exit__(self, *_: object) -> None:
         if self._file >= 0:
@@ -106,32 +117,30 @@ class SearchJournal:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         data, digest = _line(line, self._digest)
+        if self._end + len(data) > files.JOURNAL:
+            raise JournalError(f"the journal {self.path} would have more than {files.JOURNAL:,} bytes")
         try:
             os.lseek(self._file, self._end, os.SEEK_SET)
             os.ftruncate(self._file, self._end)
-            _write(self._file, data)
-            _sync(self._file)
+            files.write(self._file, data)
+            files.sync(self._file)
         except OSError as error:
             raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
         self._digest, self._end = digest, self._end + len(data)
 
     def _read(self) -> None:
-        with self.path.open("rb") as file:
-            total = os.fstat(file.fileno()).st_size
-            while self._end < total:
-                line = _next_line(file, self._end, total, self._digest)
-                if line is None:
-                    if _anything_after(file, self._end, total):
-                        raise JournalError(
-                            f"the journal {self.path} is damaged: byte {self._end} begins no record that was written"
-                        )
-                    return
+        self._file = files.open_to_change(self.path)
+        with open(self._file, "rb", closefd=False) as file:
+            for text, digest, end in good_lines(file, self.path):
                 try:
-                    self._take_in(json.loads(line[0], parse_constant=_no_constant))
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                    self._take_in(json.loads(text, parse_constant=_no_constant))
+                except NONSENSE as error:
                     where = f"the journal {self.path} cannot be understood at byte {self._end}"
                     raise JournalError(f"{where}: {_short(error)}") from error
-                self._digest, self._end = line[1], self._end + line[2]
+                self._began, self._digest, self._end = self._began or digest, digest, end
+            file.seek(0)
+            if self._end == 0 and not _torn_header(file.read(1 << 12)):
+                raise JournalError(f"{self.path} is not a journal: its first record is no header")
 
     def _take_in(self, line: Any) -> None:
         if self._end == 0:
@@ -148,11 +157,18 @@ class SearchJournal:
         changed = differences(header["fingerprint"], self.fingerprint)
         if changed:
             shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-            raise JournalError(f"{os.fspath(self.folder)} holds a search of other data or settings: {shown}")
+            raise JournalError(f"{self.path} holds a search of other data or settings: {shown}")
         others = differences(header["versions"], versions())
         if others:
             level = outside_stacklevel()
             warnings.warn(f"the search is continued with other versions: {'; '.join(others)}", stacklevel=level)
+
+
+def _torn_header(content: bytes) -> bool:
+    """Whether these bytes, which are no record, may be a header that was cut short; then nothing was finished."""
+    start = b'{"kind":"header","format":"%s"' % FORMAT.encode("ascii")
+    pattern = [b"0123456789abcdef"] * 16 + [b" "] + [b"0123456789"] * 12 + [b" "] + [bytes([byte]) for byte in start]
+    return all(byte in allowed for byte, allowed in zip(content, pattern, strict=False))
 
 
 def request_key(policy: str, theta: Array, within: float, warm: Evaluation | None) -> str:

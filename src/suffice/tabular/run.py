@@ -13,7 +13,7 @@ may differ; anything else is another run, and refused.
 from __future__ import annotations
 
 import difflib
-import json
+import io
 import math
 import os
 import time
@@ -31,17 +31,18 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import cross_val_score
 
+from suffice import files
 from suffice.options import Options
-from suffice.reproduce.folder import COMMAND, write
+from suffice.reproduce import folder as places
 from suffice.result import Record, Status
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
-from suffice.tabular.table import TableError, quoted, read
+from suffice.tabular.table import TableError, open_table, quoted, read
 
 REPORT, PAGE = "report.json", "report.html"
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 BUDGETS = ("max_evaluations", "max_seconds")
-JSON_LIMIT = 1 << 28  # bytes of a JSON file that is read
+SAVED = ("model.skops", "model.joblib")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +172,7 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     """A digest of a file's bytes."""
     found = blake2b(digest_size=16)
     try:
-        with open(path, "rb") as file:
+        with open_table(path) as file:
             while chunk := file.read(1 << 20):
                 found.update(chunk)
     except OSError as error:
@@ -202,7 +203,7 @@ def load(settings: Settings) -> tuple[Problem, Settings]:
 
 def claim(folder: Path, settings: Settings) -> None:
     """Make the folder this run's own; `TableError` if it is another's, or cannot be written."""
-    known = read_json(folder / COMMAND)
+    known = places.read(folder / places.COMMAND)
     if known is not None:
         try:
             there = Settings.from_plain(known)
@@ -219,34 +220,22 @@ def claim(folder: Path, settings: Settings) -> None:
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
         raise TableError(f"{quoted(folder)} holds something else: choose another --out")
     try:
-        write(folder / COMMAND, settings.plain())
+        for name in (*SAVED, REPORT, PAGE):  # found out before a long search
+            files.present(folder / name)
+        places.write(folder / places.COMMAND, settings.plain())
     except OSError as error:
         raise TableError(f"the folder {quoted(folder)} cannot be written: {error.strerror or error}") from error
 
 
 def read_settings(folder: Path) -> Settings:
     """What a run was asked for; ValueError if the folder does not tell."""
-    known = read_json(folder / COMMAND)
+    known = places.read(folder / places.COMMAND)
     if known is None:
-        raise ValueError(f"{folder} holds no run: there is no {COMMAND} in it")
+        raise ValueError(f"{folder} holds no run: there is no {places.COMMAND} in it")
     try:
         return Settings.from_plain(known)
     except ValueError as error:
-        raise ValueError(f"{folder / COMMAND} cannot be used: {error}") from error
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file, None if there is none; ValueError if it is something else."""
-    try:
-        if path.stat().st_size > JSON_LIMIT:
-            raise ValueError(f"{path} has more than {JSON_LIMIT:,} bytes")
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not a file of a run: {error}") from error
+        raise ValueError(f"{folder / places.COMMAND} cannot be used: {error}") from error
 
 
 def execute(
@@ -351,20 +340,19 @@ def check_scoring(scoring: str | None, problem: Problem) -> None:
 def save(model: Any, folder: Path) -> tuple[Path, tuple[str, ...]]:
     """The fitted pipeline in a file: skops if there is one, else joblib. A kill leaves the old file or the new one.
     Also the types in it that skops does not trust by itself."""
-    safe = find_spec("skops") is not None
-    path = folder / ("model.skops" if safe else "model.joblib")
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     types: list[str] = []
-    if safe:
+    if find_spec("skops") is not None:
         import skops.io
 
-        skops.io.dump(model, draft)
-        types = skops.io.get_untrusted_types(file=draft)
+        path, content = folder / SAVED[0], skops.io.dumps(model)
+        types = skops.io.get_untrusted_types(data=content)
     else:
         import joblib
 
-        joblib.dump(model, draft)
-    draft.replace(path)
+        buffer = io.BytesIO()
+        joblib.dump(model, buffer)
+        path, content = folder / SAVED[1], buffer.getvalue()
+    files.replace_atomically(path, content)
     return path, tuple(types)
 
 
@@ -390,7 +378,7 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             data = report.collect(outcome.search, problem.X, problem.y, about=about)
-        write(outcome.folder / REPORT, data)
+        places.write(outcome.folder / REPORT, data)
         return write_page(outcome.folder, data), []
     except ImportError as error:
         return None, [f"there is no {PAGE}, for want of {error.name}: pip install 'suffice[plot]', `suffice report`"]
@@ -403,8 +391,5 @@ def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
     from suffice.sklearn import report
 
     text = report.page(dict(data))
-    path = folder / PAGE
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
-    return path
+    files.replace_atomically(folder / PAGE, text.encode("utf-8"))
+    return folder / PAGE

@@ -25,16 +25,18 @@ import io
 import math
 import os
 import re
-import stat
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from suffice.files import JournalError, open_regular
 
 DELIMITERS = ",;\t|"
 MISSING = {
@@ -148,10 +150,7 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None) -> Table:
     limits = Limits() if limits is None else limits
     with contextlib.ExitStack() as stack:
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
-            file: IO[bytes] = stack.enter_context(os.fdopen(descriptor, "rb"))
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise TableError(f"{quoted(path)} is not a regular file")
+            file: IO[bytes] = stack.enter_context(open_table(path))
             start = file.read(8)
             file.seek(0)
         except (OSError, ValueError) as error:
@@ -170,6 +169,14 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None) -> Table:
             return _read_csv(file, limits)
         except (OSError, EOFError, zlib.error) as error:
             raise TableError(f"{quoted(path)} cannot be read: {_reason(error)}") from error
+
+
+def open_table(path: str | os.PathLike[str]) -> IO[bytes]:
+    """The bytes of a table; its path is the user's, and may be a link."""
+    try:
+        return os.fdopen(open_regular(Path(path), links=True), "rb")
+    except JournalError as error:
+        raise TableError(f"{quoted(path)} is not a regular file") from error
 
 
 def quoted(text: Any, most: int = 60) -> str:
