@@ -70,6 +70,10 @@ class Model:
     b: Array
     F: float
 
+    @property
+    def curved(self) -> bool:
+        return self.basis.Lam.size > 0
+
     def decrease(self, s: Array) -> float:
         """m(0) - m(s)."""
         phi = self.basis.phi(s)
@@ -158,7 +162,7 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
     """
     s = np.zeros(len(lower))
     gained = 0.0
-    for _ in range(INNER_STEPS if model.basis.Lam.size else 1):
+    for _ in range(INNER_STEPS if model.curved else 1):
         g, H = model.derivatives(s)
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0

@@ -41,6 +41,18 @@ from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
 from suffice.upper.scaling import Scaling
+from suffice.upper.sparsity import (
+    SparseModel,
+    Supports,
+    fit_sparse,
+    independent,
+    nearest,
+    open_slopes,
+    others,
+    probe,
+    refuted,
+    supports,
+)
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -48,6 +60,7 @@ FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: roundin
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
+RECENT = 60  # how many of the latest old points a sparse model looks at
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -117,6 +130,8 @@ class State:
     work: float = 0.0
     seconds: float = 0.0
     status: Status = Status.RUNNING
+    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
+    checked: float = math.inf  # the rho at which that was tested last
 
 
 @dataclass(frozen=True)
@@ -167,12 +182,13 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.FIRST:
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
-            return replace(state, first=state.first[1:], points=points, incumbent=best), None
+            state = replace(state, first=state.first[1:], points=points, incumbent=best)
+            return _look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
             current = state.points[state.incumbent].evaluation
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
-            state = _place(state, point, pending.replaces)
+            state = _place(_test_sparsity(state, point), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
@@ -203,6 +219,8 @@ def _ask_first(state: State, setting: Setting) -> State:
 def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
+    if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
+        return _probe_early(state, state.sparsity, setting)
     models = _models(state, setting)
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
@@ -231,8 +249,12 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     scaling, options = setting.scaling, setting.options
     points = np.array([point.u for point in state.points])
     current = state.points[state.incumbent].evaluation
+    if state.sparsity is not None:
+        asked = _probe_sparsity(state, points, setting, short)
+        if asked is not None:
+            return asked
     t, distance = farthest(points, state.incumbent)
-    if distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if state.sparsity is None and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
@@ -281,20 +303,88 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
 
-def _models(state: State, setting: Setting) -> list[Model]:
+def _models(state: State, setting: Setting) -> Sequence[Model | SparseModel]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    k, current = state.incumbent, state.points[state.incumbent].evaluation
+    k = state.incumbent
     points = np.array([point.u for point in state.points])
+    if state.sparsity is not None:
+        return list(_sparse_models(state, state.sparsity)[:2])
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
         return [fit(linear, k, _stack(state.points, coarse=True), np.empty((0, 0)))]
     old = _useful(state, setting)
-    coarse = len(current.e) >= 2 * len(points)
+    coarse = _is_coarse(state)
     residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
     bases = [linear]
     if old:
         bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
+
+
+# Sparsity
+
+
+def _look_for_sparsity(state: State, setting: Setting) -> State:
+    if state.first or setting.options.model == "linear":
+        return state
+    points = np.array([point.u for point in state.points])
+    return replace(state, sparsity=supports(points, _stack(state.points, _is_coarse(state))))
+
+
+def _test_sparsity(state: State, point: Point) -> State:
+    """Sparsity that a new evaluation refutes is forgotten."""
+    S, current = state.sparsity, state.points[state.incumbent]
+    if S is None:
+        return state
+    coarse = _is_coarse(state)
+    old, new = _stack([current, point], coarse)
+    blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
+    if refuted(S, current.u, point.u, np.abs(new - old) > blur):
+        return replace(state, sparsity=None, misses=(0.0, 0.0))
+    return state
+
+
+def _probe_sparsity(state: State, points: Array, setting: Setting, short: bool) -> State | None:
+    S, k, m = state.sparsity, state.incumbent, points.shape[1]
+    assert S is not None
+    scaling, current = setting.scaling, state.points[state.incumbent]
+    known = [*state.points, *state.pool[-RECENT:]]
+    near = nearest(S, np.array([point.u for point in known]), k)
+    wanted = open_slopes(S, near, FAR * 2.0 * state.delta, m)
+    if wanted.any():
+        moves, radius = independent(S, wanted), min(state.delta, 10.0 * state.rho)
+    elif state.checked > state.rho and (short or state.delta <= state.rho):
+        state = replace(state, checked=state.rho)
+        moves, radius = others(S, int(np.argmax(_sparse_models(state, S)[2])), m), state.rho
+    else:
+        return None
+    u = probe(current.u, moves, radius, scaling.low, scaling.high, len(state.records))
+    t = point_to_replace(points, lagrange_gradients(points, k), k, u, radius, False)
+    within = first_look(state.promise, radius, current.evaluation, setting.options)
+    return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
+
+
+def _probe_early(state: State, S: Supports, setting: Setting) -> State:
+    points = np.array([point.u for point in state.points])
+    k, m, scaling = state.incumbent, points.shape[1], setting.scaling
+    moves = np.random.default_rng(len(state.records)).random(m) < 1.0 / (S.shape[1] + 1)
+    u = probe(points[k], moves, state.delta, scaling.low, scaling.high, len(state.records))
+    t = point_to_replace(points, lagrange_gradients(points, k), k, u, state.delta, False)
+    within = first_look(state.promise, state.delta, state.points[k].evaluation, setting.options)
+    return _ask(replace(state, checked=state.rho), Purpose.GEOMETRY, u, within, replaces=t)
+
+
+def _sparse_models(state: State, S: Supports) -> tuple[SparseModel, SparseModel, Array]:
+    known = [*state.points, *state.pool[-RECENT:]]
+    points = np.array([point.u for point in known])
+    near = nearest(S, points, state.incumbent)
+    residuals = _stack(known, _is_coarse(state))
+    return fit_sparse(S, near, residuals, state.incumbent, state.delta, points.shape[1])
+
+
+def _is_coarse(state: State) -> bool:
+    """Whether there are blocks enough for a model of their norms."""
+    return len(state.points[state.incumbent].evaluation.e) >= 2 * len(state.points)
 
 
 def _stack(points: Sequence[Point], coarse: bool) -> Array:

@@ -1,0 +1,231 @@
+r"""Residuals that depend on a few parameters each: a model that needs a few points, not m+1.
+
+The first points differ from u_0 in one parameter each, so they show which parameters S_i move residual i at all: the
+others leave it as it was to the last bit. If every S_i is small, m+1 points are many more than a residual needs. In the
+coordinates S_i, relative to the incumbent, every residual has its own quadratic
+
+    q_i(s) = g_i.s + s.H_i s / 2   with   q_i(a_t) ~ d_t = r_i(u_t) - r_i(u_k)
+
+at the points a_t nearest to 0 there. It is the most plausible one if slopes are of size SLOPE, curvatures of size 1
+and what a quadratic misses at a distance |a| of size THIRD |a|^3, in units of the trust radius or of the distance of
+the points that a slope needs, whichever is larger (kriging with a quadratic kernel, or least squares with a prior):
+
+    q_i(s) = sum_t c_t (SLOPE^2 a_t.s + (a_t.s)^2 / 2),   (K + D) c = d,   D_tt = (THIRD |a_t|^3)^2,
+
+solved for d_t / |a_t|, whose matrix is well conditioned for points at all distances. Near points count as exact, far
+ones tell of curvature as far as they can, and a direction in which there are no points has no slope. One new point
+tells all residuals something; where the directions of recent steps leave slopes open, a probe moves parameters of
+which no residual has two (Curtis, Powell and Reid 1974): a tridiagonal Jacobian takes three probes, not m.
+
+Nothing proves that the S_i are complete: a parameter may begin to matter away from u_0, as x_2 in x_1 x_2 once x_1 is
+no longer 0. Before the search goes on to a smaller radius, one evaluation moves all parameters but those of the
+residual that is explained worst. A residual that changes although none of its parameters did refutes the sparsity, and
+the search goes on without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice._array import Array
+
+Supports = npt.NDArray[np.int64]  # row i: the parameters of residual i, filled up with m
+
+MOST = 8  # parameters of one residual, at most, and
+SHARE = 4  # at most this fraction 1/4 of all parameters
+LARGEST_SET = 24  # points for the model of one residual
+SLOPE, THIRD, NUGGET = 30.0, 0.3, 1e-13
+FAIR = 0.3  # of a direction has to be new
+OPEN = 10.0  # a slope is open if its variance is so many times that along a point
+
+
+@dataclass(frozen=True)
+class SparseModel:
+    """F(s) ~ sum_i (r_i + g_i.s + s.H_i s / 2)^2, each i in its own coordinates S_i; no H: linear residuals."""
+
+    S: Supports
+    r: Array
+    g: Array
+    H: Array | None
+    m: int
+
+    @property
+    def curved(self) -> bool:
+        return self.H is not None
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        change, _ = self._residuals(s)
+        return -float(change @ (2.0 * self.r + change))
+
+    def value(self, s: Array) -> float:
+        return float(self.r @ self.r) - self.decrease(s)
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        change, J = self._residuals(s)
+        pull, width = self.r + change, self.m + 1
+        blocks = J[:, :, None] * J[:, None, :]
+        if self.H is not None:
+            blocks += pull[:, None, None] * self.H
+        g = np.bincount(self.S.ravel(), (2.0 * pull[:, None] * J).ravel(), width)
+        H = np.bincount(self._places, 2.0 * blocks.ravel(), width * width).reshape(width, width)
+        return g[:-1], np.ascontiguousarray(H[:-1, :-1])
+
+    @cached_property
+    def _places(self) -> npt.NDArray[np.int64]:
+        return (self.S[:, :, None] * (self.m + 1) + self.S[:, None, :]).ravel()
+
+    def _residuals(self, s: Array) -> tuple[Array, Array]:
+        """What the residuals change by, and their slopes."""
+        x = np.append(s, 0.0)[self.S]
+        if self.H is None:
+            return (self.g * x).sum(axis=1), self.g
+        bent = (self.H @ x[:, :, None])[:, :, 0]
+        return ((self.g + 0.5 * bent) * x).sum(axis=1), self.g + bent
+
+
+def supports(points: Array, residuals: Array) -> Supports | None:
+    """The parameters of every residual, from points of which the first is u_0; None if they are not few."""
+    m = points.shape[1]
+    moved = points[1:] != points[0]
+    if moved.shape != (m, m) or (moved.sum(axis=1) != 1).any() or not moved.any(axis=0).all():
+        return None
+    depends = (residuals[1:] != residuals[0]).T @ moved  # residual by parameter
+    count = depends.sum(axis=1)
+    widest = int(count.max(initial=0))
+    # A parameter on which nothing depends at u_0 is one whose part is hidden there.
+    if not 0 < widest <= min(MOST, m // SHARE) or not depends.any(axis=0).all():
+        return None
+    S = np.argsort(~depends, axis=1, kind="stable")[:, :widest]
+    return np.where(np.arange(widest) < count[:, None], S, m).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Near:
+    """The points in the coordinates of each residual, the nearest to the incumbent first: residual, point(, coordinate).
+
+    The first `needed` of them are independent as far as any are, and the nearest such.
+    """
+
+    which: npt.NDArray[np.int64]
+    distance: Array  # infinite: there are no more points
+    direction: Array  # of length 1
+
+
+def nearest(S: Supports, points: Array, k: int, count: int | None = None) -> Near:
+    """Points that are the same in the coordinates of a residual count once."""
+    widest = S.shape[1]
+    steps = np.vstack([(points - points[k]).T, np.zeros(len(points))])
+    a = steps[S].transpose(0, 2, 1)  # residual, point, coordinate
+    squares = (a * a).sum(axis=2)
+    # Two points that agree in all coordinates agree in this sum, and others hardly ever do.
+    marks = sum(((1.0 + 0.61803398875 * j) ** 0.5 * a[:, :, j] for j in range(widest)), np.zeros_like(squares))
+    order = np.argsort(marks, axis=1, kind="stable")
+    marks = np.take_along_axis(marks, order, 1)
+    again = np.zeros(squares.shape, dtype=bool)
+    np.put_along_axis(again, order[:, 1:], marks[:, 1:] == marks[:, :-1], 1)
+    squares[again | (squares == 0.0)] = np.inf
+    known = np.isfinite(squares)
+    distance = np.sqrt(squares)
+    a = a * np.where(known, 1.0 / np.where(known, distance, 1.0), 0.0)[:, :, None]
+    return Near(np.broadcast_to(np.arange(len(points)), distance.shape), distance, a)
+
+
+def select(near: Near, count: int) -> Near:
+    """The nearest points, after as many nearest independent ones as there are coordinates."""
+    n, _, widest = near.direction.shape
+    rows = np.arange(n)
+    rank = near.distance.copy()
+    left = near.direction.copy()
+    for j in range(widest):
+        size = np.sqrt((left * left).sum(axis=2))
+        fair = size >= min(FAIR, 1.0) * np.maximum(size.max(axis=1, keepdims=True), 1e-300)
+        pick = np.argmin(np.where(fair & np.isfinite(near.distance), near.distance, np.inf), axis=1)
+        there = size[rows, pick] > 1e-8
+        rank[rows[there], pick[there]] = j - widest  # before all others
+        axis = np.where(there, 1.0 / np.where(there, size[rows, pick], 1.0), 0.0)[:, None] * left[rows, pick]
+        left = left - (left @ axis[:, :, None]) * axis[:, None, :]
+    order = np.argsort(rank, axis=1, kind="stable")[:, : min(count, rank.shape[1])]
+    return Near(
+        np.take_along_axis(near.which, order, 1),
+        np.take_along_axis(near.distance, order, 1),
+        np.take_along_axis(near.direction, order[:, :, None], 1),
+    )
+
+
+def fit_sparse(
+    S: Supports, near: Near, residuals: Array, k: int, delta: float, m: int
+) -> tuple[SparseModel, SparseModel, Array]:
+    """The quadratic model, the linear one, and how much of each residual's changes the quadratic leaves unexplained."""
+    widest = S.shape[1]
+    near = select(near, min((widest + 1) * (widest + 2) // 2 + 2, LARGEST_SET))
+    known = np.isfinite(near.distance)
+    distances = np.where(known, near.distance, 0.0)
+    reach = distances[:, :widest].max(axis=1, keepdims=True)
+    unit = np.maximum(delta, reach)
+    length = np.where(known, near.distance / unit, 1.0)
+    a = near.direction
+    cosines = a @ a.transpose(0, 2, 1)
+    K = SLOPE**2 * cosines + 0.5 * (length[:, :, None] * length[:, None, :]) * cosines**2
+    blur = np.where(known, THIRD**2 * length**4 + NUGGET * SLOPE**2, 1.0)
+    diagonal = np.arange(K.shape[1])
+    K[:, diagonal, diagonal] += blur
+    changes = np.take_along_axis((residuals - residuals[k]).T, near.which, 1)
+    c = np.linalg.solve(K, np.where(known, changes / length, 0.0)[:, :, None])
+    weighted = c * a
+    g = SLOPE**2 * weighted.sum(axis=1) / unit
+    H = (length[:, :, None] * weighted).transpose(0, 2, 1) @ a / (unit * unit)[:, :, None]
+    unexplained = np.abs(c[:, :, 0] * blur * length).sum(axis=1)
+    r = residuals[k]
+    return SparseModel(S, r, g, H, m), SparseModel(S, r, g, None, m), unexplained
+
+
+def open_slopes(S: Supports, near: Near, radius: float, m: int) -> npt.NDArray[np.bool_]:
+    """For every parameter, whether a residual has a slope there that points within the radius leave open."""
+    widest = S.shape[1]
+    a = near.direction * (near.distance <= radius)[:, :, None]
+    variance = np.linalg.inv(a.transpose(0, 2, 1) @ a + np.eye(widest) / (2.0 * OPEN))
+    unknown = variance[:, np.arange(widest), np.arange(widest)] > OPEN
+    found: npt.NDArray[np.bool_] = np.bincount(S.ravel(), unknown.ravel(), m + 1)[:-1] > 0.0
+    return found
+
+
+def independent(S: Supports, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Parameters among the wanted ones, and then others, of which no residual has two."""
+    m = len(wanted)
+    belongs = np.zeros((len(S), m + 1), dtype=bool)
+    belongs[np.arange(len(S))[:, None], S] = True
+    taken = np.zeros(len(S), dtype=bool)
+    chosen = np.zeros(m, dtype=bool)
+    for j in np.flatnonzero(wanted):
+        if not (taken & belongs[:, j]).any():
+            chosen[j] = True
+            taken |= belongs[:, j]
+    return chosen
+
+
+def others(S: Supports, i: int, m: int) -> npt.NDArray[np.bool_]:
+    """All parameters that are not residual i's."""
+    moves = np.ones(m + 1, dtype=bool)
+    moves[S[i]] = False
+    return moves[:-1]
+
+
+def probe(u: Array, moves: npt.NDArray[np.bool_], delta: float, lower: Array, upper: Array, number: int) -> Array:
+    """u with the given parameters moved by the same amount, delta in all, either way and away from bounds."""
+    h = delta / max(float(moves.sum()) ** 0.5, 1.0)
+    signs = np.random.default_rng(number).choice([-1.0, 1.0], len(u))
+    signs = np.where(u + h > upper, -1.0, np.where(u - h < lower, 1.0, signs))
+    moved: Array = np.clip(np.where(moves, u + h * signs, u), lower, upper)
+    return moved
+
+
+def refuted(S: Supports, u: Array, v: Array, changed: npt.NDArray[np.bool_]) -> bool:
+    """Whether a residual changes from u to v although none of its parameters does."""
+    moved = np.append(u != v, False)
+    return bool((changed & ~moved[S].any(axis=1)).any())
