@@ -38,7 +38,7 @@ Supports = npt.NDArray[np.int64]  # row i: the parameters of residual i, filled 
 MOST = 8  # parameters of one residual, at most, and
 SHARE = 4  # at most this fraction 1/4 of all parameters
 LARGEST_SET = 24  # points for the model of one residual
-SLOPE, THIRD, NUGGET = 30.0, 0.3, 1e-13
+SLOPE, THIRD, NUGGET = 30.0, 1.0, 1e-13
 FAIR = 0.3  # of a direction has to be new
 OPEN = 10.0  # a slope is open if its variance is so many times that along a point
 
