@@ -42,8 +42,10 @@ from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
 from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import (
+    Near,
     SparseModel,
     Supports,
+    candidates,
     fit_sparse,
     independent,
     nearest,
@@ -348,8 +350,7 @@ def _probe_sparsity(state: State, points: Array, setting: Setting, short: bool) 
     S, k, m = state.sparsity, state.incumbent, points.shape[1]
     assert S is not None
     scaling, current = setting.scaling, state.points[state.incumbent]
-    known = [*state.points, *state.pool[-RECENT:]]
-    near = nearest(S, np.array([point.u for point in known]), k)
+    near = _near(state, S)[0]
     wanted = open_slopes(S, near, FAR * 2.0 * state.delta, m)
     if wanted.any():
         moves, radius = independent(S, wanted), min(state.delta, 10.0 * state.rho)
@@ -375,11 +376,17 @@ def _probe_early(state: State, S: Supports, setting: Setting) -> State:
 
 
 def _sparse_models(state: State, S: Supports) -> tuple[SparseModel, SparseModel, Array]:
+    near, known = _near(state, S)
+    residuals = _stack(known, _is_coarse(state))
+    return fit_sparse(S, near, residuals, state.incumbent, state.delta, len(known[0].u))
+
+
+def _near(state: State, S: Supports) -> tuple[Near, list[Point]]:
     known = [*state.points, *state.pool[-RECENT:]]
     points = np.array([point.u for point in known])
-    near = nearest(S, points, state.incumbent)
-    residuals = _stack(known, _is_coarse(state))
-    return fit_sparse(S, near, residuals, state.incumbent, state.delta, points.shape[1])
+    start = np.array(state.records[0].theta)
+    moved = np.array([point.evaluation.point for point in known]) != start
+    return nearest(S, points, state.incumbent, candidates(S, moved, points, state.incumbent)), known
 
 
 def _is_coarse(state: State) -> bool:
@@ -393,13 +400,15 @@ def _stack(points: Sequence[Point], coarse: bool) -> Array:
 
 def _useful(state: State, setting: Setting) -> list[Point]:
     current = state.points[state.incumbent]
+    if not state.pool:
+        return []
     useful = []
-    for point in state.pool:
-        if point.evaluation.cost > OUTLIER * current.evaluation.cost:
+    distances = np.linalg.norm(np.array([point.u for point in state.pool]) - current.u, axis=1)
+    for point, distance in zip(state.pool, distances.tolist(), strict=True):
+        if distance > FAR * REACH * state.delta or point.evaluation.cost > OUTLIER * current.evaluation.cost:
             continue
-        distance = norm(point.u - current.u)
         limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if distance <= FAR * REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
+        if achieved(point.evaluation, setting.options) <= limit:
             useful.append(point)
     return useful
 

@@ -33,10 +33,13 @@ import numpy.typing as npt
 
 from suffice._array import Array
 
-Supports = npt.NDArray[np.int64]  # row i: the parameters of residual i, filled up with m
+Indices = npt.NDArray[np.int64]
+Supports = Indices  # row i: the parameters of residual i, filled up with m
+Flags = npt.NDArray[np.bool_]
 
 MOST = 8  # parameters of one residual, at most, and
 SHARE = 4  # at most this fraction 1/4 of all parameters
+LOOKED_AT = 48  # points, those nearest to the incumbent, of which they are taken, besides first ones
 LARGEST_SET = 24  # points for the model of one residual
 SLOPE, THIRD, NUGGET = 30.0, 1.0, 1e-13
 FAIR = 0.3  # of a direction has to be new
@@ -77,7 +80,7 @@ class SparseModel:
         return g[:-1], np.ascontiguousarray(H[:-1, :-1])
 
     @cached_property
-    def _places(self) -> npt.NDArray[np.int64]:
+    def _places(self) -> Indices:
         return (self.S[:, :, None] * (self.m + 1) + self.S[:, None, :]).ravel()
 
     def _residuals(self, s: Array) -> tuple[Array, Array]:
@@ -107,33 +110,49 @@ def supports(points: Array, residuals: Array) -> Supports | None:
 
 @dataclass(frozen=True)
 class Near:
-    """The points in the coordinates of each residual, the nearest to the incumbent first: residual, point(, coordinate).
+    """Points in the coordinates of each residual, relative to the incumbent: residual, point(, coordinate)."""
 
-    The first `needed` of them are independent as far as any are, and the nearest such.
-    """
-
-    which: npt.NDArray[np.int64]
-    distance: Array  # infinite: there are no more points
+    which: Indices
+    distance: Array  # infinite: no point, or one like the incumbent
     direction: Array  # of length 1
 
 
-def nearest(S: Supports, points: Array, k: int, count: int | None = None) -> Near:
-    """Points that are the same in the coordinates of a residual count once."""
-    widest = S.shape[1]
-    steps = np.vstack([(points - points[k]).T, np.zeros(len(points))])
-    a = steps[S].transpose(0, 2, 1)  # residual, point, coordinate
+def candidates(S: Supports, moved: Flags, points: Array, k: int) -> Indices:
+    """The points that each residual looks at: a row of numbers for each, -1 for none.
+
+    `moved` says in which parameters each point differs from u_0. Of the first points a residual needs those that move
+    one of its own parameters and one that moves none, since to it all others are the same as that one.
+    """
+    m = points.shape[1]
+    count = moved.sum(axis=1)
+    first = count <= 1
+    steps = points - points[k]
+    distance = np.where(first, np.inf, (steps * steps).sum(axis=1))
+    latest = np.argsort(distance, kind="stable")[: min(LOOKED_AT, int((~first).sum()))]
+    where = np.full(m + 1, -1)
+    along = np.where(count[first] == 1, np.argmax(moved[first], axis=1), m)
+    where[along] = np.flatnonzero(first)
+    own = np.where(S < m, where[S], -1)
+    base = np.full(len(S), -1)
+    for j, t in zip(along.tolist(), np.flatnonzero(first).tolist(), strict=True):
+        free = (base < 0) & (S != j).all(axis=1) if j < m else base < 0
+        base[free] = t
+        if (base >= 0).all():
+            break
+    shared = np.broadcast_to(latest, (len(S), len(latest)))
+    return np.hstack([shared, own, base[:, None]])
+
+
+def nearest(S: Supports, points: Array, k: int, which: Indices) -> Near:
+    """The given points as each residual sees them."""
+    steps = np.hstack([points - points[k], np.zeros((len(points), 1))])
+    a = steps[which[:, :, None], S[:, None, :]]
     squares = (a * a).sum(axis=2)
-    # Two points that agree in all coordinates agree in this sum, and others hardly ever do.
-    marks = sum(((1.0 + 0.61803398875 * j) ** 0.5 * a[:, :, j] for j in range(widest)), np.zeros_like(squares))
-    order = np.argsort(marks, axis=1, kind="stable")
-    marks = np.take_along_axis(marks, order, 1)
-    again = np.zeros(squares.shape, dtype=bool)
-    np.put_along_axis(again, order[:, 1:], marks[:, 1:] == marks[:, :-1], 1)
-    squares[again | (squares == 0.0)] = np.inf
+    squares[(squares == 0.0) | (which < 0)] = np.inf
     known = np.isfinite(squares)
     distance = np.sqrt(squares)
-    a = a * np.where(known, 1.0 / np.where(known, distance, 1.0), 0.0)[:, :, None]
-    return Near(np.broadcast_to(np.arange(len(points)), distance.shape), distance, a)
+    a *= np.where(known, 1.0 / np.where(known, distance, 1.0), 0.0)[:, :, None]
+    return Near(which, distance, a)
 
 
 def select(near: Near, count: int) -> Near:
@@ -185,17 +204,17 @@ def fit_sparse(
     return SparseModel(S, r, g, H, m), SparseModel(S, r, g, None, m), unexplained
 
 
-def open_slopes(S: Supports, near: Near, radius: float, m: int) -> npt.NDArray[np.bool_]:
+def open_slopes(S: Supports, near: Near, radius: float, m: int) -> Flags:
     """For every parameter, whether a residual has a slope there that points within the radius leave open."""
     widest = S.shape[1]
     a = near.direction * (near.distance <= radius)[:, :, None]
     variance = np.linalg.inv(a.transpose(0, 2, 1) @ a + np.eye(widest) / (2.0 * OPEN))
     unknown = variance[:, np.arange(widest), np.arange(widest)] > OPEN
-    found: npt.NDArray[np.bool_] = np.bincount(S.ravel(), unknown.ravel(), m + 1)[:-1] > 0.0
+    found: Flags = np.bincount(S.ravel(), unknown.ravel(), m + 1)[:-1] > 0.0
     return found
 
 
-def independent(S: Supports, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def independent(S: Supports, wanted: Flags) -> Flags:
     """Parameters among the wanted ones, and then others, of which no residual has two."""
     m = len(wanted)
     belongs = np.zeros((len(S), m + 1), dtype=bool)
@@ -209,14 +228,14 @@ def independent(S: Supports, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bo
     return chosen
 
 
-def others(S: Supports, i: int, m: int) -> npt.NDArray[np.bool_]:
+def others(S: Supports, i: int, m: int) -> Flags:
     """All parameters that are not residual i's."""
     moves = np.ones(m + 1, dtype=bool)
     moves[S[i]] = False
     return moves[:-1]
 
 
-def probe(u: Array, moves: npt.NDArray[np.bool_], delta: float, lower: Array, upper: Array, number: int) -> Array:
+def probe(u: Array, moves: Flags, delta: float, lower: Array, upper: Array, number: int) -> Array:
     """u with the given parameters moved by the same amount, delta in all, either way and away from bounds."""
     h = delta / max(float(moves.sum()) ** 0.5, 1.0)
     signs = np.random.default_rng(number).choice([-1.0, 1.0], len(u))
@@ -225,7 +244,7 @@ def probe(u: Array, moves: npt.NDArray[np.bool_], delta: float, lower: Array, up
     return moved
 
 
-def refuted(S: Supports, u: Array, v: Array, changed: npt.NDArray[np.bool_]) -> bool:
+def refuted(S: Supports, u: Array, v: Array, changed: Flags) -> bool:
     """Whether a residual changes from u to v although none of its parameters does."""
     moved = np.append(u != v, False)
     return bool((changed & ~moved[S].any(axis=1)).any())

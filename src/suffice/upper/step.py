@@ -129,6 +129,8 @@ def longest_linear(g: Array, delta: float, lower: Array, upper: Array) -> Array:
     if norm(np.where(np.isfinite(corner), corner, 2.0 * delta)) <= delta:
         return corner
     low, high = 0.0, delta / norm(g)
+    if ((lower <= high * g) & (high * g <= upper)).all():
+        return high * g
     while norm(np.clip(high * g, lower, upper)) < delta and high < 1e300:
         low, high = high, 2.0 * high
     for _ in range(60):
