@@ -203,6 +203,10 @@ def _wood_start(m: int) -> Vector:
     return start
 
 
+def _powell_start(m: int) -> Vector:
+    return _cycle([3.0, -1.0, 0.0, 1.0], m)
+
+
 def problems(sizes: tuple[int, ...] = (52, 100, 196)) -> list[Problem]:
     """All problems; the sizes go round. Divisible by 4, and the square of an even number where a grid is needed."""
     small, middle, large = sizes
@@ -211,12 +215,13 @@ def problems(sizes: tuple[int, ...] = (52, 100, 196)) -> list[Problem]:
         ("shifted cubes", shifted_cubes, lambda m: np.full(m, 2.0), (middle, 200), True),
         ("extended Rosenbrock", lambda x: rosenbrock(x, 2), lambda m: _cycle([-1.2, 1.0], m), (small, large), True),
         ("chained Rosenbrock", lambda x: rosenbrock(x, 1), lambda m: _cycle([-1.2, 1.0], m), (middle,), True),
-        ("extended Powell singular", lambda x: powell_singular(x, 4), lambda m: _cycle([3, -1, 0, 1], m), (middle,), True),
-        ("chained Powell singular", lambda x: powell_singular(x, 2), lambda m: _cycle([3, -1, 0, 1], m), (small,), True),
+        ("extended Powell singular", lambda x: powell_singular(x, 4), _powell_start, (middle,), True),
+        ("chained Powell singular", lambda x: powell_singular(x, 2), _powell_start, (small,), True),
         ("extended Wood", lambda x: wood(x, 4), lambda m: _cycle([-3, -1, -3, -1], m), (small,), True),
         ("chained Wood", lambda x: wood(x, 2), _wood_start, (middle,), True),
         ("chained Cragg-Levy", cragg_levy, lambda m: np.concatenate([[1.0], np.full(m - 1, 2.0)]), (small,), True),
-        ("extended Freudenstein-Roth", lambda x: freudenstein_roth(x, 2), lambda m: _cycle([0.5, -2], m), (middle,), True),
+        ("extended Freudenstein-Roth", lambda x: freudenstein_roth(x, 2),
+         lambda m: _cycle([0.5, -2.0], m), (middle,), True),
         ("chained Freudenstein-Roth", lambda x: freudenstein_roth(x, 1), lambda m: np.full(m, -0.5), (small,), True),
         ("extended Beale", beale, np.ones, (middle,), True),
         ("Broyden tridiagonal", broyden_tridiagonal, lambda m: -np.ones(m), (small, large), True),

@@ -42,17 +42,16 @@ from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
 from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import (
-    Near,
-    SparseModel,
+    Flags,
+    Known,
     Supports,
-    candidates,
     fit_sparse,
     independent,
-    nearest,
     open_slopes,
     others,
     probe,
     refuted,
+    some,
     supports,
 )
 from suffice.upper.warm import warm_start
@@ -222,7 +221,8 @@ def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
-        return _probe_early(state, state.sparsity, setting)
+        moves = some(state.sparsity, len(state.points) - 1, len(state.records))
+        return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
     models = _models(state, setting)
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
@@ -252,7 +252,7 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     points = np.array([point.u for point in state.points])
     current = state.points[state.incumbent].evaluation
     if state.sparsity is not None:
-        asked = _probe_sparsity(state, points, setting, short)
+        asked = _probe_sparsity(state, state.sparsity, setting, short)
         if asked is not None:
             return asked
     t, distance = farthest(points, state.incumbent)
@@ -305,17 +305,16 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
 
-def _models(state: State, setting: Setting) -> Sequence[Model | SparseModel]:
+def _models(state: State, setting: Setting) -> Sequence[Model]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    k = state.incumbent
-    points = np.array([point.u for point in state.points])
     if state.sparsity is not None:
-        return list(_sparse_models(state, state.sparsity)[:2])
+        return fit_sparse(state.sparsity, _known(state), state.delta)[:2]
+    k, points = state.incumbent, np.array([point.u for point in state.points])
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
         return [fit(linear, k, _stack(state.points, coarse=True), np.empty((0, 0)))]
     old = _useful(state, setting)
-    coarse = _is_coarse(state)
+    coarse = is_coarse(state)
     residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
     bases = [linear]
     if old:
@@ -330,7 +329,7 @@ def _look_for_sparsity(state: State, setting: Setting) -> State:
     if state.first or setting.options.model == "linear":
         return state
     points = np.array([point.u for point in state.points])
-    return replace(state, sparsity=supports(points, _stack(state.points, _is_coarse(state))))
+    return replace(state, sparsity=supports(points, _stack(state.points, is_coarse(state))))
 
 
 def _test_sparsity(state: State, point: Point) -> State:
@@ -338,7 +337,7 @@ def _test_sparsity(state: State, point: Point) -> State:
     S, current = state.sparsity, state.points[state.incumbent]
     if S is None:
         return state
-    coarse = _is_coarse(state)
+    coarse = is_coarse(state)
     old, new = _stack([current, point], coarse)
     blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
     if refuted(S, current.u, point.u, np.abs(new - old) > blur):
@@ -346,50 +345,35 @@ def _test_sparsity(state: State, point: Point) -> State:
     return state
 
 
-def _probe_sparsity(state: State, points: Array, setting: Setting, short: bool) -> State | None:
-    S, k, m = state.sparsity, state.incumbent, points.shape[1]
-    assert S is not None
-    scaling, current = setting.scaling, state.points[state.incumbent]
-    near = _near(state, S)[0]
-    wanted = open_slopes(S, near, FAR * 2.0 * state.delta, m)
+def _probe_sparsity(state: State, S: Supports, setting: Setting, short: bool) -> State | None:
+    """After a failed or short step: settle slopes that are open, and before rho is reduced test the sparsity."""
+    known, m = _known(state), len(state.points) - 1
+    wanted = open_slopes(S, known, FAR * 2.0 * state.delta)
     if wanted.any():
-        moves, radius = independent(S, wanted), min(state.delta, 10.0 * state.rho)
-    elif state.checked > state.rho and (short or state.delta <= state.rho):
-        state = replace(state, checked=state.rho)
-        moves, radius = others(S, int(np.argmax(_sparse_models(state, S)[2])), m), state.rho
-    else:
-        return None
-    u = probe(current.u, moves, radius, scaling.low, scaling.high, len(state.records))
+        return _probe(state, independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
+    if state.checked > state.rho and (short or state.delta <= state.rho):
+        worst = int(np.argmax(fit_sparse(S, known, state.delta)[2]))
+        return _probe(replace(state, checked=state.rho), others(S, worst, m), state.rho, setting)
+    return None
+
+
+def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State:
+    scaling, k = setting.scaling, state.incumbent
+    points = np.array([point.u for point in state.points])
+    u = probe(points[k], moves, radius, scaling.low, scaling.high, len(state.records))
     t = point_to_replace(points, lagrange_gradients(points, k), k, u, radius, False)
-    within = first_look(state.promise, radius, current.evaluation, setting.options)
+    within = first_look(state.promise, radius, state.points[k].evaluation, setting.options)
     return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
 
 
-def _probe_early(state: State, S: Supports, setting: Setting) -> State:
-    points = np.array([point.u for point in state.points])
-    k, m, scaling = state.incumbent, points.shape[1], setting.scaling
-    moves = np.random.default_rng(len(state.records)).random(m) < 1.0 / (S.shape[1] + 1)
-    u = probe(points[k], moves, state.delta, scaling.low, scaling.high, len(state.records))
-    t = point_to_replace(points, lagrange_gradients(points, k), k, u, state.delta, False)
-    within = first_look(state.promise, state.delta, state.points[k].evaluation, setting.options)
-    return _ask(replace(state, checked=state.rho), Purpose.GEOMETRY, u, within, replaces=t)
-
-
-def _sparse_models(state: State, S: Supports) -> tuple[SparseModel, SparseModel, Array]:
-    near, known = _near(state, S)
-    residuals = _stack(known, _is_coarse(state))
-    return fit_sparse(S, near, residuals, state.incumbent, state.delta, len(known[0].u))
-
-
-def _near(state: State, S: Supports) -> tuple[Near, list[Point]]:
+def _known(state: State) -> Known:
     known = [*state.points, *state.pool[-RECENT:]]
-    points = np.array([point.u for point in known])
-    start = np.array(state.records[0].theta)
-    moved = np.array([point.evaluation.point for point in known]) != start
-    return nearest(S, points, state.incumbent, candidates(S, moved, points, state.incumbent)), known
+    moved = np.array([point.evaluation.point for point in known]) != np.array(state.records[0].theta)
+    residuals = _stack(known, is_coarse(state))
+    return Known(np.array([point.u for point in known]), residuals, moved, state.incumbent)
 
 
-def _is_coarse(state: State) -> bool:
+def is_coarse(state: State) -> bool:
     """Whether there are blocks enough for a model of their norms."""
     return len(state.points[state.incumbent].evaluation.e) >= 2 * len(state.points)
 

@@ -18,9 +18,9 @@ tells all residuals something; where the directions of recent steps leave slopes
 which no residual has two (Curtis, Powell and Reid 1974): a tridiagonal Jacobian takes three probes, not m.
 
 Nothing proves that the S_i are complete: a parameter may begin to matter away from u_0, as x_2 in x_1 x_2 once x_1 is
-no longer 0. Before the search goes on to a smaller radius, one evaluation moves all parameters but those of the
-residual that is explained worst. A residual that changes although none of its parameters did refutes the sparsity, and
-the search goes on without it.
+no longer 0. So it is tested: after the first step one evaluation moves a few parameters from all over, and before the
+search goes on to a smaller radius one moves all parameters but those of the residual that is explained worst. A
+residual that changes although none of its parameters did refutes the sparsity, and the search goes on without it.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class SparseModel:
         """What the residuals change by, and their slopes."""
         x = np.append(s, 0.0)[self.S]
         if self.H is None:
-            return (self.g * x).sum(axis=1), self.g
-        bent = (self.H @ x[:, :, None])[:, :, 0]
-        return ((self.g + 0.5 * bent) * x).sum(axis=1), self.g + bent
+            return (self.g * x) @ np.ones(x.shape[1]), self.g
+        bent: Array = (self.H @ x[:, :, None])[:, :, 0]
+        return ((self.g + 0.5 * bent) * x) @ np.ones(x.shape[1]), self.g + bent
 
 
 def supports(points: Array, residuals: Array) -> Supports | None:
@@ -109,6 +109,16 @@ def supports(points: Array, residuals: Array) -> Supports | None:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known: points with their residuals, in which parameters each differs from u_0, and the incumbent."""
+
+    points: Array
+    residuals: Array
+    moved: Flags
+    k: int
+
+
+@dataclass(frozen=True)
 class Near:
     """Points in the coordinates of each residual, relative to the incumbent: residual, point(, coordinate)."""
 
@@ -117,59 +127,82 @@ class Near:
     direction: Array  # of length 1
 
 
-def candidates(S: Supports, moved: Flags, points: Array, k: int) -> Indices:
+def fit_sparse(S: Supports, known: Known, delta: float) -> tuple[SparseModel, SparseModel, Array]:
+    """The quadratic model, the linear one, and how much of each residual's changes the quadratic leaves unexplained."""
+    m, widest = known.points.shape[1], S.shape[1]
+    near = _select(_nearest(S, known), min((widest + 1) * (widest + 2) // 2 + 2, LARGEST_SET))
+    there = np.isfinite(near.distance)
+    needed = np.where(there, near.distance, 0.0)[:, :widest]
+    unit = np.maximum(delta, needed.max(axis=1, keepdims=True))
+    length = np.where(there, near.distance / unit, 1.0)
+    a = near.direction
+    cosines = a @ a.transpose(0, 2, 1)
+    K = SLOPE**2 * cosines + 0.5 * (length[:, :, None] * length[:, None, :]) * cosines**2
+    D = np.where(there, THIRD**2 * length**4 + NUGGET * SLOPE**2, 1.0)
+    diagonal = np.arange(K.shape[1])
+    K[:, diagonal, diagonal] += D
+    r = known.residuals[known.k]
+    d = np.take_along_axis((known.residuals - r).T, near.which, 1)
+    c = np.linalg.solve(K, np.where(there, d / length, 0.0)[:, :, None])
+    weighted = c * a
+    g = SLOPE**2 * weighted.sum(axis=1) / unit
+    H = (length[:, :, None] * weighted).transpose(0, 2, 1) @ a / (unit * unit)[:, :, None]
+    unexplained: Array = np.abs(c[:, :, 0] * D * length).sum(axis=1)
+    return SparseModel(S, r, g, H, m), SparseModel(S, r, g, None, m), unexplained
+
+
+def _candidates(S: Supports, known: Known) -> Indices:
     """The points that each residual looks at: a row of numbers for each, -1 for none.
 
-    `moved` says in which parameters each point differs from u_0. Of the first points a residual needs those that move
-    one of its own parameters and one that moves none, since to it all others are the same as that one.
+    Of the first points a residual needs those that move one of its own parameters and one that moves none, since to it
+    all others are the same as that one.
     """
-    m = points.shape[1]
-    count = moved.sum(axis=1)
-    first = count <= 1
-    steps = points - points[k]
-    distance = np.where(first, np.inf, (steps * steps).sum(axis=1))
-    latest = np.argsort(distance, kind="stable")[: min(LOOKED_AT, int((~first).sum()))]
+    m, count = known.points.shape[1], known.moved.sum(axis=1)
+    first = np.flatnonzero(count <= 1)
+    steps = known.points - known.points[known.k]
+    distance = np.where(count <= 1, np.inf, (steps * steps).sum(axis=1))
+    latest = np.argsort(distance, kind="stable")[: min(LOOKED_AT, len(count) - len(first))]
+    along = np.where(count[first] == 1, np.argmax(known.moved[first], axis=1), m)
     where = np.full(m + 1, -1)
-    along = np.where(count[first] == 1, np.argmax(moved[first], axis=1), m)
-    where[along] = np.flatnonzero(first)
-    own = np.where(S < m, where[S], -1)
+    where[along] = first
+    own = where[S]
     base = np.full(len(S), -1)
-    for j, t in zip(along.tolist(), np.flatnonzero(first).tolist(), strict=True):
-        free = (base < 0) & (S != j).all(axis=1) if j < m else base < 0
-        base[free] = t
+    for j, t in zip(along.tolist(), first.tolist(), strict=True):
+        base[(base < 0) & ((S - j).all(axis=1) | (j == m))] = t
         if (base >= 0).all():
             break
-    shared = np.broadcast_to(latest, (len(S), len(latest)))
-    return np.hstack([shared, own, base[:, None]])
+    return np.hstack([np.broadcast_to(latest, (len(S), len(latest))), own, base[:, None]])
 
 
-def nearest(S: Supports, points: Array, k: int, which: Indices) -> Near:
-    """The given points as each residual sees them."""
-    steps = np.hstack([points - points[k], np.zeros((len(points), 1))])
+def _nearest(S: Supports, known: Known) -> Near:
+    """The candidates as each residual sees them."""
+    which = _candidates(S, known)
+    steps = np.hstack([known.points - known.points[known.k], np.zeros((len(known.points), 1))])
     a = steps[which[:, :, None], S[:, None, :]]
     squares = (a * a).sum(axis=2)
     squares[(squares == 0.0) | (which < 0)] = np.inf
-    known = np.isfinite(squares)
+    there = np.isfinite(squares)
     distance = np.sqrt(squares)
-    a *= np.where(known, 1.0 / np.where(known, distance, 1.0), 0.0)[:, :, None]
+    a *= np.where(there, 1.0 / np.where(there, distance, 1.0), 0.0)[:, :, None]
     return Near(which, distance, a)
 
 
-def select(near: Near, count: int) -> Near:
+def _select(near: Near, count: int) -> Near:
     """The nearest points, after as many nearest independent ones as there are coordinates."""
     n, _, widest = near.direction.shape
     rows = np.arange(n)
     rank = near.distance.copy()
-    left = near.direction.copy()
+    left = near.direction.copy()  # what is new of each direction
     for j in range(widest):
         size = np.sqrt((left * left).sum(axis=2))
-        fair = size >= min(FAIR, 1.0) * np.maximum(size.max(axis=1, keepdims=True), 1e-300)
-        pick = np.argmin(np.where(fair & np.isfinite(near.distance), near.distance, np.inf), axis=1)
-        there = size[rows, pick] > 1e-8
+        fair = size >= FAIR * size.max(axis=1, keepdims=True)
+        pick = np.argmin(np.where(fair, near.distance, np.inf), axis=1)
+        size = size[rows, pick]
+        there = (size > 1e-8) & np.isfinite(near.distance[rows, pick])
         rank[rows[there], pick[there]] = j - widest  # before all others
-        axis = np.where(there, 1.0 / np.where(there, size[rows, pick], 1.0), 0.0)[:, None] * left[rows, pick]
-        left = left - (left @ axis[:, :, None]) * axis[:, None, :]
-    order = np.argsort(rank, axis=1, kind="stable")[:, : min(count, rank.shape[1])]
+        axis = np.where(there, 1.0 / np.where(there, size, 1.0), 0.0)[:, None] * left[rows, pick]
+        left -= (left @ axis[:, :, None]) * axis[:, None, :]
+    order = np.argsort(rank, axis=1, kind="stable")[:, :count]
     return Near(
         np.take_along_axis(near.which, order, 1),
         np.take_along_axis(near.distance, order, 1),
@@ -177,36 +210,10 @@ def select(near: Near, count: int) -> Near:
     )
 
 
-def fit_sparse(
-    S: Supports, near: Near, residuals: Array, k: int, delta: float, m: int
-) -> tuple[SparseModel, SparseModel, Array]:
-    """The quadratic model, the linear one, and how much of each residual's changes the quadratic leaves unexplained."""
-    widest = S.shape[1]
-    near = select(near, min((widest + 1) * (widest + 2) // 2 + 2, LARGEST_SET))
-    known = np.isfinite(near.distance)
-    distances = np.where(known, near.distance, 0.0)
-    reach = distances[:, :widest].max(axis=1, keepdims=True)
-    unit = np.maximum(delta, reach)
-    length = np.where(known, near.distance / unit, 1.0)
-    a = near.direction
-    cosines = a @ a.transpose(0, 2, 1)
-    K = SLOPE**2 * cosines + 0.5 * (length[:, :, None] * length[:, None, :]) * cosines**2
-    blur = np.where(known, THIRD**2 * length**4 + NUGGET * SLOPE**2, 1.0)
-    diagonal = np.arange(K.shape[1])
-    K[:, diagonal, diagonal] += blur
-    changes = np.take_along_axis((residuals - residuals[k]).T, near.which, 1)
-    c = np.linalg.solve(K, np.where(known, changes / length, 0.0)[:, :, None])
-    weighted = c * a
-    g = SLOPE**2 * weighted.sum(axis=1) / unit
-    H = (length[:, :, None] * weighted).transpose(0, 2, 1) @ a / (unit * unit)[:, :, None]
-    unexplained = np.abs(c[:, :, 0] * blur * length).sum(axis=1)
-    r = residuals[k]
-    return SparseModel(S, r, g, H, m), SparseModel(S, r, g, None, m), unexplained
-
-
-def open_slopes(S: Supports, near: Near, radius: float, m: int) -> Flags:
+def open_slopes(S: Supports, known: Known, radius: float) -> Flags:
     """For every parameter, whether a residual has a slope there that points within the radius leave open."""
-    widest = S.shape[1]
+    m, widest = known.points.shape[1], S.shape[1]
+    near = _nearest(S, known)
     a = near.direction * (near.distance <= radius)[:, :, None]
     variance = np.linalg.inv(a.transpose(0, 2, 1) @ a + np.eye(widest) / (2.0 * OPEN))
     unknown = variance[:, np.arange(widest), np.arange(widest)] > OPEN
@@ -215,7 +222,7 @@ def open_slopes(S: Supports, near: Near, radius: float, m: int) -> Flags:
 
 
 def independent(S: Supports, wanted: Flags) -> Flags:
-    """Parameters among the wanted ones, and then others, of which no residual has two."""
+    """Parameters among the wanted ones of which no residual has two."""
     m = len(wanted)
     belongs = np.zeros((len(S), m + 1), dtype=bool)
     belongs[np.arange(len(S))[:, None], S] = True
@@ -233,6 +240,12 @@ def others(S: Supports, i: int, m: int) -> Flags:
     moves = np.ones(m + 1, dtype=bool)
     moves[S[i]] = False
     return moves[:-1]
+
+
+def some(S: Supports, m: int, number: int) -> Flags:
+    """So few of the parameters, at random, that about a third of the residuals have none of them."""
+    moves: Flags = np.random.default_rng(number).random(m) < 1.0 / (S.shape[1] + 1)
+    return moves
 
 
 def probe(u: Array, moves: Flags, delta: float, lower: Array, upper: Array, number: int) -> Array:
