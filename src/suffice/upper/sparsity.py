@@ -41,7 +41,7 @@ MOST = 8  # parameters of one residual, at most, and
 SHARE = 4  # at most this fraction 1/4 of all parameters
 LOOKED_AT = 48  # points, those nearest to the incumbent, of which they are taken, besides first ones
 LARGEST_SET = 24  # points for the model of one residual
-SLOPE, THIRD, NUGGET = 30.0, 1.0, 1e-13
+SLOPE, THIRD, NUGGET = 100.0, 1.0, 1e-14
 FAIR = 0.3  # of a direction has to be new
 OPEN = 10.0  # a slope is open if its variance is so many times that along a point
 
@@ -75,9 +75,9 @@ class SparseModel:
         blocks = J[:, :, None] * J[:, None, :]
         if self.H is not None:
             blocks += pull[:, None, None] * self.H
-        g = np.bincount(self.S.ravel(), (2.0 * pull[:, None] * J).ravel(), width)
-        H = np.bincount(self._places, 2.0 * blocks.ravel(), width * width).reshape(width, width)
-        return g[:-1], np.ascontiguousarray(H[:-1, :-1])
+        g = np.bincount(self.S.ravel(), (2.0 * pull[:, None] * J).ravel(), width)[:-1]
+        H = np.bincount(self._places, 2.0 * blocks.ravel(), width * width).reshape(width, width)[:-1, :-1]
+        return g.astype(np.float64), H.astype(np.float64)
 
     @cached_property
     def _places(self) -> Indices:
@@ -85,11 +85,12 @@ class SparseModel:
 
     def _residuals(self, s: Array) -> tuple[Array, Array]:
         """What the residuals change by, and their slopes."""
-        x = np.append(s, 0.0)[self.S]
+        x: Array = np.append(s, 0.0)[self.S]
+        ones = np.ones(x.shape[1])
         if self.H is None:
-            return (self.g * x) @ np.ones(x.shape[1]), self.g
+            return (self.g * x) @ ones, self.g
         bent: Array = (self.H @ x[:, :, None])[:, :, 0]
-        return ((self.g + 0.5 * bent) * x) @ np.ones(x.shape[1]), self.g + bent
+        return ((self.g + 0.5 * bent) * x) @ ones, self.g + bent
 
 
 def supports(points: Array, residuals: Array) -> Supports | None:
