@@ -1,6 +1,6 @@
 """Many parameters, exact evaluations: how many evaluations, and how much time besides them, beside DFO-LS?
 
-Problems: those of `large_problems.py`, m from 52 to 200, from their customary starts, without bounds, 6 (m + 1)
+Problems: those of `large_problems.py`, m from 52 to 200, from their customary starts, without bounds, 4 (m + 1)
 evaluations at most (`--budget`). Both solvers run one after the other in one process on one thread, with final radius
 1e-8 and DFO-LS's defaults otherwise.
 
@@ -143,7 +143,7 @@ def report(found: list[dict[str, Any]]) -> tuple[str, list[list[str]], dict[str,
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--budget", type=float, default=6.0, help="evaluations, times m + 1 (%(default)s)")
+    arguments.add_argument("--budget", type=float, default=4.0, help="evaluations, times m + 1 (%(default)s)")
     arguments.add_argument("--only", default="", help="problems with this in their name")
     args = arguments.parse_args()
     warnings.simplefilter("ignore")  # overflows of the test functions, DFO-LS's remarks
