@@ -113,8 +113,8 @@ def report(found: list[dict[str, Any]]) -> tuple[str, list[list[str]], dict[str,
         rows.append([item["problem"], *counts, total, bests, f"{a['overhead_ms']:.1f} / {b['overhead_ms']:.1f}"])
     for tau in (f"{tau:.0e}" for tau in LEVELS):
         pairs = [[item["solvers"][name]["to_level"][tau] for name in (OURS, DFOLS)] for item in found]
-        medians[f"solved to {tau}"] = sum(np.isfinite(a) for a, _ in pairs)
-        medians[f"DFO-LS solved to {tau}"] = sum(np.isfinite(b) for _, b in pairs)
+        medians[f"solved to {tau}"] = int(sum(np.isfinite(a) for a, _ in pairs))
+        medians[f"DFO-LS solved to {tau}"] = int(sum(np.isfinite(b) for _, b in pairs))
         both = [a / b for a, b in pairs if np.isfinite(a) and np.isfinite(b)]
         medians[f"evaluations to {tau}, median ratio"] = float(np.median(both))
     timed = [item["solvers"] for item in found if item["m"] <= TIMED_UP_TO]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Tuner, exact, tune
-from suffice.journal import check_state
+from suffice.journal import _state_from_plain, _state_to_plain, check_state
 from suffice.upper.sparsity import Known, fit_sparse, independent, open_slopes, others, probe, refuted, some, supports
 
 
@@ -205,15 +205,17 @@ def test_a_state_whose_sparsity_names_other_parameters_or_residuals_is_refused(S
         check_state(state, tuner._setting)
 
 
-def test_a_journal_or_state_from_before_there_was_sparsity_is_taken_up():
+def test_states_from_before_there_was_sparsity_are_taken_up():
     tuner = Tuner(-np.ones(12), options=Options(max_evaluations=200))
+    journaled = _state_to_plain(tuner._state, ())
     for _ in range(3):
         request = tuner.ask()
         tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
     plain = tuner.state()
     for name in ("sparsity", "checked"):
-        del plain["state"]["fields"][name]
+        del plain["state"]["fields"][name], journaled[name]
     assert Tuner.from_state(plain).ask().theta.tolist() == tuner.ask().theta.tolist()
+    assert _state_from_plain(journaled, {}, ())[0].sparsity is None
 
 
 def test_inexact_residuals_that_are_within_their_errors_refute_nothing():
