@@ -47,7 +47,7 @@ from suffice.plain import check_fields, decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Plan, Point, Setting, State, Trial
+from suffice.upper.search import Plan, Point, Setting, State, Trial, is_coarse
 
 FORMAT = "suffice journal 1"
 FILE, LOCK = "journal.jsonl", "lock"
@@ -372,7 +372,7 @@ def _state_from_plain(
         reference, plan = plain["trial"]
         trial = Trial(point(reference), _expect(decode(plan), Plan, "trial"))
     names = [item.name for item in fields(State) if item.name not in _BY_REFERENCE]
-    simple = {name: decode(plain[name]) for name in names}
+    simple = {name: decode(plain[name]) for name in names if name in plain}  # one that is missing is younger than it
     state = State(**_checked(State, {**simple, "points": points, "pool": pool, "trial": trial, "records": records}))
     table = {id(item): n for known in (whole, bare) for n, item in known.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
@@ -571,5 +571,10 @@ def check_state(state: State, setting: Setting) -> None:
         raise ValueError(f"the incumbent must be one of {len(state.points)} points, got {state.incumbent}")
     if len(state.points) + len(state.first) != m + 1:
         raise ValueError(f"there must be {m + 1} points, got {len(state.points)} and {len(state.first)} to come")
+    if state.sparsity is not None:
+        rows = 0 if first is None else len(first.coarse if is_coarse(state) else first.r)
+        S = state.sparsity
+        if S.ndim != 2 or len(S) != rows or S.shape[1] < 1 or S.min() < 0 or S.max() > m:
+            raise ValueError(f"sparsity must give parameters of {m} for each of {rows} residuals")
     if bool(state.records) != bool(state.points):
         raise ValueError("there must be points once there are evaluations")

@@ -664,11 +664,12 @@ def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]
         raise TypeError(f"objective must offer {name}(theta, *, within, warm), {objective!r} does not")
 
     def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
-        where = np.array2string(theta, precision=17)
+        asked = theta.copy()  # which the objective may overwrite
         try:
             evaluation: Evaluation = method(theta, within=within, warm=warm)
             return evaluation
         except Exception as error:
+            where = np.array2string(asked, precision=17)
             raise OracleError(f"the objective raised {error!r} at theta = {where}", theta) from error
 
     return evaluate

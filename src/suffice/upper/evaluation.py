@@ -95,7 +95,7 @@ class Evaluation:
         high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
         return min(low, self.cost), max(high, self.cost)
 
-    @property
+    @cached_property
     def error(self) -> float:
         """The proven bound on |F~ - F|."""
         low, high = self.interval

@@ -7,8 +7,11 @@ With D the matrix whose rows are u_t - u_k (t != k), column t of D^{-1} is the g
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack, svd
 
 from suffice._array import Array
+
+SINGULAR = 1e-12  # reciprocal condition number from which on directions are cut off
 
 
 def lagrange_gradients(points: Array, k: int) -> Array:
@@ -18,10 +21,22 @@ def lagrange_gradients(points: Array, k: int) -> Array:
     gradients = np.empty_like(points)
     size = np.linalg.norm(D, axis=1, keepdims=True)
     size[size == 0.0] = 1.0  # a point that coincides with u_k tells nothing: its gradient is 0
-    # The pseudo-inverse cuts off directions in which the points do not differ but for rounding.
-    gradients[others] = np.linalg.pinv(D / size, rcond=1e-14).T / size
+    gradients[others] = _inverse(D / size).T / size
     gradients[k] = -gradients[others].sum(axis=0)
     return gradients
+
+
+def _inverse(A: Array) -> Array:
+    """A^{-1}, or the pseudo-inverse, which cuts off directions in which the points do not differ but for rounding."""
+    lu, pivots, info = lapack.dgetrf(A)
+    if info == 0 and lapack.dgecon(lu, float(np.abs(A).sum(axis=0).max()))[0] > SINGULAR:
+        inverse: Array = lapack.dgetri(lu, pivots)[0]
+        return inverse
+    # Not LAPACK's faster driver: it may fail to converge even for well-conditioned matrices.
+    U, sigma, Vt = svd(A, full_matrices=False, lapack_driver="gesvd")
+    kept = sigma > 1e-14 * sigma[0]
+    pseudo: Array = (Vt.T[:, kept] / sigma[kept]) @ U.T[kept]
+    return pseudo
 
 
 def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:

@@ -23,6 +23,7 @@ curvature that a single norm hides, few are smoother.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +33,25 @@ from suffice.upper.step import trust_region_step
 
 PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
 INNER_STEPS = 10
+
+
+class Model(Protocol):
+    """What a step needs of a model of F around the incumbent."""
+
+    @property
+    def curved(self) -> bool:
+        """Whether second derivatives change with s."""
+        ...
+
+    def value(self, s: Array) -> float: ...
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        ...
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +79,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class Model:
+class Interpolant:
     """F(s) ~ ||r_k + sum_t phi_t(s) d_t||^2 with d_t = r_t - r_k, G their Gram matrix, b = <d_t, r_k>, F = ||r_k||^2.
 
     The phi_t sum to 1. Differences to the incumbent keep the digits of a small decrease of a large F.
@@ -69,6 +89,10 @@ class Model:
     G: Array
     b: Array
     F: float
+
+    @property
+    def curved(self) -> bool:
+        return self.basis.Lam.size > 0
 
     def decrease(self, s: Array) -> float:
         """m(0) - m(s)."""
@@ -118,11 +142,11 @@ def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> 
     return Basis(z, c, g, Lam, chosen, linear.unit)
 
 
-def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Model:
+def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Interpolant:
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
     r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
     d = r - r[k]
-    return Model(basis, d @ d.T, d @ r[k], float(r[k] @ r[k]))
+    return Interpolant(basis, d @ d.T, d @ r[k], float(r[k] @ r[k]))
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
@@ -158,7 +182,7 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
     """
     s = np.zeros(len(lower))
     gained = 0.0
-    for _ in range(INNER_STEPS if model.basis.Lam.size else 1):
+    for _ in range(INNER_STEPS if model.curved else 1):
         g, H = model.derivatives(s)
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0

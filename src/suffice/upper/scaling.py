@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,11 @@ class Scaling:
         open_size = float(np.max(np.abs(theta0[~boxed]), initial=1.0))
         return cls(lower, upper, np.where(boxed, lower, theta0), np.where(boxed, width, open_size))
 
-    @property
+    @cached_property
     def low(self) -> Array:
         return (self.lower - self.origin) / self.unit
 
-    @property
+    @cached_property
     def high(self) -> Array:
         return (self.upper - self.origin) / self.unit
 

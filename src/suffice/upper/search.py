@@ -41,6 +41,19 @@ from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
 from suffice.upper.scaling import Scaling
+from suffice.upper.sparsity import (
+    Flags,
+    Known,
+    Supports,
+    fit_sparse,
+    independent,
+    open_slopes,
+    others,
+    probe,
+    refuted,
+    some,
+    supports,
+)
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -48,6 +61,7 @@ FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: roundin
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
+RECENT = 60  # how many of the latest old points a sparse model looks at
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -117,6 +131,8 @@ class State:
     work: float = 0.0
     seconds: float = 0.0
     status: Status = Status.RUNNING
+    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
+    checked: float = math.inf  # the rho at which that was tested last
 
 
 @dataclass(frozen=True)
@@ -167,12 +183,13 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.FIRST:
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
-            return replace(state, first=state.first[1:], points=points, incumbent=best), None
+            state = replace(state, first=state.first[1:], points=points, incumbent=best)
+            return _look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
             current = state.points[state.incumbent].evaluation
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
-            state = _place(state, point, pending.replaces)
+            state = _place(_test_sparsity(state, point), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
@@ -203,6 +220,9 @@ def _ask_first(state: State, setting: Setting) -> State:
 def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
+    if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
+        moves = some(state.sparsity, len(state.points) - 1, len(state.records))
+        return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
     models = _models(state, setting)
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
@@ -231,8 +251,12 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     scaling, options = setting.scaling, setting.options
     points = np.array([point.u for point in state.points])
     current = state.points[state.incumbent].evaluation
+    if state.sparsity is not None:
+        asked = _probe_sparsity(state, state.sparsity, setting, short)
+        if asked is not None:
+            return asked
     t, distance = farthest(points, state.incumbent)
-    if distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if state.sparsity is None and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
@@ -281,20 +305,77 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
 
 
-def _models(state: State, setting: Setting) -> list[Model]:
+def _models(state: State, setting: Setting) -> Sequence[Model]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    k, current = state.incumbent, state.points[state.incumbent].evaluation
-    points = np.array([point.u for point in state.points])
+    if state.sparsity is not None:
+        return fit_sparse(state.sparsity, _known(state), state.delta)[:2]
+    k, points = state.incumbent, np.array([point.u for point in state.points])
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
         return [fit(linear, k, _stack(state.points, coarse=True), np.empty((0, 0)))]
     old = _useful(state, setting)
-    coarse = len(current.e) >= 2 * len(points)
+    coarse = is_coarse(state)
     residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
     bases = [linear]
     if old:
         bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
+
+
+# Sparsity
+
+
+def _look_for_sparsity(state: State, setting: Setting) -> State:
+    if state.first or setting.options.model == "linear":
+        return state
+    points = np.array([point.u for point in state.points])
+    return replace(state, sparsity=supports(points, _stack(state.points, is_coarse(state))))
+
+
+def _test_sparsity(state: State, point: Point) -> State:
+    """Sparsity that a new evaluation refutes is forgotten."""
+    S, current = state.sparsity, state.points[state.incumbent]
+    if S is None:
+        return state
+    coarse = is_coarse(state)
+    old, new = _stack([current, point], coarse)
+    blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
+    if refuted(S, current.u, point.u, np.abs(new - old) > blur):
+        return replace(state, sparsity=None, misses=(0.0, 0.0))
+    return state
+
+
+def _probe_sparsity(state: State, S: Supports, setting: Setting, short: bool) -> State | None:
+    """After a failed or short step: settle slopes that are open, and before rho is reduced test the sparsity."""
+    known, m = _known(state), len(state.points) - 1
+    wanted = open_slopes(S, known, FAR * 2.0 * state.delta)
+    if wanted.any():
+        return _probe(state, independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
+    if state.checked > state.rho and (short or state.delta <= state.rho):
+        worst = int(np.argmax(fit_sparse(S, known, state.delta)[2]))
+        return _probe(replace(state, checked=state.rho), others(S, worst, m), state.rho, setting)
+    return None
+
+
+def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State:
+    scaling, k = setting.scaling, state.incumbent
+    points = np.array([point.u for point in state.points])
+    u = probe(points[k], moves, radius, scaling.low, scaling.high, len(state.records))
+    t = point_to_replace(points, lagrange_gradients(points, k), k, u, radius, False)
+    within = first_look(state.promise, radius, state.points[k].evaluation, setting.options)
+    return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
+
+
+def _known(state: State) -> Known:
+    known = [*state.points, *state.pool[-RECENT:]]
+    moved = np.array([point.evaluation.point for point in known]) != np.array(state.records[0].theta)
+    residuals = _stack(known, is_coarse(state))
+    return Known(np.array([point.u for point in known]), residuals, moved, state.incumbent)
+
+
+def is_coarse(state: State) -> bool:
+    """Whether there are blocks enough for a model of their norms."""
+    return len(state.points[state.incumbent].evaluation.e) >= 2 * len(state.points)
 
 
 def _stack(points: Sequence[Point], coarse: bool) -> Array:
@@ -303,13 +384,15 @@ def _stack(points: Sequence[Point], coarse: bool) -> Array:
 
 def _useful(state: State, setting: Setting) -> list[Point]:
     current = state.points[state.incumbent]
+    if not state.pool:
+        return []
     useful = []
-    for point in state.pool:
-        if point.evaluation.cost > OUTLIER * current.evaluation.cost:
+    distances = np.linalg.norm(np.array([point.u for point in state.pool]) - current.u, axis=1)
+    for point, distance in zip(state.pool, distances.tolist(), strict=True):
+        if distance > FAR * REACH * state.delta or point.evaluation.cost > OUTLIER * current.evaluation.cost:
             continue
-        distance = norm(point.u - current.u)
         limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if distance <= FAR * REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
+        if achieved(point.evaluation, setting.options) <= limit:
             useful.append(point)
     return useful
 

@@ -12,8 +12,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.linalg import lapack
 
 from suffice._array import Array, norm
+
+FEW = 16  # parameters up to which eigenvalues cost nothing to speak of
 
 
 def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Array) -> Array:
@@ -59,6 +62,8 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
     size = norm(g)
     if delta <= 0.0 or (size == 0.0 and not H.any()):
         return np.zeros_like(g), 0.0
+    if len(g) > FEW and (found := _by_factors(g, H, delta)) is not None:
+        return found
     lam, Q = np.linalg.eigh(H)
     a = Q.T @ g
     scale = max(abs(float(lam[0])), abs(float(lam[-1])), size / delta, 1e-300)
@@ -96,6 +101,26 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
     return Q @ s, nu
 
 
+def _by_factors(g: Array, H: Array, delta: float) -> tuple[Array, float] | None:
+    """The same by Cholesky factors instead of eigenvalues, if H is safely positive definite; None if it is not.
+
+    Newton's iteration for 1/||s(nu)|| = 1/delta comes from the left, where it is monotone.
+    """
+    nu = 0.0
+    diagonal = np.diag(H)
+    for _ in range(30):
+        L, info = lapack.dpotrf(H + nu * np.eye(len(g)) if nu else H, lower=1)
+        if info != 0 or np.diag(L).min() ** 2 <= 1e-10 * float(diagonal.max()):
+            return None
+        s = -lapack.dpotrs(L, g, lower=1)[0]
+        length = norm(s)
+        if length <= delta * (1.0 + 1e-12):
+            return (s if length <= delta else s * (delta / length)), nu
+        w = lapack.dtrtrs(L, s, lower=1)[0]
+        nu += (length / delta - 1.0) * length**2 / float(w @ w)
+    return None
+
+
 def longest_linear(g: Array, delta: float, lower: Array, upper: Array) -> Array:
     """argmax of g.s over the ball and the box: s = clip(lambda g) with lambda as large as the ball allows."""
     if not g.any():
@@ -104,6 +129,8 @@ def longest_linear(g: Array, delta: float, lower: Array, upper: Array) -> Array:
     if norm(np.where(np.isfinite(corner), corner, 2.0 * delta)) <= delta:
         return corner
     low, high = 0.0, delta / norm(g)
+    if ((lower <= high * g) & (high * g <= upper)).all():
+        return high * g
     while norm(np.clip(high * g, lower, upper)) < delta and high < 1e300:
         low, high = high, 2.0 * high
     for _ in range(60):

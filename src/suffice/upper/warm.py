@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice._array import Array, frozen, norm
+from suffice._array import Array, frozen
 from suffice.lower.certificate import Certificate
 from suffice.lower.solver import Outcome, Solution
 from suffice.upper.evaluation import Evaluation
@@ -30,7 +30,8 @@ def warm_start(
     candidates = [*points, *pool]
     if not candidates:
         return None
-    at, nearest = min(candidates, key=lambda candidate: norm(candidate[0] - u))
+    steps = np.array([at for at, _ in candidates]) - u
+    at, nearest = candidates[int(np.argmin((steps * steps).sum(axis=1)))]
     if np.array_equal(at, u) or len(points) != len(u) + 1:
         return nearest
     blended = _blend(u, points, k)
