@@ -53,7 +53,10 @@ LARGEST = 1 << 30  # bytes of a record; a journal that claims more is not read
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 
 # Parts of a state that are written by reference, or not at all.
-_BY_REFERENCE = {"points", "pool", "trial", "records", "pending"}
+_BY_REFERENCE = {"points", "pool", "trial", "best", "records", "pending"}
+
+# Parts that journals of earlier versions do not have: they start as in a new search.
+_ADDED_LATER = {"best", "retries"}
 
 
 class JournalError(RuntimeError):
@@ -313,6 +316,8 @@ def _points(state: State) -> Iterator[Point]:
     yield from state.pool
     if state.trial is not None:
         yield state.trial.point
+    if state.best is not None:
+        yield state.best
 
 
 def _held(state: State, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
@@ -346,6 +351,7 @@ def _state_to_plain(state: State, held: tuple[Held, ...]) -> dict[str, Any]:
     plain["pool"] = [reference(point) for point in state.pool]
     trial = state.trial
     plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
+    plain["best"] = None if state.best is None else reference(state.best)
     return plain
 
 
@@ -372,9 +378,11 @@ def _state_from_plain(
     if plain["trial"] is not None:
         reference, plan = plain["trial"]
         trial = Trial(point(reference), _expect(decode(plan), Plan, "trial"))
-    names = [item.name for item in fields(State) if item.name not in _BY_REFERENCE]
-    simple = {name: decode(plain[name]) for name in names}
-    state = State(**_checked(State, {**simple, "points": points, "pool": pool, "trial": trial, "records": records}))
+    best = None if plain.get("best") is None else point(plain["best"])
+    names = {item.name for item in fields(State)} - _BY_REFERENCE
+    simple = {name: decode(plain[name]) for name in names - (_ADDED_LATER - set(plain))}
+    by_reference = {"points": points, "pool": pool, "trial": trial, "best": best, "records": records}
+    state = State(**_checked(State, {**simple, **by_reference}))
     table = {id(item): n for known in (whole, bare) for n, item in known.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
     return state, tuple(held.values())
@@ -553,6 +561,8 @@ def _references(plain: Mapping[str, Any]) -> Iterator[Any]:
     yield from plain["pool"]
     if plain["trial"] is not None:
         yield plain["trial"][0]
+    if plain.get("best") is not None:
+        yield plain["best"]
 
 
 def _no_constant(name: str) -> float:
@@ -573,7 +583,7 @@ def check_state(state: State, setting: Setting) -> None:
         evaluation = point.evaluation
         if evaluation.point.shape != (m,):
             raise ValueError(f"theta must have shape ({m},), got {evaluation.point.shape}")
-        complaint = evaluation.complaint()
+        complaint = evaluation.failure or evaluation.complaint()
         if complaint is not None:
             raise ValueError(complaint)
         if first is None:

@@ -26,6 +26,7 @@ class Status(Enum):
     MAX_WORK = ("max_work was spent", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
     OVERTAKEN = ("another start has got the better of this one", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
@@ -65,7 +66,7 @@ class Record:
     within: float  #: the accuracy asked for
     errors: tuple[float, ...]  #: the errors achieved, one per residual
     distance: float | None  #: the proven distance of the weights, where the objective tells
-    cost: float  #: F as it was computed
+    cost: float  #: F as it was computed, infinite if the residuals were not finite
     interval: tuple[float, float]  #: where F is proven to lie
     work: float  #: of this evaluation
     total_work: float  #: of all so far
@@ -77,6 +78,7 @@ class Record:
     target: tuple[float, ...] | None = None  #: and where it led
     incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
     incumbent_cost: float = float("nan")  #: and its F as it was computed
+    note: str = ""  #: what else there is to know, such as why there is no F at theta
 
     @property
     def error(self) -> float:
@@ -86,7 +88,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """The incumbent, with the interval in which F is proven to lie there."""
+    """The best point, with the interval in which F is proven to lie there.
+
+    It is the one with the least proven upper bound of F among all that were evaluated; with exact residuals, the one
+    with the least F.
+    """
 
     theta: Array  #: the best point
     cost: float  #: F there, as it was computed
@@ -95,7 +101,7 @@ class Result:
     evaluations: int  #: how many were made, refinements included
     work: float  #: of all of them
     history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
-    evaluation: Evaluation | None = field(default=None, repr=False)  #: the incumbent's
+    evaluation: Evaluation | None = field(default=None, repr=False)  #: the one at theta
     params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
     detail: str = ""  #: what `message` adds to the status
     starts: tuple[Result, ...] = field(default=(), repr=False)  #: of a run from many starts: what became of each
@@ -114,7 +120,7 @@ class Result:
 
     @property
     def solutions(self) -> tuple[Any, ...]:
-        """What the objective attached to the incumbent's evaluation (the lower-level solutions)."""
+        """What the objective attached to the best point's evaluation (the lower-level solutions)."""
         return () if self.evaluation is None else tuple(self.evaluation.solutions)
 
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:

@@ -30,7 +30,7 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.shelf import GIVEN_UP, Shelf, Told, holds_starts
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Setting, State, _budget, absorb, decide, start
+from suffice.upper.search import Setting, State, _budget, absorb, best_point, decide, start
 from suffice.upper.starts import overtaken
 
 STATE_FORMAT = "suffice tuner 1"
@@ -126,14 +126,14 @@ class Tuner:
         self._detail = detail
 
     def result(self) -> Result:
-        """The incumbent so far."""
+        """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
         state, scaling = self._state, self._setting.scaling
         if not state.points:
             u = state.first[0]
             unknown = (-math.inf, math.inf)
             theta, policy = scaling.to_theta(u), self.options.policy
             return Result(theta, math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail, policy=policy)
-        best = state.points[state.incumbent]
+        best = best_point(state)
         theta = scaling.to_theta(best.u)
         detail = self._detail
         if state.status is Status.ACCURACY and not detail:
@@ -204,7 +204,8 @@ class Tuner:
             return "there are no residuals"
         if self.options.policy == "weights" and evaluation.distance is None:
             return "policy='weights' needs the distance of the weights, evaluation.distance is None"
-        return evaluation.complaint()
+        start = not self._state.points  # elsewhere the search goes around a place without F
+        return (evaluation.failure if start else None) or evaluation.complaint()
 
 
 def tune(
@@ -238,7 +239,8 @@ def tune(
     Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
     is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
     A journal that can no longer be written (a full disk, say) ends the run as well. An objective that fails raises
-    `OracleError`, whose `result` holds everything evaluated before.
+    `OracleError`, whose `result` holds everything evaluated before. Residuals that are infinite or NaN, or whose sum of
+    squares overflows, are no failure but at theta0: a step there counts as rejected, and the search goes on closer by.
     """
     space = getattr(objective, "space", None)
     bounds = space.bounds if space is not None and bounds is None else bounds
@@ -537,7 +539,7 @@ def _close_all(shelf: Shelf | None, tuners: Sequence[Tuner]) -> None:
 def _promising(tuner: Tuner) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
     state = tuner._state
-    return state.points[state.incumbent].evaluation.interval[1] if state.points else -math.inf
+    return best_point(state).evaluation.interval[1] if state.points else -math.inf
 
 
 def _evaluations(tuners: Sequence[Tuner]) -> int:

@@ -2,6 +2,10 @@ r"""Where to put points: the first ones, which one to give up for a new one, and
 
 A point u_t matters to the model through its Lagrange polynomial l_t: the replaced point is the one with the largest
 max(1, (distance/delta)^4) |l_t(new)|, and a far point moves to where |l_t| is largest in the trust region.
+
+Where residuals are not finite, such a point is looked for elsewhere on the line through the incumbent: on the other
+side, then on either side at a quarter of the distance, and so on, `SHORTENINGS` times. |l_t| is linear along that
+line, so the model stays determined.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.upper.interpolation import lagrange_values
 from suffice.upper.step import longest_linear
+
+SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
 
 
 def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
@@ -26,6 +32,18 @@ def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int |
     if seed is not None and np.linalg.cond(D) > 1e3:  # bounds have flattened the random basis
         return first_points(u, delta, lower, upper, None)
     return points
+
+
+def elsewhere(centre: Array, u: Array, lower: Array, upper: Array) -> list[Array]:
+    """u and the points to try instead of it, one after the other; those that a bound brings too near are left out."""
+    found = []
+    for share in SHORTER ** -np.arange(SHORTENINGS + 1.0):
+        for sign in (1.0, -1.0):
+            step = sign * share * (u - centre)
+            point = u if share == sign == 1.0 else np.clip(centre + step, lower, upper)
+            if norm(point - centre) >= 0.5 * norm(step):
+                found.append(point)
+    return found
 
 
 def point_to_replace(points: Array, gradients: Array, k: int, u: Array, delta: float, accepted: bool) -> int:

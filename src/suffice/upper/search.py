@@ -36,7 +36,7 @@ from suffice.upper.accuracy import (
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.geometry import farthest, first_points, improving_point, point_to_replace
+from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
@@ -111,12 +111,25 @@ class State:
     trial: Trial | None = None
     misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
     after_failure: bool = False
+    retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     promise: float = math.inf  # the decrease that the latest step promised
     pool: tuple[Point, ...] = ()
+    best: Point | None = None  # of all that were evaluated, the one with the least proven upper bound of F
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0
     status: Status = Status.RUNNING
+
+
+def best_point(state: State) -> Point:
+    """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
+
+    Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
+    share of what the model promised.
+    """
+    current = state.points[state.incumbent]
+    best = state.best
+    return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
 
 
 @dataclass(frozen=True)
@@ -156,7 +169,12 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
     point = Point(pending.u, evaluation)
     work = state.work + float(evaluation.work)
     known = replace(state, pending=None, work=work, seconds=state.seconds + seconds)
-    after, judged = _take_in(known, pending, point, setting)
+    if evaluation.failure is not None:
+        after, judged = _go_around(known, pending, setting)
+    else:
+        if state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]:
+            known = replace(known, best=point)
+        after, judged = _take_in(known, pending, point, setting)
     record = _record(state, after, pending, evaluation, judged, setting)
     after = replace(after, records=(*state.records, record))
     return replace(after, status=_budget(after, setting.options))
@@ -167,12 +185,12 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.FIRST:
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
-            return replace(state, first=state.first[1:], points=points, incumbent=best), None
+            return replace(state, first=state.first[1:], points=points, incumbent=best, retries=0), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
             current = state.points[state.incumbent].evaluation
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
-            state = _place(state, point, pending.replaces)
+            state = _place(replace(state, retries=0), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
@@ -191,13 +209,44 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
     return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
+def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State, _Judged | None]:
+    """There are no finite residuals at the pending point: nothing of it enters a model."""
+    match pending.purpose:
+        case Purpose.FIRST:
+            return replace(state, retries=state.retries + 1), None
+        case Purpose.GEOMETRY:
+            return replace(state, retries=state.retries + 1, after_failure=True), None
+        case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
+            t = pending.replaces
+            assert t is not None
+            point = replace(state.points[t], futile=state.points[t].futile + 1)
+            return replace(state, points=_swapped(state.points, t, point)), None
+        case Purpose.REFINE_STEP:
+            assert state.trial is not None
+            plan, state = state.trial.plan, replace(state, trial=None)
+        case Purpose.STEP:
+            assert state.plan is not None
+            plan, state = state.plan, replace(state, plan=None)
+    delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
+    judged = _Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
+    return replace(state, delta=delta, after_failure=True), judged
+
+
 # Deciding
 
 
 def _ask_first(state: State, setting: Setting) -> State:
-    known = state.points[0].evaluation if state.points else None
-    within = for_model(state.delta, known, setting.options)
-    return _ask(state, Purpose.FIRST, state.first[0], within)
+    if not state.points:
+        return _ask(state, Purpose.FIRST, state.first[0], for_model(state.delta, None, setting.options))
+    start = state.points[0]
+    return _ask_near(
+        state,
+        setting,
+        Purpose.FIRST,
+        start.u,
+        state.first[0],
+        for_model(state.delta, start.evaluation, setting.options),
+    )
 
 
 def _step(state: State, setting: Setting) -> State:
@@ -236,7 +285,8 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
-        return _ask(state, Purpose.GEOMETRY, u, first_look(state.promise, radius, current, options), replaces=t)
+        within = first_look(state.promise, radius, current, options)
+        return _ask_near(state, setting, Purpose.GEOMETRY, points[state.incumbent], u, within, replaces=t)
     limit = for_model(state.delta, current, options)
     # A short step stays short while delta falls to rho: what is needed there is asked for at once.
     goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
@@ -279,6 +329,22 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
     warm = warm_start(u, known, state.incumbent, older)
     return replace(state, pending=Pending(purpose, u, within, warm, replaces))
+
+
+def _ask_near(
+    state: State,
+    setting: Setting,
+    purpose: Purpose,
+    centre: Array,
+    u: Array,
+    within: float,
+    replaces: int | None = None,
+) -> State:
+    """Ask for a point of the model, or as often as there were no finite residuals, for another one on its line."""
+    places = elsewhere(centre, u, setting.scaling.low, setting.scaling.high)
+    if state.retries >= len(places):
+        return replace(state, status=Status.NOT_FINITE)
+    return _ask(state, purpose, places[state.retries], within, replaces)
 
 
 def _models(state: State, setting: Setting) -> list[Model]:
@@ -381,6 +447,7 @@ def _record(
         return tuple(setting.scaling.to_theta(u).tolist())
 
     best = after.points[after.incumbent]
+    failure = evaluation.failure
     verdict: dict[str, Any] = {}
     if judged is not None:
         verdict = {
@@ -394,23 +461,33 @@ def _record(
         purpose=pending.purpose.value,
         theta=theta(pending.u),
         within=pending.within,
-        errors=tuple(evaluation.e.tolist()),
-        distance=evaluation.distance,
-        cost=evaluation.cost,
-        interval=evaluation.interval,
+        errors=tuple(evaluation.e.tolist()) if failure is None else (math.inf,) * len(evaluation.e),
+        distance=evaluation.distance if failure is None else None,
+        cost=evaluation.cost if failure is None else math.inf,
+        interval=evaluation.interval if failure is None else (0.0, math.inf),
         work=float(evaluation.work),
         total_work=after.work,
         delta=before.delta,
         rho=before.rho,
         incumbent=theta(best.u),
         incumbent_cost=best.evaluation.cost,
+        note="" if failure is None else f"{failure}: {_CONSEQUENCES[pending.purpose]}",
         **verdict,
     )
 
 
+_CONSEQUENCES = {
+    Purpose.FIRST: "another point takes its place",
+    Purpose.GEOMETRY: "another point takes its place",
+    Purpose.STEP: "the step has failed",
+    Purpose.REFINE_STEP: "the step has failed",
+    Purpose.REFINE_INCUMBENT: "what was known is kept",
+    Purpose.REFINE_POINT: "what was known is kept",
+}
+
+
 def _budget(state: State, options: Options) -> Status:
-    best = state.points[state.incumbent].evaluation
-    if best.interval[1] <= options.target_cost:
+    if best_point(state).evaluation.interval[1] <= options.target_cost:
         return Status.TARGET
     if len(state.records) >= options.max_evaluations:
         return Status.MAX_EVALUATIONS
