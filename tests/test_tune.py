@@ -719,7 +719,36 @@ class Limited:
         return Evaluation(theta, r + self.sign * min(e, 1.0), np.full(len(r), e), work=1)
 
 
-@pytest.mark.parametrize("floor", [1e-3, 0.1, 10.0, INF])
+@pytest.mark.parametrize("floor", [1e-12, 1e-3, 0.1])
+def test_where_the_oracle_is_at_its_limit_the_search_goes_on_to_within_its_errors(floor):
+    result = tune(Limited(floor), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    assert result.status in (Status.NOISE, Status.CONVERGED)
+    reference = least_squares(monotone, [0.0, 0.0], xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    F = float(monotone(result.theta) @ monotone(result.theta))
+    assert result.interval[0] <= F <= result.interval[1]
+    assert F - 2.0 * reference.cost <= result.interval[1] - result.interval[0] + 1e-9
+
+
+def test_nobody_is_asked_twice_for_what_the_oracle_cannot_give():
+    """Once it has missed at three points without progress, no point is refined any more, and nothing finer asked for."""
+    result = tune(Limited(1e-2), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    repeated = [record for record in result.history if record.purpose.startswith("refine")]
+    assert len(repeated) <= 6
+    later = result.history[repeated[-1].number :]
+    assert later and all(record.within >= 1e-2 for record in later)
+
+
+def test_verdicts_that_no_proof_decides_are_marked():
+    result = tune(Limited(1e-2), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    truth = {record.theta: float(np.sum(monotone(np.array(record.theta)) ** 2)) for record in result.history}
+    verdicts = {record.verdict for record in result.history}
+    assert verdicts & {"accepted, not proven", "rejected, not proven"}
+    for record in result.history:
+        if record.verdict == "accepted":
+            assert truth[record.target] < truth[record.origin]
+
+
+@pytest.mark.parametrize("floor", [10.0, INF])
 def test_an_accuracy_missed_forever_ends_the_run_and_names_theta(floor):
     result = tune(Limited(floor), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
     assert result.status is Status.ACCURACY

@@ -21,6 +21,7 @@ class Status(Enum):
 
     RUNNING = ("the run has not ended yet", False)
     CONVERGED = ("the trust radius reached final_radius", True)
+    NOISE = ("what is left to gain cannot be told from the noise of the objective", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations were spent", False)
     MAX_WORK = ("max_work was spent", False)

@@ -23,8 +23,10 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
+from suffice.upper import noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
+    FUTILE,
     REFINEMENT,
     achieved,
     came_to_nothing,
@@ -48,6 +50,7 @@ FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: roundin
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
+SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -87,6 +90,8 @@ class Plan:
     predicted: float
     length: float
     foreseen: tuple[float, float]
+    noise: float = 0.0  # eps of `suffice.upper.noise`: what noise alone makes of a difference of two F~
+    origin: float = math.nan  # F~ where the step starts, averaged
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,11 @@ class State:
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     promise: float = math.inf  # the decrease that the latest step promised
     pool: tuple[Point, ...] = ()
-    best: Point | None = None  # of all that were evaluated, the one with the least proven upper bound of F
+    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
+    restarts: int = 0
+    in_vain: int = 0  # restarts in a row that have not decreased F
+    mark: float = math.inf  # F at the incumbent at the latest restart, averaged
+    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0
@@ -125,7 +134,7 @@ def best_point(state: State) -> Point:
     """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
 
     Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
-    share of what the model promised.
+    share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
     """
     current = state.points[state.incumbent]
     best = state.best
@@ -172,7 +181,8 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
     if evaluation.failure is not None:
         after, judged = _go_around(known, pending, setting)
     else:
-        if state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]:
+        proven = setting.options.noise is None
+        if proven and (state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]):
             known = replace(known, best=point)
         after, judged = _take_in(known, pending, point, setting)
     record = _record(state, after, pending, evaluation, judged, setting)
@@ -181,6 +191,8 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
 
 
 def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
+    if pending.purpose in (Purpose.FIRST, Purpose.GEOMETRY, Purpose.STEP):
+        state, point = _first_seen(state, point, pending.within, setting)
     match pending.purpose:
         case Purpose.FIRST:
             points = (*state.points, point)
@@ -195,14 +207,13 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
-            state = replace(
-                state, points=_swapped(state.points, t, _refined(state.points[t], point, pending.within, setting))
-            )
+            state, refined = _refined(state, state.points[t], point, pending.within, setting)
+            state = replace(state, points=_swapped(state.points, t, refined))
         case Purpose.REFINE_STEP:
             assert state.trial is not None
-            state = replace(
-                state, trial=replace(state.trial, point=_refined(state.trial.point, point, pending.within, setting))
-            )
+            plan = state.trial.plan
+            state, refined = _refined(state, state.trial.point, point, pending.within, setting)
+            state = replace(state, trial=Trial(refined, plan))
         case Purpose.STEP:
             assert state.plan is not None
             state = replace(state, trial=Trial(point, state.plan), plan=None)
@@ -220,7 +231,8 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             t = pending.replaces
             assert t is not None
             point = replace(state.points[t], futile=state.points[t].futile + 1)
-            return replace(state, points=_swapped(state.points, t, point)), None
+            state = replace(state, points=_swapped(state.points, t, point))
+            return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
         case Purpose.REFINE_STEP:
             assert state.trial is not None
             plan, state = state.trial.plan, replace(state, trial=None)
@@ -252,11 +264,19 @@ def _ask_first(state: State, setting: Setting) -> State:
 def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
-    models = _models(state, setting)
-    model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
+    fitted = None
+    if _noisy(state, setting):
+        state, fitted = _smoothed(state, setting)
+        current, model = state.points[state.incumbent], fitted.model
+        models = [model]
+    else:
+        models = _models(state, setting)
+        model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
+    if fitted is not None and predicted <= fitted.doubt(s):
+        return _restart(state, fitted, setting)
     if length < SHORT_STEP * state.rho or predicted <= 0.0:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
@@ -267,11 +287,15 @@ def _step(state: State, setting: Setting) -> State:
         point = state.points[t]
         error = seen(point.evaluation, options).error
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
-        if rough and not point.exhausted:
+        if rough and not _exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
-    state = replace(state, plan=Plan(predicted, length, (models[0].value(s), models[-1].value(s))))
+    foreseen = (models[0].value(s), models[-1].value(s))
+    plan = Plan(predicted, length, foreseen)
+    if fitted is not None:
+        plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
+    state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
 
 
@@ -291,20 +315,86 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     # A short step stays short while delta falls to rho: what is needed there is asked for at once.
     goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
     for t, point in enumerate(state.points):
-        if achieved(point.evaluation, options) > limit and not point.exhausted:
-            pending = Pending(Purpose.REFINE_POINT, point.u, goal, point.evaluation, t)
+        if achieved(point.evaluation, options) > limit and not _exhausted(point, state, options):
+            pending = Pending(Purpose.REFINE_POINT, point.u, _askable(goal, state), point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
+    if state.rho <= options.final_radius and options.noise == "unknown":
+        state, fitted = _smoothed(state, setting)
+        return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
-        known = seen(current, options).error <= 0.1 * current.cost or not state.points[state.incumbent].exhausted
+        exhausted = _exhausted(state.points[state.incumbent], state, options)
+        known = seen(current, options).error <= 0.1 * current.cost or not exhausted
         return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
 
+def _noisy(state: State, setting: Setting) -> bool:
+    """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
+    return setting.options.noise is not None or (_at_limit(state) and max(state.floors) < math.inf)
+
+
+def _smoothed(state: State, setting: Setting) -> tuple[State, noise.Fit]:
+    """The model that averages noise out, around the point of the model at which F is least by it."""
+    for _ in range(2):
+        k = state.incumbent
+        u = state.points[k].u
+        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * state.points[k].evaluation.cost]
+        old = [usable[i] for i in noise.nearest(u, [p.u for p in usable], state.delta)]
+        used = [*state.points, *old]
+        coarse = len(used[k].evaluation.e) >= 2 * len(state.points)
+        places, evaluations = np.array([point.u for point in used]), [point.evaluation for point in used]
+        fitted = noise.regression(places, evaluations, k, len(old), coarse, setting.options)
+        lowest = int(np.argmin(fitted.smoothed))
+        if lowest == k:
+            break
+        state = replace(state, incumbent=lowest)
+    return state, fitted
+
+
+def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
+    """Look again from the incumbent, on a larger radius and along other directions."""
+    scaling, options = setting.scaling, setting.options
+    current = state.points[state.incumbent]
+    reached = float(fitted.smoothed[state.incumbent])
+    gain = max(noise.GAIN * fitted.eps, noise.NOTHING * state.records[0].cost)
+    in_vain = 0 if reached < state.mark - gain else state.in_vain + 1
+    best = seen(best_point(state).evaluation, options)
+    rounding = options.noise is None and best.error <= noise.ROUNDING * best.cost
+    if in_vain > noise.IN_VAIN or rounding:
+        progress = best.interval[1] < state.records[0].interval[0]
+        known = options.noise is not None or progress or best.error <= 0.1 * best.cost
+        return replace(state, status=Status.NOISE if known else Status.ACCURACY)
+    delta = noise.next_radius(state.delta, in_vain, options)
+    seed = state.restarts + 1 + 1000 * (options.seed or 0)
+    first = first_points(current.u, delta, scaling.low, scaling.high, seed)[1:]
+    others = [point for t, point in enumerate(state.points) if t != state.incumbent]
+    return replace(
+        state,
+        delta=delta,
+        rho=delta,
+        first=tuple(first),
+        points=(current,),
+        incumbent=0,
+        pool=_pool(state.pool, others),
+        restarts=state.restarts + 1,
+        in_vain=in_vain,
+        mark=reached,
+    )
+
+
 def _settle(state: State, trial: Trial, setting: Setting) -> State:
     """The verdict is open: refine the end that leaves it so, as far as the distance to the threshold asks for."""
+    end = _end_to_refine(state, trial, setting)
+    assert end is not None
+    purpose, point, t, T = end
+    return _refine(state, purpose, point, T, setting, t)
+
+
+def _end_to_refine(state: State, trial: Trial, setting: Setting) -> tuple[Purpose, Point, int | None, float] | None:
+    """The less certain end of a step whose verdict is open, if the oracle can make it more certain."""
     options = setting.options
     current = state.points[state.incumbent]
     _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
@@ -314,13 +404,13 @@ def _settle(state: State, trial: Trial, setting: Setting) -> State:
         (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
     ]
     for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
-        if error > T and not point.exhausted:
-            return _refine(state, purpose, point, T, setting, t)
-    return replace(state, status=Status.ACCURACY)
+        if error > T and not _exhausted(point, state, options):
+            return purpose, point, t, T
+    return None
 
 
 def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    within = refinement(point.evaluation, T, setting.options)
+    within = _askable(refinement(point.evaluation, T, setting.options), state)
     return replace(state, pending=Pending(purpose, point.u, within, point.evaluation, t))
 
 
@@ -328,7 +418,7 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     known = [(point.u, point.evaluation) for point in state.points]
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
     warm = warm_start(u, known, state.incumbent, older)
-    return replace(state, pending=Pending(purpose, u, within, warm, replaces))
+    return replace(state, pending=Pending(purpose, u, _askable(within, state), warm, replaces))
 
 
 def _ask_near(
@@ -401,11 +491,17 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
         ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
         if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
             verdict = Verdict.REJECTED
+    if options.noise is not None or (verdict is Verdict.OPEN and _end_to_refine(state, trial, setting) is None):
+        origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
+        ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
+        verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
     judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
-    accepted = verdict is Verdict.ACCEPTED
-    delta = next_radius(ratio if accepted else min(ratio, 0.0), plan.length, state.delta, state.rho, setting.options)
+    accepted = verdict in (Verdict.ACCEPTED, Verdict.LIKELY)
+    if not accepted:
+        ratio = min(ratio, options.eta2 if verdict is Verdict.UNLIKELY else 0.0)
+    delta = next_radius(ratio, plan.length, state.delta, state.rho, setting.options)
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
@@ -422,22 +518,61 @@ def _misses(state: State, trial: Trial) -> tuple[float, float]:
 
 
 def _place(state: State, point: Point, t: int) -> State:
-    pool = [*state.pool, state.points[t]][-pool_size(len(point.u)) :]
-    for i in range(max(len(pool) - WARM_POOL, 0)):
-        if pool[i].evaluation.solutions:
-            pool[i] = replace(pool[i], evaluation=replace(pool[i].evaluation, solutions=()))
-    return replace(state, points=_swapped(state.points, t, point), pool=tuple(pool))
+    return replace(state, points=_swapped(state.points, t, point), pool=_pool(state.pool, [state.points[t]]))
+
+
+def _pool(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
+    """The pool with the points that have left the model."""
+    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
+    for i in range(max(len(grown) - WARM_POOL, 0)):
+        if grown[i].evaluation.solutions:
+            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
+    return tuple(grown)
 
 
 def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
     return (*points[:t], point, *points[t + 1 :])
 
 
-def _refined(old: Point, new: Point, within: float, setting: Setting) -> Point:
+def _first_seen(state: State, point: Point, within: float, setting: Setting) -> tuple[State, Point]:
+    """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
+    limit."""
+    accuracy = achieved(point.evaluation, setting.options)
+    if accuracy <= within and not (_at_limit(state) and within <= min(state.floors)):
+        return state, point
+    if _at_limit(state) or (state.floors and accuracy >= FUTILE * min(state.floors)):
+        state = replace(state, floors=(*state.floors, accuracy)[-SEVERAL:])
+    return state, replace(point, futile=2 if _at_limit(state) else 1)
+
+
+def _refined(state: State, old: Point, new: Point, within: float, setting: Setting) -> tuple[State, Point]:
     before, after, options = old.evaluation, new.evaluation, setting.options
     better = after if achieved(after, options) <= achieved(before, options) else before
-    futile = old.futile + 1 if came_to_nothing(before, after, within, options) else 0
-    return Point(old.u, better, futile, abs(after.cost - before.cost))
+    accuracy, nothing = achieved(better, options), came_to_nothing(before, after, within, options)
+    at_floor = bool(state.floors) and accuracy >= FUTILE * min(state.floors)
+    floors = state.floors if at_floor else ()
+    if nothing or (at_floor and accuracy > within):
+        return (
+            replace(state, floors=(*floors, accuracy)[-SEVERAL:]),
+            Point(old.u, better, old.futile + 1, abs(after.cost - before.cost)),
+        )
+    return replace(state, floors=floors), Point(old.u, better, 0, abs(after.cost - before.cost))
+
+
+def _at_limit(state: State) -> bool:
+    """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
+    return len(state.floors) >= SEVERAL
+
+
+def _exhausted(point: Point, state: State, options: Options) -> bool:
+    """Whether there is no point in asking for this one again."""
+    beyond = _at_limit(state) and REFINEMENT * achieved(point.evaluation, options) < min(state.floors)
+    return point.exhausted or beyond
+
+
+def _askable(within: float, state: State) -> float:
+    """The request, but for nothing that the oracle has shown to be beyond its limit."""
+    return max(within, min(state.floors)) if _at_limit(state) else within
 
 
 def _record(
