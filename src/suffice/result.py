@@ -52,6 +52,7 @@ class Purpose(Enum):
     FIRST = "first points"
     STEP = "step"
     GEOMETRY = "geometry"
+    UNSEEN = "unseen direction"
     REFINE_INCUMBENT = "refine incumbent"
     REFINE_STEP = "refine step"
     REFINE_POINT = "refine point"

@@ -120,7 +120,8 @@ def next_radius(delta: float, in_vain: int, options: Options) -> float:
     factor = WIDEN
     if options.noise == "unknown":
         if delta <= WIDEN * options.final_radius:
-            return max(options.initial_radius / WIDEN ** float(1 + in_vain % 4), options.final_radius)
+            back = options.initial_radius * (0.25, 0.0625, 0.016, 0.004)[in_vain % 4]
+            return max(back, options.final_radius)
         factor = WIDEN**2 if in_vain % 2 else 1.0 / WIDEN
     return min(factor * delta, max(WIDEST * options.initial_radius, delta))
 

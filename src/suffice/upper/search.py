@@ -32,13 +32,14 @@ from suffice.upper.accuracy import (
     came_to_nothing,
     enough_to_tell,
     first_look,
+    for_decision,
     for_model,
     refinement,
     seen,
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
+from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
@@ -51,6 +52,9 @@ REACH = 10.0  # old points further away (in trust radii) say nothing about the m
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
 SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
+LOOKS = 3  # how often a search may look along flat directions before it ends
+WORTH = 0.01  # of F: what a look there is to tell
+ROUNDING = 1e-12  # of F: a decrease that is none
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -119,6 +123,8 @@ class State:
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     promise: float = math.inf  # the decrease that the latest step promised
     pool: tuple[Point, ...] = ()
+    unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
+    looked: int = 0  # how often it has looked there
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     restarts: int = 0
     in_vain: int = 0  # restarts in a row that have not decreased F
@@ -162,6 +168,9 @@ def decide(state: State, setting: Setting) -> State:
     while state.status is Status.RUNNING and state.pending is None:
         if state.first:
             state = _ask_first(state, setting)
+        elif state.unseen:
+            current = state.points[state.incumbent].evaluation
+            state = _ask(state, Purpose.UNSEEN, state.unseen[0], for_decision(WORTH * current.cost, current))
         elif state.trial is not None:
             state = _settle(state, state.trial, setting)
         elif state.after_failure:
@@ -191,7 +200,7 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
 
 
 def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
-    if pending.purpose in (Purpose.FIRST, Purpose.GEOMETRY, Purpose.STEP):
+    if pending.purpose not in (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP):
         state, point = _first_seen(state, point, pending.within, setting)
     match pending.purpose:
         case Purpose.FIRST:
@@ -204,6 +213,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
             state = _place(replace(state, retries=0), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
+        case Purpose.UNSEEN:
+            return _look(state, point, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -227,6 +238,9 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             return replace(state, retries=state.retries + 1), None
         case Purpose.GEOMETRY:
             return replace(state, retries=state.retries + 1, after_failure=True), None
+        case Purpose.UNSEEN:
+            state = replace(state, unseen=state.unseen[1:])
+            return (state if state.unseen else _ended(state, setting)), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -324,11 +338,39 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         state, fitted = _smoothed(state, setting)
         return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
-        exhausted = _exhausted(state.points[state.incumbent], state, options)
-        known = seen(current, options).error <= 0.1 * current.cost or not exhausted
-        return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
+        places = _flat(state, setting) if state.looked < LOOKS else []
+        return replace(state, unseen=tuple(places), looked=state.looked + 1) if places else _ended(state, setting)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
+
+
+def _flat(state: State, setting: Setting) -> list[Array]:
+    """Points along directions in which the model is flat."""
+    k, scaling = state.incumbent, setting.scaling
+    points = np.array([point.u for point in state.points])
+    model = fit(linear_basis(points, k), k, _stack(state.points, coarse=False), np.empty((0, 0)))
+    squared = 0.5 * model.derivatives(np.zeros(len(points[k])))[1]
+    return unseen(points[k], squared, model.F, setting.options.initial_radius, scaling.low, scaling.high)
+
+
+def _look(state: State, point: Point, setting: Setting) -> State:
+    """A point along a flat direction: if F is proven to be less there, the search goes on from it."""
+    scaling, options = setting.scaling, setting.options
+    current = state.points[state.incumbent].evaluation
+    if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
+        first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
+        begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
+        return replace(begun, points=(point,), incumbent=0, pool=_pool(state.pool, list(state.points)))
+    state = replace(state, unseen=state.unseen[1:], pool=_pool(state.pool, [point]))
+    return state if state.unseen else _ended(state, setting)
+
+
+def _ended(state: State, setting: Setting) -> State:
+    """The radius has come down: converged, if the accuracy was enough to say so."""
+    current, options = state.points[state.incumbent], setting.options
+    known = seen(current.evaluation, options).error <= 0.1 * current.evaluation.cost
+    known = known or not _exhausted(current, state, options)
+    return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
 
 
 def _noisy(state: State, setting: Setting) -> bool:
@@ -614,6 +656,7 @@ def _record(
 _CONSEQUENCES = {
     Purpose.FIRST: "another point takes its place",
     Purpose.GEOMETRY: "another point takes its place",
+    Purpose.UNSEEN: "there is nothing to see",
     Purpose.STEP: "the step has failed",
     Purpose.REFINE_STEP: "the step has failed",
     Purpose.REFINE_INCUMBENT: "what was known is kept",
