@@ -1088,6 +1088,44 @@ def test_a_lower_bound_goes_with_a_state_that_is_taken_up_again():
         suffice.Tuner([0.0], lower_bound=3.0)
 
 
+NEXT_TO_BOUNDS = [
+    pytest.param(lambda x: np.array([x[0] + 0.5]), [1e-9], [0.0], id="optimal bound"),
+    pytest.param(lambda x: np.array([x[0] + 0.5]), [0.0], [0.0], id="on it"),
+    pytest.param(lambda x: np.array([x[0] - 1.5]), [1.0 - 1e-7], [1.0], id="upper"),
+    pytest.param(
+        lambda x: np.array([x[0] + 1 + x[1] ** 2, x[1] + 0.5 + x[0] * x[1]]), [1e-7, 1e-9], [0.0, 0.0], id="corner"
+    ),
+    pytest.param(lambda x: np.array([x[0] + 0.5, x[1] - 0.3 - x[0]]), [1e-9, 0.9], [0.0, 0.3], id="along the bound"),
+    pytest.param(lambda x: np.array([x[0] - 0.7, x[1] - 0.3]), [1e-9, 1e-9], [0.7, 0.3], id="inside"),
+    pytest.param(lambda x: np.array([x[0] - 0.7, x[1] - 0.3]), [0.0, 1.0], [0.7, 0.3], id="inside, from a corner"),
+    pytest.param(rosenbrock, [1e-9, 1e-9], [1.0, 1.0], id="curved"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("fun", "theta0", "expected"), NEXT_TO_BOUNDS)
+def test_a_start_nearer_to_a_bound_than_the_final_radius_gets_where_it_should(fun, theta0, expected, model):
+    """On the bound exactly where that is optimal, away from it where it is not."""
+    result = tune(exact(fun), theta0, bounds=(0, 1), options=Options(max_evaluations=200, model=model))
+    np.testing.assert_allclose(result.theta, expected, atol=1e-4)
+    on_bound = np.isin(expected, [0.0, 1.0]) & (fun is not rosenbrock)
+    assert (result.theta[on_bound] == np.array(expected)[on_bound]).all()
+
+
+def test_parameters_of_very_different_units_are_found_with_a_scale():
+    """A capacitance of picofarads beside a resistance: a step of 0.1 farads tells nothing about either."""
+
+    def circuit(x):
+        t = np.linspace(0.1, 3.0, 12) * 1e-9
+        return np.exp(-t / (x[0] * x[1])) + 0.1 * x[1] / 1e3 - np.exp(-t / (2.2e-12 * 470.0)) - 0.047
+
+    start, options = [1e-12, 300.0], Options(max_evaluations=150)
+    result = tune(exact(circuit), start, scale=[1e-12, 100.0], options=options)
+    np.testing.assert_allclose(result.theta, [2.2e-12, 470.0], rtol=1e-3)
+    units = Tuner(start, scale=[1e-12, 100.0])._setting.scaling.unit
+    assert Tuner.from_state(Tuner(start, scale=[1e-12, 100.0]).state())._setting.scaling.unit.tolist() == units.tolist()
+
+
 def test_an_f_that_falls_for_ever_ends_with_the_budget():
     def falling(theta):
         return [1.0 - 1e-4 * math.asinh(theta[0])]

@@ -53,7 +53,7 @@ class Tuner:
     """The search as ask and tell, for those who run their evaluations themselves.
 
     `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for.
+    that it proves to be worse than the incumbent are never asked for. `bounds` and `scale` are those of `tune`.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Tuner:
         theta0: Any,
         *,
         bounds: Any = None,
+        scale: Any = None,
         options: Options | None = None,
         lower_bound: Callable[[Array], float] | None = None,
     ) -> None:
@@ -71,8 +72,8 @@ class Tuner:
             raise TypeError(f"options must be Options, got {options!r}")
         if lower_bound is not None and not callable(lower_bound):
             raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
-        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options, lower_bound)
-        scaling = self._setting.scaling
+        scaling = Scaling.of(theta, bounds, scale)
+        self._setting = Setting(scaling, Options() if options is None else options, lower_bound)
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
             level = outside_stacklevel()
@@ -214,6 +215,7 @@ def tune(
     *,
     starts: Iterable[Any] | None = None,
     bounds: Any = None,
+    scale: Any = None,
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
     journal: JournalLike | None = None,
@@ -225,6 +227,10 @@ def tune(
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
     speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+
+    `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and `final_radius`
+    are measured: a step of one unit should change F noticeably. Without it the unit is the width of the box, and
+    max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
     minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
@@ -246,7 +252,7 @@ def tune(
     bounds = space.bounds if space is not None and bounds is None else bounds
     known = _lower_bound(objective)
     thetas = _starts(theta0, starts, space)
-    tuners = [Tuner(theta, bounds=bounds, options=options, lower_bound=known) for theta in thetas]
+    tuners = [Tuner(theta, bounds=bounds, scale=scale, options=options, lower_bound=known) for theta in thetas]
     tuner = tuners[0]
     _oracle(objective, tuner.options)
     _check_callback(callback)

@@ -291,7 +291,7 @@ def _step(state: State, setting: Setting) -> State:
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if fitted is not None and predicted <= fitted.doubt(s):
         return _restart(state, fitted, setting)
-    if length < SHORT_STEP * state.rho or predicted <= 0.0:
+    if predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting)):
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
         if state.delta > state.rho:
@@ -311,6 +311,14 @@ def _step(state: State, setting: Setting) -> State:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
     state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
+    """Whether a step, however short, meets a bound when nothing else is left to do: a point next to an optimal bound is
+    not on it."""
+    at, scaling = state.points[state.incumbent].u, setting.scaling
+    meets = ((u <= scaling.low) & (at > scaling.low)) | ((u >= scaling.high) & (at < scaling.high))
+    return state.rho <= setting.options.final_radius and bool(meets.any())
 
 
 def _mend(state: State, setting: Setting, short: bool = False) -> State:
