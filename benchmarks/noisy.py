@@ -11,8 +11,8 @@ DFO-LS is called with objfun_has_noise=True, which is all it can be told. Both s
 seeds; the draws differ as soon as the points do.
 
 A problem is solved to level tau by the first evaluation at a point whose true, noise-free F is at most
-F_L + tau (F_0 - F_L), as in `derivative_free`. `returned` counts the problems for which the point that a solver returns is
-as good: that is what a user gets.
+F_L + tau (F_0 - F_L), as in `derivative_free`. `returned` counts the problems for which the point that a solver returns
+is as good: that is what a user gets.
 """
 
 from __future__ import annotations

@@ -730,7 +730,7 @@ def test_where_the_oracle_is_at_its_limit_the_search_goes_on_to_within_its_error
 
 
 def test_nobody_is_asked_twice_for_what_the_oracle_cannot_give():
-    """Once it has missed at three points without progress, no point is refined any more, and nothing finer asked for."""
+    """Once it has missed at three points without progress, no point is refined, and nothing finer asked for."""
     result = tune(Limited(1e-2), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
     repeated = [record for record in result.history if record.purpose.startswith("refine")]
     assert len(repeated) <= 6

@@ -38,7 +38,8 @@ class Options:
 
     #: Residuals carry random noise that the oracle cannot bound (its errors are zero, or too small): "additive" with
     #: standard deviation `noise_level`, "multiplicative" with `noise_level` times the residual, or "unknown", which is
-    #: estimated. Verdicts then go by F as it was computed, nothing is proven, and there is no interval of F.
+    #: estimated. Verdicts then go by F as it was computed, and nothing is proven: the result's interval is (0, inf),
+    #: target_cost ends no run, no start is given up for another, and the history repeats the errors that were reported.
     noise: NoiseKind | None = None
     noise_level: float | None = None  #: the standard deviation of the noise, for "additive" and "multiplicative"
 

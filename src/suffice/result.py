@@ -75,7 +75,8 @@ class Record:
     delta: float  #: the trust radius when the evaluation was asked for
     rho: float  #: and its lower bound
     predicted: float | None = None  #: the decrease that the step under judgement promised
-    verdict: str | None = None  #: accepted, rejected or open, where a step was judged
+    #: accepted, rejected or open, where a step was judged; with "not proven" where it went by F as it was computed
+    verdict: str | None = None
     origin: tuple[float, ...] | None = None  #: where that step started
     target: tuple[float, ...] | None = None  #: and where it led
     incumbent: tuple[float, ...] = ()  #: the incumbent afterwards

@@ -139,10 +139,14 @@ class Tuner:
         detail = self._detail
         if state.status is Status.ACCURACY and not detail:
             detail = f"theta = {theta.tolist()}, F lies in {list(best.evaluation.interval)}"
+        interval = best.evaluation.interval
+        if self.options.noise is not None:  # the oracle's errors leave the noise out
+            interval = (0.0, math.inf)
+            detail = "; ".join([*([detail] if detail else []), "with noise nothing is proven about F"])
         return Result(
             theta,
             best.evaluation.cost,
-            best.evaluation.interval,
+            interval,
             state.status,
             len(state.records),
             state.work,
@@ -228,9 +232,9 @@ def tune(
     speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
 
-    `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and `final_radius`
-    are measured: a step of one unit should change F noticeably. Without it the unit is the width of the box, and
-    max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
+    `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
+    `final_radius` are measured: a step of one unit should change F noticeably. Without it the unit is the width of the
+    box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
     minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
@@ -578,7 +582,7 @@ def _stop_all(tuners: Sequence[Tuner], status: Status, detail: str = "") -> None
 def _best(tuners: Sequence[Tuner], objective: Any) -> Result:
     """The result of the start with the least proven upper bound, with those of all."""
     results = tuple(_result(tuner, objective) for tuner in tuners)
-    return replace(min(results, key=lambda result: result.interval[1]), starts=results)
+    return replace(min(results, key=lambda result: (result.interval[1], result.cost)), starts=results)
 
 
 def _tell(tuner: Tuner, evaluation: Any, objective: Any, book: Journal | None) -> Record:

@@ -7,11 +7,11 @@ Where residuals are not finite, such a point is looked for elsewhere on the line
 side, then on either side at a quarter of the distance, and so on, `SHORTENINGS` times. |l_t| is linear along that
 line, so the model stays determined.
 
-Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may still curve
-down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So before the search
-ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace, turned at random. If B is
-the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not positive and B is not 0, one of
-them is negative.
+Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may still
+curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So before the
+search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace, turned at
+random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not positive
+and B is not 0, one of them is negative.
 """
 
 from __future__ import annotations

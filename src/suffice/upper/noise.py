@@ -26,13 +26,14 @@ The incumbent is the one of the m+1 points at which F is least by the model: F~ 
 
 **Restarts.** The predicted decrease has itself a standard deviation, that of F~ times ||phi(s) - phi(0)||. A step that
 promises less shows nothing but noise. Then the radius grows again, and m new points along random directions from the
-incumbent join the old ones, whose noise the regression averages out. A restart that has not decreased F by a quarter of eps
-was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be told from noise. An oracle
-that is at the limit of its arithmetic (F proven to a relative error of `ROUNDING`) ends it without restarts.
+incumbent join the old ones, whose noise the regression averages out. A restart that has not decreased F by a quarter
+of eps was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be told from noise.
+An oracle that is at the limit of its arithmetic (F proven to a relative error of `ROUNDING`) ends it without restarts,
+and so does an F that is down to `NOTHING` of what it was.
 
-None of this is proven. Where errors are proven but cannot be reduced, intervals of F still hold, and a verdict that they
-decide is a proof; the others are marked as not proven. Unbounded noise (`Options(noise=...)`) leaves no proof at all:
-intervals then only say what the oracle's own errors say.
+None of this is proven. Where errors are proven but cannot be reduced, intervals of F still hold, and a verdict that
+they decide is a proof; the others are marked as not proven. Unbounded noise (`Options(noise=...)`) leaves no proof at
+all: the result has no interval of F.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ GRID = 10.0 ** np.arange(-2.0, 13.0)  # kappa times the largest a_j
 NEAR = 3.0  # points within this many trust radii are always used
 WIDEN = 4.0  # the radius after a restart, over the one at which there was nothing but noise
 WIDEST = 4.0  # of initial_radius
+BACK = (0.25, 0.06, 0.016, 0.004)  # of initial_radius: where a search that has come to final_radius looks again
 
 
 @dataclass(frozen=True)
@@ -115,13 +117,12 @@ def regression(
 
 
 def next_radius(delta: float, in_vain: int, options: Options) -> float:
-    """The trust radius of a restart: wider. An unknown noise may turn out to be what a quadratic misses on a radius too
-    large, so narrower and wider in turn, and from final_radius back to some of the larger ones."""
+    """The trust radius of a restart: wider, and from final_radius back to some of the larger ones. An unknown noise may
+    turn out to be what a quadratic misses on too large a radius, so then narrower and wider in turn."""
+    if delta <= WIDEN * options.final_radius:
+        return max(options.initial_radius * BACK[in_vain % len(BACK)], options.final_radius)
     factor = WIDEN
     if options.noise == "unknown":
-        if delta <= WIDEN * options.final_radius:
-            back = options.initial_radius * (0.25, 0.0625, 0.016, 0.004)[in_vain % 4]
-            return max(back, options.final_radius)
         factor = WIDEN**2 if in_vain % 2 else 1.0 / WIDEN
     return min(factor * delta, max(WIDEST * options.initial_radius, delta))
 

@@ -20,8 +20,8 @@ class Scaling:
 
     @classmethod
     def of(cls, theta0: Array, bounds: Any, scale: Any = None) -> Scaling:
-        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all. `scale` is the unit
-        of each parameter, or of all."""
+        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all. `scale` is the
+        unit of each parameter, or of all."""
         lower, upper = _bounds(bounds, len(theta0))
         with np.errstate(over="ignore"):
             width = upper - lower

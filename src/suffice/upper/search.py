@@ -342,11 +342,11 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
-    if state.rho <= options.final_radius and options.noise == "unknown":
+    if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
         state, fitted = _smoothed(state, setting)
         return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
-        places = _flat(state, setting) if state.looked < LOOKS else []
+        places = _flat(state, setting) if state.looked < LOOKS and not _noisy(state, setting) else []
         return replace(state, unseen=tuple(places), looked=state.looked + 1) if places else _ended(state, setting)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
@@ -386,6 +386,13 @@ def _noisy(state: State, setting: Setting) -> bool:
     return setting.options.noise is not None or (_at_limit(state) and max(state.floors) < math.inf)
 
 
+def _unsure(state: State, options: Options) -> bool:
+    """Whether noise may hide something worth a restart: F is neither negligible nor known to rounding."""
+    best = best_point(state).evaluation
+    known = options.noise is None and seen(best, options).error <= noise.ROUNDING * best.cost
+    return best.cost > noise.NOTHING * state.records[0].cost and not known
+
+
 def _smoothed(state: State, setting: Setting) -> tuple[State, noise.Fit]:
     """The model that averages noise out, around the point of the model at which F is least by it."""
     for _ in range(2):
@@ -412,8 +419,7 @@ def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
     gain = max(noise.GAIN * fitted.eps, noise.NOTHING * state.records[0].cost)
     in_vain = 0 if reached < state.mark - gain else state.in_vain + 1
     best = seen(best_point(state).evaluation, options)
-    rounding = options.noise is None and best.error <= noise.ROUNDING * best.cost
-    if in_vain > noise.IN_VAIN or rounding:
+    if in_vain > noise.IN_VAIN or not _unsure(state, options):
         progress = best.interval[1] < state.records[0].interval[0]
         known = options.noise is not None or progress or best.error <= 0.1 * best.cost
         return replace(state, status=Status.NOISE if known else Status.ACCURACY)
@@ -673,7 +679,7 @@ _CONSEQUENCES = {
 
 
 def _budget(state: State, options: Options) -> Status:
-    if best_point(state).evaluation.interval[1] <= options.target_cost:
+    if options.noise is None and best_point(state).evaluation.interval[1] <= options.target_cost:
         return Status.TARGET
     if len(state.records) >= options.max_evaluations:
         return Status.MAX_EVALUATIONS

@@ -38,6 +38,8 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
     for place in range(len(ranking) - 1, 0, -1):
         i = ranking[place]
         state = states[i]
+        if settings[i].options.noise is not None:  # no F is proven to be worse than another
+            continue
         if state.status is not Status.RUNNING or state.delta > SETTLED * settings[i].options.initial_radius:
             continue
         for j in ranking[:place]:
