@@ -56,7 +56,7 @@ SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 _BY_REFERENCE = {"points", "pool", "trial", "best", "records", "pending"}
 
 # Parts that journals of earlier versions do not have: they start as in a new search.
-_ADDED_LATER = {"best", "retries", "unseen", "looked", "floors", "restarts", "in_vain", "mark"}
+_ADDED_LATER = {"best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark"}
 
 
 class JournalError(RuntimeError):

@@ -125,6 +125,7 @@ class State:
     pool: tuple[Point, ...] = ()
     unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
     looked: int = 0  # how often it has looked there
+    nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     restarts: int = 0
     in_vain: int = 0  # restarts in a row that have not decreased F
@@ -171,6 +172,8 @@ def decide(state: State, setting: Setting) -> State:
         elif state.unseen:
             current = state.points[state.incumbent].evaluation
             state = _ask(state, Purpose.UNSEEN, state.unseen[0], for_decision(WORTH * current.cost, current))
+        elif state.nothing_unseen:
+            state = _ended(state, setting)
         elif state.trial is not None:
             state = _settle(state, state.trial, setting)
         elif state.after_failure:
@@ -239,8 +242,7 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
         case Purpose.GEOMETRY:
             return replace(state, retries=state.retries + 1, after_failure=True), None
         case Purpose.UNSEEN:
-            state = replace(state, unseen=state.unseen[1:])
-            return (state if state.unseen else _ended(state, setting)), None
+            return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -369,8 +371,8 @@ def _look(state: State, point: Point, setting: Setting) -> State:
         first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
         begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
         return replace(begun, points=(point,), incumbent=0, pool=_pool(state.pool, list(state.points)))
-    state = replace(state, unseen=state.unseen[1:], pool=_pool(state.pool, [point]))
-    return state if state.unseen else _ended(state, setting)
+    pool = _pool(state.pool, [point])
+    return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
 
 
 def _ended(state: State, setting: Setting) -> State:
