@@ -44,7 +44,7 @@ from suffice.plain import check_fields, decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Plan, Point, Setting, State, Trial
+from suffice.upper.state import Plan, Point, Setting, State, Trial
 
 FORMAT = "suffice journal 1"
 FILE, LOCK = "journal.jsonl", "lock"

@@ -21,7 +21,7 @@ from typing import Any
 from suffice.journal import FILE, Contents, Journal, JournalError, _line, _next_line, _no_constant, _sync, _write, read
 from suffice.plain import decode
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.search import Setting, State
+from suffice.upper.state import Setting, State
 
 FORMAT = "suffice starts 1"
 STARTS, TURN = "starts.json", "turn.json"

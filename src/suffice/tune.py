@@ -30,8 +30,9 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.shelf import GIVEN_UP, Shelf, Told, holds_starts
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Setting, State, _budget, absorb, best_point, decide, start
+from suffice.upper.search import _budget, absorb, decide, start
 from suffice.upper.starts import overtaken
+from suffice.upper.state import Setting, State, best_point
 
 STATE_FORMAT = "suffice tuner 1"
 

@@ -14,7 +14,7 @@ update the radius.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,13 +23,11 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
-from suffice.upper import noise
+from suffice.upper import limit, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
-    FUTILE,
     REFINEMENT,
     achieved,
-    came_to_nothing,
     enough_to_tell,
     first_look,
     for_decision,
@@ -43,7 +41,7 @@ from suffice.upper.geometry import elsewhere, farthest, first_points, improving_
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
-from suffice.upper.scaling import Scaling
+from suffice.upper.state import Pending, Plan, Point, Setting, State, Trial, best_point
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -51,7 +49,6 @@ FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: roundin
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
-SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 LOOKS = 3  # how often a search may look along flat directions before it ends
 WORTH = 0.01  # of F: what a look there is to tell
 ROUNDING = 1e-12  # of F: a decrease that is none
@@ -61,100 +58,6 @@ WARM_POOL = 20  # how many points keep their solutions for warm starts after the
 def pool_size(m: int) -> int:
     """How many points are remembered after they have left the model: enough for all curvature if m is small."""
     return min((m + 1) * (m + 2), 4 * m + 60)
-
-
-@dataclass(frozen=True)
-class Point:
-    u: Array
-    evaluation: Evaluation
-    futile: int = 0  # refinements in a row that have come to nothing
-    moved: float = math.inf  # how far the latest refinement has moved F~
-
-    @property
-    def exhausted(self) -> bool:
-        """The oracle cannot evaluate it more accurately: it may miss once, but not twice."""
-        return self.futile > 1
-
-
-@dataclass(frozen=True)
-class Pending:
-    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes."""
-
-    purpose: Purpose
-    u: Array
-    within: float
-    warm: Evaluation | None
-    replaces: int | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
-
-    predicted: float
-    length: float
-    foreseen: tuple[float, float]
-    noise: float = 0.0  # eps of `suffice.upper.noise`: what noise alone makes of a difference of two F~
-    origin: float = math.nan  # F~ where the step starts, averaged
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A step under judgement."""
-
-    point: Point
-    plan: Plan
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything a search knows. `pool` holds the points that have left the model, the latest last."""
-
-    delta: float
-    rho: float
-    first: tuple[Array, ...]
-    points: tuple[Point, ...] = ()
-    incumbent: int = 0
-    pending: Pending | None = None
-    plan: Plan | None = None  # the step that `pending` evaluates
-    trial: Trial | None = None
-    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
-    after_failure: bool = False
-    retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
-    promise: float = math.inf  # the decrease that the latest step promised
-    pool: tuple[Point, ...] = ()
-    unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
-    looked: int = 0  # how often it has looked there
-    nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
-    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
-    restarts: int = 0
-    in_vain: int = 0  # restarts in a row that have not decreased F
-    mark: float = math.inf  # F at the incumbent at the latest restart, averaged
-    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
-    records: tuple[Record, ...] = ()
-    work: float = 0.0
-    seconds: float = 0.0
-    status: Status = Status.RUNNING
-
-
-def best_point(state: State) -> Point:
-    """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
-
-    Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
-    share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
-    """
-    current = state.points[state.incumbent]
-    best = state.best
-    return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What never changes during a search."""
-
-    scaling: Scaling
-    options: Options
-    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
 
 
 def start(u0: Array, setting: Setting) -> State:
@@ -204,7 +107,7 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
 
 def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
     if pending.purpose not in (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP):
-        state, point = _first_seen(state, point, pending.within, setting)
+        state, point = limit.first_seen(state, point, pending.within, setting)
     match pending.purpose:
         case Purpose.FIRST:
             points = (*state.points, point)
@@ -221,12 +124,12 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
-            state, refined = _refined(state, state.points[t], point, pending.within, setting)
+            state, refined = limit.refined(state, state.points[t], point, pending.within, setting)
             state = replace(state, points=_swapped(state.points, t, refined))
         case Purpose.REFINE_STEP:
             assert state.trial is not None
             plan = state.trial.plan
-            state, refined = _refined(state, state.trial.point, point, pending.within, setting)
+            state, refined = limit.refined(state, state.trial.point, point, pending.within, setting)
             state = replace(state, trial=Trial(refined, plan))
         case Purpose.STEP:
             assert state.plan is not None
@@ -303,7 +206,7 @@ def _step(state: State, setting: Setting) -> State:
         point = state.points[t]
         error = seen(point.evaluation, options).error
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
-        if rough and not _exhausted(point, state, options):
+        if rough and not limit.exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
@@ -335,12 +238,12 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
         within = first_look(state.promise, radius, current, options)
         return _ask_near(state, setting, Purpose.GEOMETRY, points[state.incumbent], u, within, replaces=t)
-    limit = for_model(state.delta, current, options)
+    needed = for_model(state.delta, current, options)
     # A short step stays short while delta falls to rho: what is needed there is asked for at once.
     goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
     for t, point in enumerate(state.points):
-        if achieved(point.evaluation, options) > limit and not _exhausted(point, state, options):
-            pending = Pending(Purpose.REFINE_POINT, point.u, _askable(goal, state), point.evaluation, t)
+        if achieved(point.evaluation, options) > needed and not limit.exhausted(point, state, options):
+            pending = Pending(Purpose.REFINE_POINT, point.u, limit.askable(goal, state), point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
@@ -379,13 +282,13 @@ def _ended(state: State, setting: Setting) -> State:
     """The radius has come down: converged, if the accuracy was enough to say so."""
     current, options = state.points[state.incumbent], setting.options
     known = seen(current.evaluation, options).error <= 0.1 * current.evaluation.cost
-    known = known or not _exhausted(current, state, options)
+    known = known or not limit.exhausted(current, state, options)
     return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
 
 
 def _noisy(state: State, setting: Setting) -> bool:
     """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
-    return setting.options.noise is not None or (_at_limit(state) and max(state.floors) < math.inf)
+    return setting.options.noise is not None or (limit.at_limit(state) and max(state.floors) < math.inf)
 
 
 def _unsure(state: State, options: Options) -> bool:
@@ -462,13 +365,13 @@ def _end_to_refine(state: State, trial: Trial, setting: Setting) -> tuple[Purpos
         (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
     ]
     for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
-        if error > T and not _exhausted(point, state, options):
+        if error > T and not limit.exhausted(point, state, options):
             return purpose, point, t, T
     return None
 
 
 def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    within = _askable(refinement(point.evaluation, T, setting.options), state)
+    within = limit.askable(refinement(point.evaluation, T, setting.options), state)
     return replace(state, pending=Pending(purpose, point.u, within, point.evaluation, t))
 
 
@@ -476,7 +379,7 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     known = [(point.u, point.evaluation) for point in state.points]
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
     warm = warm_start(u, known, state.incumbent, older)
-    return replace(state, pending=Pending(purpose, u, _askable(within, state), warm, replaces))
+    return replace(state, pending=Pending(purpose, u, limit.askable(within, state), warm, replaces))
 
 
 def _ask_near(
@@ -522,8 +425,8 @@ def _useful(state: State, setting: Setting) -> list[Point]:
         if point.evaluation.cost > OUTLIER * current.evaluation.cost:
             continue
         distance = norm(point.u - current.u)
-        limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if distance <= FAR * REACH * state.delta and achieved(point.evaluation, setting.options) <= limit:
+        needed = for_model(max(distance, state.delta), current.evaluation, setting.options)
+        if distance <= FAR * REACH * state.delta and achieved(point.evaluation, setting.options) <= needed:
             useful.append(point)
     return useful
 
@@ -590,47 +493,6 @@ def _pool(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
 
 def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
     return (*points[:t], point, *points[t + 1 :])
-
-
-def _first_seen(state: State, point: Point, within: float, setting: Setting) -> tuple[State, Point]:
-    """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
-    limit."""
-    accuracy = achieved(point.evaluation, setting.options)
-    if accuracy <= within and not (_at_limit(state) and within <= min(state.floors)):
-        return state, point
-    if _at_limit(state) or (state.floors and accuracy >= FUTILE * min(state.floors)):
-        state = replace(state, floors=(*state.floors, accuracy)[-SEVERAL:])
-    return state, replace(point, futile=2 if _at_limit(state) else 1)
-
-
-def _refined(state: State, old: Point, new: Point, within: float, setting: Setting) -> tuple[State, Point]:
-    before, after, options = old.evaluation, new.evaluation, setting.options
-    better = after if achieved(after, options) <= achieved(before, options) else before
-    accuracy, nothing = achieved(better, options), came_to_nothing(before, after, within, options)
-    at_floor = bool(state.floors) and accuracy >= FUTILE * min(state.floors)
-    floors = state.floors if at_floor else ()
-    if nothing or (at_floor and accuracy > within):
-        return (
-            replace(state, floors=(*floors, accuracy)[-SEVERAL:]),
-            Point(old.u, better, old.futile + 1, abs(after.cost - before.cost)),
-        )
-    return replace(state, floors=floors), Point(old.u, better, 0, abs(after.cost - before.cost))
-
-
-def _at_limit(state: State) -> bool:
-    """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
-    return len(state.floors) >= SEVERAL
-
-
-def _exhausted(point: Point, state: State, options: Options) -> bool:
-    """Whether there is no point in asking for this one again."""
-    beyond = _at_limit(state) and REFINEMENT * achieved(point.evaluation, options) < min(state.floors)
-    return point.exhausted or beyond
-
-
-def _askable(within: float, state: State) -> float:
-    """The request, but for nothing that the oracle has shown to be beyond its limit."""
-    return max(within, min(state.floors)) if _at_limit(state) else within
 
 
 def _record(

@@ -23,7 +23,7 @@ import numpy as np
 
 from suffice._array import norm
 from suffice.result import Status
-from suffice.upper.search import Setting, State, best_point
+from suffice.upper.state import Setting, State, best_point
 
 SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
 ALIKE = 10.0  # by how much trust radii of starts that have met may differ
