@@ -38,6 +38,9 @@ from suffice import Options
         ("policy", None),
         ("model", "cubic"),
         ("model", 2),
+        ("noise", "Gaussian"),
+        ("noise", 0.1),
+        ("noise_level", 0.1),  # of what?
         ("seed", -1),
         ("seed", 1.5),
         ("seed", "a"),
@@ -74,6 +77,9 @@ def test_bad_values_are_refused_by_name(name, value):
     ("options", "named"),
     [
         ({"initial_radius": 0.1, "final_radius": 0.2}, ["final_radius", "initial_radius", "0.2 > 0.1"]),
+        ({"noise": "additive"}, ["noise_level", "additive"]),
+        ({"noise": "unknown", "noise_level": 0.1}, ["noise_level", "unknown"]),
+        ({"noise": "additive", "noise_level": -0.1}, ["noise_level", "-0.1"]),
         ({"eta2": 0.95}, ["decision_error=0.04", "eta2=0.95"]),  # 1 - eta2 leaves no room for errors
         ({"eta1": 0.05}, ["decision_error=0.04", "eta1=0.05"]),
         ({"eta1": 0.5, "eta2": 0.4}, ["eta1=0.5", "eta2=0.4"]),

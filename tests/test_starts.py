@@ -9,8 +9,8 @@ import pytest
 import suffice
 from suffice import Evaluation, Options, OracleError, Status, exact, tune
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Point, Setting, State
 from suffice.upper.starts import overtaken
+from suffice.upper.state import Point, Setting, State
 from tests.test_bilevel import elastic_nets, minimiser, truth
 from tests.test_tune import Watched, exponential
 

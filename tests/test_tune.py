@@ -128,6 +128,29 @@ def test_nonlinear_least_squares_against_scipy(fun, theta0, model, seed):
         np.testing.assert_allclose(result.theta, reference.x, atol=1e-4 * max(1.0, np.abs(reference.x).max()))
 
 
+def wavy(k):
+    """Many local minima: models mislead, and steps that decrease F by less than promised are rejected."""
+    return lambda x: np.array([x[0] - 0.3 + 0.2 * np.sin(k * x[1]), x[1] + 0.3 * np.cos(k * x[0]), 0.5 * x[0] * x[1]])
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("k", [6, 14, 22, 25])
+def test_with_exact_residuals_the_result_is_the_best_point_evaluated(k, model):
+    options = Options(max_evaluations=40, model=model, final_radius=1e-3)
+    result = tune(exact(wavy(k)), [-1.0, 1.0], options=options)
+    best = min(result.history, key=lambda record: record.cost)
+    assert (result.cost, result.interval) == (best.cost, best.interval)
+    r = wavy(k)(result.theta)
+    assert result.cost == float(r @ r)
+
+
+def test_with_errors_the_result_is_the_point_with_the_least_proven_upper_bound():
+    tuner, truth = play(exponential, change_its_mind, Options(max_evaluations=60))
+    result = tuner.result()
+    assert result.interval[1] == min(record.interval[1] for record in tuner.history)
+    assert result.interval[0] <= truth[tuple(result.theta.tolist())] <= result.interval[1]
+
+
 def test_fewer_residuals_than_parameters():
     result = tune(exact(lambda x: np.array([x[0] * x[1] - 0.25, x[1] - x[2]])), [0.9, 0.5, 0.1], bounds=(0, 1))
     assert result.success
@@ -575,8 +598,6 @@ def misshapen(theta, within, warm):
 FAULTS = {
     "raises": (divide, "ZeroDivisionError"),
     "constructs a misshapen evaluation": (misshapen, "errors must have shape"),
-    "NaN": (answer([1.0, math.nan, 3.0]), "not all finite"),
-    "infinite": (answer([1.0, INF, 3.0]), "not all finite"),
     "fewer residuals than before": (answer([1.0, 2.0], [0.0, 0.0]), "3 residuals before, now there are 2"),
     "no residuals": (answer([], []), "residuals"),
     "other blocks than before": (answer(errors=[0.0], blocks=(3,)), "before"),
@@ -606,6 +627,14 @@ def test_a_failing_oracle_is_reported_with_theta_and_all_that_was_evaluated(name
     assert error.result.history == tuple(records)
     if n > 1:
         assert error.result.cost == min(record.cost for record in records)
+
+
+@pytest.mark.parametrize("bad", [math.nan, INF])
+def test_residuals_that_are_not_finite_at_the_start_are_an_error(bad):
+    with pytest.raises(OracleError, match="not all finite") as caught:
+        tune(exact(lambda theta: [1.0, bad]), [-0.5, 0.8], bounds=(-1, 1))
+    assert caught.value.theta.tolist() == [-0.5, 0.8]
+    assert caught.value.result.evaluations == 0
 
 
 @pytest.mark.parametrize("work", ["a lot", None])
@@ -690,7 +719,36 @@ class Limited:
         return Evaluation(theta, r + self.sign * min(e, 1.0), np.full(len(r), e), work=1)
 
 
-@pytest.mark.parametrize("floor", [1e-3, 0.1, 10.0, INF])
+@pytest.mark.parametrize("floor", [1e-12, 1e-3, 0.1])
+def test_where_the_oracle_is_at_its_limit_the_search_goes_on_to_within_its_errors(floor):
+    result = tune(Limited(floor), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    assert result.status in (Status.NOISE, Status.CONVERGED)
+    reference = least_squares(monotone, [0.0, 0.0], xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    F = float(monotone(result.theta) @ monotone(result.theta))
+    assert result.interval[0] <= F <= result.interval[1]
+    assert F - 2.0 * reference.cost <= result.interval[1] - result.interval[0] + 1e-9
+
+
+def test_nobody_is_asked_twice_for_what_the_oracle_cannot_give():
+    """Once it has missed at three points without progress, no point is refined, and nothing finer asked for."""
+    result = tune(Limited(1e-2), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    repeated = [record for record in result.history if record.purpose.startswith("refine")]
+    assert len(repeated) <= 6
+    later = result.history[repeated[-1].number :]
+    assert later and all(record.within >= 1e-2 for record in later)
+
+
+def test_verdicts_that_no_proof_decides_are_marked():
+    result = tune(Limited(1e-2), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
+    truth = {record.theta: float(np.sum(monotone(np.array(record.theta)) ** 2)) for record in result.history}
+    verdicts = {record.verdict for record in result.history}
+    assert verdicts & {"accepted, not proven", "rejected, not proven"}
+    for record in result.history:
+        if record.verdict == "accepted":
+            assert truth[record.target] < truth[record.origin]
+
+
+@pytest.mark.parametrize("floor", [10.0, INF])
 def test_an_accuracy_missed_forever_ends_the_run_and_names_theta(floor):
     result = tune(Limited(floor), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
     assert result.status is Status.ACCURACY
@@ -966,7 +1024,7 @@ def test_a_result_may_be_had_at_any_time():
         tuner.tell(evaluate(tuner.ask()))
         result = tuner.result()
         assert result.evaluations == len(tuner.history)
-        assert tuple(result.theta.tolist()) == tuner.history[-1].incumbent
+        assert result.interval in [record.interval for record in tuner.history if record.theta == tuple(result.theta)]
 
 
 def test_a_tuner_may_be_stopped_from_outside():
@@ -1028,6 +1086,44 @@ def test_a_lower_bound_goes_with_a_state_that_is_taken_up_again():
     np.testing.assert_array_equal(tuner.result().theta, whole.theta)
     with pytest.raises(TypeError, match="lower_bound must be callable"):
         suffice.Tuner([0.0], lower_bound=3.0)
+
+
+NEXT_TO_BOUNDS = [
+    pytest.param(lambda x: np.array([x[0] + 0.5]), [1e-9], [0.0], id="optimal bound"),
+    pytest.param(lambda x: np.array([x[0] + 0.5]), [0.0], [0.0], id="on it"),
+    pytest.param(lambda x: np.array([x[0] - 1.5]), [1.0 - 1e-7], [1.0], id="upper"),
+    pytest.param(
+        lambda x: np.array([x[0] + 1 + x[1] ** 2, x[1] + 0.5 + x[0] * x[1]]), [1e-7, 1e-9], [0.0, 0.0], id="corner"
+    ),
+    pytest.param(lambda x: np.array([x[0] + 0.5, x[1] - 0.3 - x[0]]), [1e-9, 0.9], [0.0, 0.3], id="along the bound"),
+    pytest.param(lambda x: np.array([x[0] - 0.7, x[1] - 0.3]), [1e-9, 1e-9], [0.7, 0.3], id="inside"),
+    pytest.param(lambda x: np.array([x[0] - 0.7, x[1] - 0.3]), [0.0, 1.0], [0.7, 0.3], id="inside, from a corner"),
+    pytest.param(rosenbrock, [1e-9, 1e-9], [1.0, 1.0], id="curved"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("fun", "theta0", "expected"), NEXT_TO_BOUNDS)
+def test_a_start_nearer_to_a_bound_than_the_final_radius_gets_where_it_should(fun, theta0, expected, model):
+    """On the bound exactly where that is optimal, away from it where it is not."""
+    result = tune(exact(fun), theta0, bounds=(0, 1), options=Options(max_evaluations=200, model=model))
+    np.testing.assert_allclose(result.theta, expected, atol=1e-4)
+    on_bound = np.isin(expected, [0.0, 1.0]) & (fun is not rosenbrock)
+    assert (result.theta[on_bound] == np.array(expected)[on_bound]).all()
+
+
+def test_parameters_of_very_different_units_are_found_with_a_scale():
+    """A capacitance of picofarads beside a resistance: a step of 0.1 farads tells nothing about either."""
+
+    def circuit(x):
+        t = np.linspace(0.1, 3.0, 12) * 1e-9
+        return np.exp(-t / (x[0] * x[1])) + 0.1 * x[1] / 1e3 - np.exp(-t / (2.2e-12 * 470.0)) - 0.047
+
+    start, options = [1e-12, 300.0], Options(max_evaluations=150)
+    result = tune(exact(circuit), start, scale=[1e-12, 100.0], options=options)
+    np.testing.assert_allclose(result.theta, [2.2e-12, 470.0], rtol=1e-3)
+    units = Tuner(start, scale=[1e-12, 100.0])._setting.scaling.unit
+    assert Tuner.from_state(Tuner(start, scale=[1e-12, 100.0]).state())._setting.scaling.unit.tolist() == units.tolist()
 
 
 def test_an_f_that_falls_for_ever_ends_with_the_budget():

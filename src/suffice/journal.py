@@ -47,7 +47,8 @@ from suffice.plain import check_fields, decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Plan, Point, Setting, State, Trial, is_coarse
+from suffice.upper.search import is_coarse
+from suffice.upper.state import Plan, Point, Setting, State, Trial
 
 FORMAT = "suffice journal 1"
 FILE, LOCK = "journal.jsonl", "lock"
@@ -56,7 +57,13 @@ PREFIX = 16 + 1 + 12 + 1  # digest and length, each with a space after it
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 
 # Parts of a state that are written by reference, or not at all.
-_BY_REFERENCE = {"points", "pool", "trial", "records", "pending"}
+_BY_REFERENCE = {"points", "pool", "trial", "best", "records", "pending"}
+
+# Parts that journals of earlier versions do not have: they start as in a new search.
+_ADDED_LATER = {
+    *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark"),
+    *("sparsity", "checked"),
+}
 
 
 @dataclass(frozen=True)
@@ -312,6 +319,8 @@ def _points(state: State) -> Iterator[Point]:
     yield from state.pool
     if state.trial is not None:
         yield state.trial.point
+    if state.best is not None:
+        yield state.best
 
 
 def _held(state: State, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
@@ -345,6 +354,7 @@ def _state_to_plain(state: State, held: tuple[Held, ...]) -> dict[str, Any]:
     plain["pool"] = [reference(point) for point in state.pool]
     trial = state.trial
     plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
+    plain["best"] = None if state.best is None else reference(state.best)
     return plain
 
 
@@ -371,9 +381,11 @@ def _state_from_plain(
     if plain["trial"] is not None:
         reference, plan = plain["trial"]
         trial = Trial(point(reference), _expect(decode(plan), Plan, "trial"))
-    names = [item.name for item in fields(State) if item.name not in _BY_REFERENCE]
-    simple = {name: decode(plain[name]) for name in names if name in plain}  # one that is missing is younger than it
-    state = State(**_checked(State, {**simple, "points": points, "pool": pool, "trial": trial, "records": records}))
+    best = None if plain.get("best") is None else point(plain["best"])
+    names = {item.name for item in fields(State)} - _BY_REFERENCE
+    simple = {name: decode(plain[name]) for name in names - (_ADDED_LATER - set(plain))}
+    by_reference = {"points": points, "pool": pool, "trial": trial, "best": best, "records": records}
+    state = State(**_checked(State, {**simple, **by_reference}))
     table = {id(item): n for known in (whole, bare) for n, item in known.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
     return state, tuple(held.values())
@@ -540,6 +552,8 @@ def _references(plain: Mapping[str, Any]) -> Iterator[Any]:
     yield from plain["pool"]
     if plain["trial"] is not None:
         yield plain["trial"][0]
+    if plain.get("best") is not None:
+        yield plain["best"]
 
 
 def _no_constant(name: str) -> float:
@@ -560,7 +574,7 @@ def check_state(state: State, setting: Setting) -> None:
         evaluation = point.evaluation
         if evaluation.point.shape != (m,):
             raise ValueError(f"theta must have shape ({m},), got {evaluation.point.shape}")
-        complaint = evaluation.complaint()
+        complaint = evaluation.failure or evaluation.complaint()
         if complaint is not None:
             raise ValueError(complaint)
         if first is None:

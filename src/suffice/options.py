@@ -10,6 +10,7 @@ from suffice._array import positive, whole_number
 
 Policy = Literal["residual", "weights"]
 ModelKind = Literal["competing", "linear"]
+NoiseKind = Literal["additive", "multiplicative", "unknown"]
 
 BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these say when to stop, never where to go
 
@@ -18,7 +19,8 @@ BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these
 class Options:
     """How to search, how accurately, and when to stop.
 
-    Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|).
+    Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|). With
+    `tune(scale=...)` they are in units of `scale`.
     """
 
     max_evaluations: int = 100  #: evaluations at most, refinements included
@@ -33,6 +35,13 @@ class Options:
     accuracy_factor: float = 10.0  #: c: model points are accurate to c delta^2; the paper's study uses 100
     model: ModelKind = "competing"  #: see suffice.upper.model; "linear" is the paper's, without memory
     seed: int | None = None  #: None: first points along the axes; a number: along a random orthogonal basis
+
+    #: Residuals carry random noise that the oracle cannot bound (its errors are zero, or too small): "additive" with
+    #: standard deviation `noise_level`, "multiplicative" with `noise_level` times the residual, or "unknown", which is
+    #: estimated. Verdicts then go by F as it was computed, and nothing is proven: the result's interval is (0, inf),
+    #: target_cost ends no run, no start is given up for another, and the history repeats the errors that were reported.
+    noise: NoiseKind | None = None
+    noise_level: float | None = None  #: the standard deviation of the noise, for "additive" and "multiplicative"
 
     eta1: float = 0.1  #: a step is accepted from this ratio of actual to predicted decrease (published implementation)
     eta2: float = 0.75  #: and very successful from this one (customary; published: 0.7; no difference over many runs)
@@ -59,6 +68,15 @@ class Options:
             raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy!r}")
         if self.model not in get_args(ModelKind):
             raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
+        if self.noise is not None and self.noise not in get_args(NoiseKind):
+            raise ValueError(f"noise must be None or one of {', '.join(get_args(NoiseKind))}, got {self.noise!r}")
+        if (self.noise in ("additive", "multiplicative")) != (self.noise_level is not None):
+            raise ValueError(
+                "noise_level must be given with noise='additive' and 'multiplicative', and only then, "
+                f"got noise={self.noise!r}, noise_level={self.noise_level!r}"
+            )
+        if self.noise_level is not None:
+            positive(self.noise_level, "noise_level")
         if self.seed is not None:
             whole_number(self.seed, "seed", least=0)
         for name in ("eta1", "eta2", "decision_error", "shrink", "grow", "grow_step"):

@@ -30,7 +30,7 @@ from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Pending, Plan, Point, State, Trial
+from suffice.upper.state import Pending, Plan, Point, State, Trial
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls

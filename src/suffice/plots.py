@@ -70,7 +70,7 @@ class Trace:
 def trace(result: Result) -> Trace:
     """What figures show of a result; a run from many starts shows the evaluations of all of them."""
     runs = result.starts or (result,)
-    records = [record for run in runs for record in run.history]
+    records = [record for run in runs for record in run.history if math.isfinite(record.cost)]
     if not records:
         raise ValueError(f"there is nothing to draw, no evaluation was made: {result.message}")
     space = result.space

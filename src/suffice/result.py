@@ -21,11 +21,13 @@ class Status(Enum):
 
     RUNNING = ("the run has not ended yet", False)
     CONVERGED = ("the trust radius reached final_radius", True)
+    NOISE = ("what is left to gain cannot be told from the noise of the objective", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations were spent", False)
     MAX_WORK = ("max_work was spent", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
     OVERTAKEN = ("another start has got the better of this one", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
@@ -50,6 +52,7 @@ class Purpose(Enum):
     FIRST = "first points"
     STEP = "step"
     GEOMETRY = "geometry"
+    UNSEEN = "unseen direction"
     REFINE_INCUMBENT = "refine incumbent"
     REFINE_STEP = "refine step"
     REFINE_POINT = "refine point"
@@ -65,18 +68,20 @@ class Record:
     within: float  #: the accuracy asked for
     errors: tuple[float, ...]  #: the errors achieved, one per residual
     distance: float | None  #: the proven distance of the weights, where the objective tells
-    cost: float  #: F as it was computed
+    cost: float  #: F as it was computed, infinite if the residuals were not finite
     interval: tuple[float, float]  #: where F is proven to lie
     work: float  #: of this evaluation
     total_work: float  #: of all so far
     delta: float  #: the trust radius when the evaluation was asked for
     rho: float  #: and its lower bound
     predicted: float | None = None  #: the decrease that the step under judgement promised
-    verdict: str | None = None  #: accepted, rejected or open, where a step was judged
+    #: accepted, rejected or open, where a step was judged; with "not proven" where it went by F as it was computed
+    verdict: str | None = None
     origin: tuple[float, ...] | None = None  #: where that step started
     target: tuple[float, ...] | None = None  #: and where it led
     incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
     incumbent_cost: float = float("nan")  #: and its F as it was computed
+    note: str = ""  #: what else there is to know, such as why there is no F at theta
 
     @property
     def error(self) -> float:
@@ -86,7 +91,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Result:
-    """The incumbent, with the interval in which F is proven to lie there."""
+    """The best point, with the interval in which F is proven to lie there.
+
+    It is the one with the least proven upper bound of F among all that were evaluated; with exact residuals, the one
+    with the least F.
+    """
 
     theta: Array  #: the best point
     cost: float  #: F there, as it was computed
@@ -95,7 +104,7 @@ class Result:
     evaluations: int  #: how many were made, refinements included
     work: float  #: of all of them
     history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
-    evaluation: Evaluation | None = field(default=None, repr=False)  #: the incumbent's
+    evaluation: Evaluation | None = field(default=None, repr=False)  #: the one at theta
     params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
     detail: str = ""  #: what `message` adds to the status
     starts: tuple[Result, ...] = field(default=(), repr=False)  #: of a run from many starts: what became of each
@@ -114,7 +123,7 @@ class Result:
 
     @property
     def solutions(self) -> tuple[Any, ...]:
-        """What the objective attached to the incumbent's evaluation (the lower-level solutions)."""
+        """What the objective attached to the best point's evaluation (the lower-level solutions)."""
         return () if self.evaluation is None else tuple(self.evaluation.solutions)
 
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:

@@ -44,7 +44,7 @@ from suffice.journal import (
 from suffice.plain import decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.search import Setting, State
+from suffice.upper.state import Setting, State
 
 FORMAT, OLD = "suffice starts 2", "suffice starts 1"  # the old one does not know how far journals are
 TURN = "turn.json"

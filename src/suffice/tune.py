@@ -30,8 +30,9 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.shelf import Shelf, Told, holds_starts
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Setting, State, _budget, absorb, decide, start
+from suffice.upper.search import _budget, absorb, decide, start
 from suffice.upper.starts import overtaken
+from suffice.upper.state import Setting, State, best_point
 
 STATE_FORMAT = "suffice tuner 1"
 
@@ -53,7 +54,7 @@ class Tuner:
     """The search as ask and tell, for those who run their evaluations themselves.
 
     `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for.
+    that it proves to be worse than the incumbent are never asked for. `bounds` and `scale` are those of `tune`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Tuner:
         theta0: Any,
         *,
         bounds: Any = None,
+        scale: Any = None,
         options: Options | None = None,
         lower_bound: Callable[[Array], float] | None = None,
     ) -> None:
@@ -71,8 +73,8 @@ class Tuner:
             raise TypeError(f"options must be Options, got {options!r}")
         if lower_bound is not None and not callable(lower_bound):
             raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
-        self._setting = Setting(Scaling.of(theta, bounds), Options() if options is None else options, lower_bound)
-        scaling = self._setting.scaling
+        scaling = Scaling.of(theta, bounds, scale)
+        self._setting = Setting(scaling, Options() if options is None else options, lower_bound)
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
             level = outside_stacklevel()
@@ -126,22 +128,26 @@ class Tuner:
         self._detail = detail
 
     def result(self) -> Result:
-        """The incumbent so far."""
+        """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
         state, scaling = self._state, self._setting.scaling
         if not state.points:
             u = state.first[0]
             unknown = (-math.inf, math.inf)
             theta, policy = scaling.to_theta(u), self.options.policy
             return Result(theta, math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail, policy=policy)
-        best = state.points[state.incumbent]
+        best = best_point(state)
         theta = scaling.to_theta(best.u)
         detail = self._detail
         if state.status is Status.ACCURACY and not detail:
             detail = f"theta = {theta.tolist()}, F lies in {list(best.evaluation.interval)}"
+        interval = best.evaluation.interval
+        if self.options.noise is not None:  # the oracle's errors leave the noise out
+            interval = (0.0, math.inf)
+            detail = "; ".join([*([detail] if detail else []), "with noise nothing is proven about F"])
         return Result(
             theta,
             best.evaluation.cost,
-            best.evaluation.interval,
+            interval,
             state.status,
             len(state.records),
             state.work,
@@ -204,7 +210,8 @@ class Tuner:
             return "there are no residuals"
         if self.options.policy == "weights" and evaluation.distance is None:
             return "policy='weights' needs the distance of the weights, evaluation.distance is None"
-        return evaluation.complaint()
+        start = not self._state.points  # elsewhere the search goes around a place without F
+        return (evaluation.failure if start else None) or evaluation.complaint()
 
 
 def tune(
@@ -213,6 +220,7 @@ def tune(
     *,
     starts: Iterable[Any] | None = None,
     bounds: Any = None,
+    scale: Any = None,
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
     journal: JournalLike | None = None,
@@ -224,6 +232,10 @@ def tune(
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
     speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+
+    `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
+    `final_radius` are measured: a step of one unit should change F noticeably. Without it the unit is the width of the
+    box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
     minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
@@ -238,13 +250,14 @@ def tune(
     Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
     is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
     A journal that can no longer be written (a full disk, say) ends the run as well. An objective that fails raises
-    `OracleError`, whose `result` holds everything evaluated before.
+    `OracleError`, whose `result` holds everything evaluated before. Residuals that are infinite or NaN, or whose sum of
+    squares overflows, are no failure but at theta0: a step there counts as rejected, and the search goes on closer by.
     """
     space = getattr(objective, "space", None)
     bounds = space.bounds if space is not None and bounds is None else bounds
     known = _lower_bound(objective)
     thetas = _starts(theta0, starts, space)
-    tuners = [Tuner(theta, bounds=bounds, options=options, lower_bound=known) for theta in thetas]
+    tuners = [Tuner(theta, bounds=bounds, scale=scale, options=options, lower_bound=known) for theta in thetas]
     tuner = tuners[0]
     _oracle(objective, tuner.options)
     _check_callback(callback)
@@ -545,7 +558,7 @@ def _close_all(shelf: Shelf | None, tuners: Sequence[Tuner]) -> None:
 def _promising(tuner: Tuner) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
     state = tuner._state
-    return state.points[state.incumbent].evaluation.interval[1] if state.points else -math.inf
+    return best_point(state).evaluation.interval[1] if state.points else -math.inf
 
 
 def _evaluations(tuners: Sequence[Tuner]) -> int:
@@ -578,7 +591,7 @@ def _stop_all(tuners: Sequence[Tuner], status: Status, detail: str = "") -> None
 def _best(tuners: Sequence[Tuner], objective: Any) -> Result:
     """The result of the start with the least proven upper bound, with those of all."""
     results = tuple(_result(tuner, objective) for tuner in tuners)
-    return replace(min(results, key=lambda result: result.interval[1]), starts=results)
+    return replace(min(results, key=lambda result: (result.interval[1], result.cost)), starts=results)
 
 
 def _tell(tuner: Tuner, evaluation: Any, objective: Any, book: Journal | None) -> Record:

@@ -13,7 +13,8 @@ from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
 from suffice.upper.accuracy import for_model
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import Plan, Point, Setting, State, Trial, absorb, decide, pool_size, start
+from suffice.upper.search import absorb, decide, pool_size, start
+from suffice.upper.state import Plan, Point, Setting, State, Trial
 from suffice.upper.warm import warm_start
 
 REFINEMENTS = (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP)
@@ -226,11 +227,11 @@ def test_a_step_to_a_theta_that_was_evaluated_long_ago_is_refined_from_its_own_s
 def test_a_point_that_does_not_improve_may_miss_once_but_not_twice():
     world = setting([0.5, 0.5])
     state, asked = under_judgement(), []
-    while (state := decide(state, world)).status is Status.RUNNING:
+    while (state := decide(state, world)).trial is not None:
         asked.append(state.pending.purpose)
         state = absorb(state, Evaluation(world.scaling.to_theta(state.pending.u), [1.0, 1.0], [0.1, 0.1]), world)
-    assert state.status is Status.ACCURACY
     assert asked == [Purpose.REFINE_STEP] * 2
+    assert state.records[-1].verdict == "rejected, not proven"
 
 
 def test_a_refinement_that_came_back_worse_does_not_replace_what_was_known():

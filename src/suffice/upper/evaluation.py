@@ -82,7 +82,8 @@ class Evaluation:
     @cached_property
     def cost(self) -> float:
         """F~ = sum of squares of the residuals."""
-        return float(self.r @ self.r)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.r @ self.r)
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -101,15 +102,18 @@ class Evaluation:
         low, high = self.interval
         return max(self.cost - low, high - self.cost)
 
-    def complaint(self) -> str | None:
-        """What makes this evaluation unusable, or None."""
+    @cached_property
+    def failure(self) -> str | None:
+        """Why there is no F here, or None: a place where the residuals cannot be computed, not an oracle's fault."""
         if not np.isfinite(self.r).all():
             return "residuals are not all finite"
-        if not math.isfinite(self.cost):
-            return "the sum of squared residuals overflows"
-        if np.isnan(self.e).any() or (self.e < 0).any():
+        return None if math.isfinite(self.cost) else "the sum of squared residuals overflows"
+
+    def complaint(self) -> str | None:
+        """What an oracle has done wrong, or None."""
+        if self.failure is None and (np.isnan(self.e).any() or (self.e < 0).any()):
             return f"errors must be non-negative numbers, got {self.e.tolist()}"
-        if self.distance is not None:
+        if self.failure is None and self.distance is not None:
             known = isinstance(self.distance, int | float | np.integer | np.floating)
             if not (known and self.distance >= 0):
                 return f"distance must be a non-negative number, got {self.distance!r}"

@@ -2,6 +2,16 @@ r"""Where to put points: the first ones, which one to give up for a new one, and
 
 A point u_t matters to the model through its Lagrange polynomial l_t: the replaced point is the one with the largest
 max(1, (distance/delta)^4) |l_t(new)|, and a far point moves to where |l_t| is largest in the trust region.
+
+Where residuals are not finite, such a point is looked for elsewhere on the line through the incumbent: on the other
+side, then on either side at a quarter of the distance, and so on, `SHORTENINGS` times. |l_t| is linear along that
+line, so the model stays determined.
+
+Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may still
+curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So before the
+search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace, turned at
+random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not positive
+and B is not 0, one of them is negative.
 """
 
 from __future__ import annotations
@@ -11,6 +21,9 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.upper.interpolation import lagrange_values
 from suffice.upper.step import longest_linear
+
+FLAT = 1e-3
+SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
 
 
 def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
@@ -26,6 +39,35 @@ def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int |
     if seed is not None and np.linalg.cond(D) > 1e3:  # bounds have flattened the random basis
         return first_points(u, delta, lower, upper, None)
     return points
+
+
+def unseen(u: Array, squared: Array, F: float, radius: float, lower: Array, upper: Array) -> list[Array]:
+    """Points at the distance `radius` along flat directions that the model cannot tell about; `squared` is J^T J."""
+    lam, Q = np.linalg.eigh(squared)
+    flat = Q[:, lam * radius**2 <= FLAT * F]
+    p = flat.shape[1]
+    if p == 0 or len(u) == 1 or F <= 0.0:  # along a single axis there are points already
+        return []
+    turned = np.linalg.qr(np.random.default_rng(p).standard_normal((p, p)))[0]
+    points = []
+    for d in (flat @ turned).T:
+        sides = [np.clip(u + sign * radius * d, lower, upper) for sign in (1.0, -1.0)]
+        far = max(sides, key=lambda point: norm(point - u))
+        if norm(far - u) >= 0.5 * radius:
+            points.append(far)
+    return points
+
+
+def elsewhere(centre: Array, u: Array, lower: Array, upper: Array) -> list[Array]:
+    """u and the points to try instead of it, one after the other; those that a bound brings too near are left out."""
+    found = []
+    for share in SHORTER ** -np.arange(SHORTENINGS + 1.0):
+        for sign in (1.0, -1.0):
+            step = sign * share * (u - centre)
+            point = u if share == sign == 1.0 else np.clip(centre + step, lower, upper)
+            if norm(point - centre) >= 0.5 * norm(step):
+                found.append(point)
+    return found
 
 
 def point_to_replace(points: Array, gradients: Array, k: int, u: Array, delta: float, accepted: bool) -> int:

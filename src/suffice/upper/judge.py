@@ -23,6 +23,8 @@ class Verdict(Enum):
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     OPEN = "open"
+    LIKELY = "accepted, not proven"  # by F~, where noise or the oracle's limit leaves nothing better to go by
+    UNLIKELY = "rejected, not proven"
 
 
 def judge(current: Evaluation, trial: Evaluation, predicted: float, options: Options) -> tuple[Verdict, float]:

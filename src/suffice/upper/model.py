@@ -64,6 +64,7 @@ class Basis:
     Lam: Array  # one column per point; empty without curvature
     old: list[int]  # which old points are used, besides the m+1
     unit: float
+    smooths: bool = False  # a regression rather than an interpolation
 
     def phi(self, s: Array) -> Array:
         x = s / self.unit
@@ -89,6 +90,7 @@ class Interpolant:
     G: Array
     b: Array
     F: float
+    base: float = 0.0  # F minus ||r_k||^2, which a regression does not reproduce
 
     @property
     def curved(self) -> bool:
@@ -97,7 +99,7 @@ class Interpolant:
     def decrease(self, s: Array) -> float:
         """m(0) - m(s)."""
         phi = self.basis.phi(s)
-        return -float(phi @ (2.0 * self.b + self.G @ phi))
+        return self.base - float(phi @ (2.0 * self.b + self.G @ phi))
 
     def value(self, s: Array) -> float:
         return self.F - self.decrease(s)
@@ -146,7 +148,9 @@ def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Interpo
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
     r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
     d = r - r[k]
-    return Interpolant(basis, d @ d.T, d @ r[k], float(r[k] @ r[k]))
+    G, b, F = d @ d.T, d @ r[k], float(r[k] @ r[k])
+    base = float(basis.c @ (2.0 * b + G @ basis.c)) if basis.smooths else 0.0
+    return Interpolant(basis, G, b, F + base, base)
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:

@@ -1,5 +1,5 @@
 """Search coordinates u: a finite box becomes [0, 1]; with an infinite bound, theta0 is 0 and the unit max(1,
-|theta0|)."""
+|theta0|). A `scale` of the user's own takes the place of these units, box or not."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ class Scaling:
     unit: Array
 
     @classmethod
-    def of(cls, theta0: Array, bounds: Any) -> Scaling:
-        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all."""
+    def of(cls, theta0: Array, bounds: Any, scale: Any = None) -> Scaling:
+        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all. `scale` is the
+        unit of each parameter, or of all."""
         lower, upper = _bounds(bounds, len(theta0))
         with np.errstate(over="ignore"):
             width = upper - lower
         boxed = np.isfinite(width)  # a box too wide for its width to be a number is none
         theta0 = np.clip(theta0, lower, upper)
         open_size = float(np.max(np.abs(theta0[~boxed]), initial=1.0))
-        return cls(lower, upper, np.where(boxed, lower, theta0), np.where(boxed, width, open_size))
+        unit = np.where(boxed, width, open_size) if scale is None else _scale(scale, len(theta0))
+        return cls(lower, upper, np.where(boxed, lower, theta0), unit)
 
     @cached_property
     def low(self) -> Array:
@@ -45,6 +47,18 @@ class Scaling:
         """Inside the box exactly, and on a bound exactly where u is."""
         theta = np.clip(self.origin + self.unit * u, self.lower, self.upper)
         return np.where(u >= self.high, self.upper, np.where(u <= self.low, self.lower, theta))
+
+
+def _scale(scale: Any, m: int) -> Array:
+    try:
+        unit = np.array(scale, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"scale must be numeric, got {scale!r}") from error
+    if unit.shape not in ((), (m,)):
+        raise ValueError(f"scale must be a number or have shape ({m},), got shape {unit.shape}")
+    if not (np.isfinite(unit) & (unit > 0.0)).all():
+        raise ValueError(f"scale must be positive and finite, got {scale!r}")
+    return np.array(np.broadcast_to(unit, (m,)))
 
 
 def _bounds(bounds: Any, m: int) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ update the radius.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,24 +23,24 @@ import numpy as np
 from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
+from suffice.upper import limit, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
     achieved,
-    came_to_nothing,
     enough_to_tell,
     first_look,
+    for_decision,
     for_model,
     refinement,
     seen,
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.geometry import farthest, first_points, improving_point, point_to_replace
+from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
-from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import (
     Flags,
     Known,
@@ -54,6 +54,7 @@ from suffice.upper.sparsity import (
     some,
     supports,
 )
+from suffice.upper.state import Pending, Plan, Point, Setting, State, Trial, best_point
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -62,86 +63,15 @@ REACH = 10.0  # old points further away (in trust radii) say nothing about the m
 OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
 RECENT = 60  # how many of the latest old points a sparse model looks at
+LOOKS = 3  # how often a search may look along flat directions before it ends
+WORTH = 0.01  # of F: what a look there is to tell
+ROUNDING = 1e-12  # of F: a decrease that is none
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
 def pool_size(m: int) -> int:
     """How many points are remembered after they have left the model: enough for all curvature if m is small."""
     return min((m + 1) * (m + 2), 4 * m + 60)
-
-
-@dataclass(frozen=True)
-class Point:
-    u: Array
-    evaluation: Evaluation
-    futile: int = 0  # refinements in a row that have come to nothing
-    moved: float = math.inf  # how far the latest refinement has moved F~
-
-    @property
-    def exhausted(self) -> bool:
-        """The oracle cannot evaluate it more accurately: it may miss once, but not twice."""
-        return self.futile > 1
-
-
-@dataclass(frozen=True)
-class Pending:
-    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes."""
-
-    purpose: Purpose
-    u: Array
-    within: float
-    warm: Evaluation | None
-    replaces: int | None = None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
-
-    predicted: float
-    length: float
-    foreseen: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A step under judgement."""
-
-    point: Point
-    plan: Plan
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything a search knows. `pool` holds the points that have left the model, the latest last."""
-
-    delta: float
-    rho: float
-    first: tuple[Array, ...]
-    points: tuple[Point, ...] = ()
-    incumbent: int = 0
-    pending: Pending | None = None
-    plan: Plan | None = None  # the step that `pending` evaluates
-    trial: Trial | None = None
-    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
-    after_failure: bool = False
-    promise: float = math.inf  # the decrease that the latest step promised
-    pool: tuple[Point, ...] = ()
-    records: tuple[Record, ...] = ()
-    work: float = 0.0
-    seconds: float = 0.0
-    status: Status = Status.RUNNING
-    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
-    checked: float = math.inf  # the rho at which that was tested last
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What never changes during a search."""
-
-    scaling: Scaling
-    options: Options
-    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
 
 
 def start(u0: Array, setting: Setting) -> State:
@@ -156,6 +86,11 @@ def decide(state: State, setting: Setting) -> State:
     while state.status is Status.RUNNING and state.pending is None:
         if state.first:
             state = _ask_first(state, setting)
+        elif state.unseen:
+            current = state.points[state.incumbent].evaluation
+            state = _ask(state, Purpose.UNSEEN, state.unseen[0], for_decision(WORTH * current.cost, current))
+        elif state.nothing_unseen:
+            state = _ended(state, setting)
         elif state.trial is not None:
             state = _settle(state, state.trial, setting)
         elif state.after_failure:
@@ -172,49 +107,92 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
     point = Point(pending.u, evaluation)
     work = state.work + float(evaluation.work)
     known = replace(state, pending=None, work=work, seconds=state.seconds + seconds)
-    after, judged = _take_in(known, pending, point, setting)
+    if evaluation.failure is not None:
+        after, judged = _go_around(known, pending, setting)
+    else:
+        proven = setting.options.noise is None
+        if proven and (state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]):
+            known = replace(known, best=point)
+        after, judged = _take_in(known, pending, point, setting)
     record = _record(state, after, pending, evaluation, judged, setting)
     after = replace(after, records=(*state.records, record))
     return replace(after, status=_budget(after, setting.options))
 
 
 def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
+    if pending.purpose not in (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP):
+        state, point = limit.first_seen(state, point, pending.within, setting)
     match pending.purpose:
         case Purpose.FIRST:
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
-            state = replace(state, first=state.first[1:], points=points, incumbent=best)
+            state = replace(state, first=state.first[1:], points=points, incumbent=best, retries=0)
             return _look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
             current = state.points[state.incumbent].evaluation
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
-            state = _place(_test_sparsity(state, point), point, pending.replaces)
+            state = _place(_test_sparsity(replace(state, retries=0), point), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
+        case Purpose.UNSEEN:
+            return _look(state, point, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
-            state = replace(
-                state, points=_swapped(state.points, t, _refined(state.points[t], point, pending.within, setting))
-            )
+            state, refined = limit.refined(state, state.points[t], point, pending.within, setting)
+            state = replace(state, points=_swapped(state.points, t, refined))
         case Purpose.REFINE_STEP:
             assert state.trial is not None
-            state = replace(
-                state, trial=replace(state.trial, point=_refined(state.trial.point, point, pending.within, setting))
-            )
+            plan = state.trial.plan
+            state, refined = limit.refined(state, state.trial.point, point, pending.within, setting)
+            state = replace(state, trial=Trial(refined, plan))
         case Purpose.STEP:
             assert state.plan is not None
             state = replace(state, trial=Trial(point, state.plan), plan=None)
     return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
+def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State, _Judged | None]:
+    """There are no finite residuals at the pending point: nothing of it enters a model."""
+    match pending.purpose:
+        case Purpose.FIRST:
+            return replace(state, retries=state.retries + 1), None
+        case Purpose.GEOMETRY:
+            return replace(state, retries=state.retries + 1, after_failure=True), None
+        case Purpose.UNSEEN:
+            return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1), None
+        case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
+            t = pending.replaces
+            assert t is not None
+            point = replace(state.points[t], futile=state.points[t].futile + 1)
+            state = replace(state, points=_swapped(state.points, t, point))
+            return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
+        case Purpose.REFINE_STEP:
+            assert state.trial is not None
+            plan, state = state.trial.plan, replace(state, trial=None)
+        case Purpose.STEP:
+            assert state.plan is not None
+            plan, state = state.plan, replace(state, plan=None)
+    delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
+    judged = _Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
+    return replace(state, delta=delta, after_failure=True), judged
+
+
 # Deciding
 
 
 def _ask_first(state: State, setting: Setting) -> State:
-    known = state.points[0].evaluation if state.points else None
-    within = for_model(state.delta, known, setting.options)
-    return _ask(state, Purpose.FIRST, state.first[0], within)
+    if not state.points:
+        return _ask(state, Purpose.FIRST, state.first[0], for_model(state.delta, None, setting.options))
+    start = state.points[0]
+    return _ask_near(
+        state,
+        setting,
+        Purpose.FIRST,
+        start.u,
+        state.first[0],
+        for_model(state.delta, start.evaluation, setting.options),
+    )
 
 
 def _step(state: State, setting: Setting) -> State:
@@ -223,12 +201,20 @@ def _step(state: State, setting: Setting) -> State:
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
-    models = _models(state, setting)
+    fitted: Fit | None = None
+    models: Sequence[Model]
+    if _noisy(state, setting):
+        state, fitted = _smoothed(state, setting)
+        current, models = state.points[state.incumbent], [fitted.model]
+    else:
+        models = _models(state, setting)
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
-    if length < SHORT_STEP * state.rho or predicted <= 0.0:
+    if fitted is not None and predicted <= fitted.doubt(s):
+        return _restart(state, fitted, setting)
+    if predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting)):
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
         if state.delta > state.rho:
@@ -238,12 +224,24 @@ def _step(state: State, setting: Setting) -> State:
         point = state.points[t]
         error = seen(point.evaluation, options).error
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
-        if rough and not point.exhausted:
+        if rough and not limit.exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
-    state = replace(state, plan=Plan(predicted, length, (models[0].value(s), models[-1].value(s))))
+    foreseen = (models[0].value(s), models[-1].value(s))
+    plan = Plan(predicted, length, foreseen)
+    if fitted is not None:
+        plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
+    state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
+    """Whether a step, however short, meets a bound when nothing else is left to do: a point next to an optimal bound is
+    not on it."""
+    at, scaling = state.points[state.incumbent].u, setting.scaling
+    meets = ((u <= scaling.low) & (at > scaling.low)) | ((u >= scaling.high) & (at < scaling.high))
+    return state.rho <= setting.options.final_radius and bool(meets.any())
 
 
 def _mend(state: State, setting: Setting, short: bool = False) -> State:
@@ -260,25 +258,126 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
-        return _ask(state, Purpose.GEOMETRY, u, first_look(state.promise, radius, current, options), replaces=t)
-    limit = for_model(state.delta, current, options)
+        within = first_look(state.promise, radius, current, options)
+        return _ask_near(state, setting, Purpose.GEOMETRY, points[state.incumbent], u, within, replaces=t)
+    needed = for_model(state.delta, current, options)
     # A short step stays short while delta falls to rho: what is needed there is asked for at once.
     goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
     for t, point in enumerate(state.points):
-        if achieved(point.evaluation, options) > limit and not point.exhausted:
-            pending = Pending(Purpose.REFINE_POINT, point.u, goal, point.evaluation, t)
+        if achieved(point.evaluation, options) > needed and not limit.exhausted(point, state, options):
+            pending = Pending(Purpose.REFINE_POINT, point.u, limit.askable(goal, state), point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
+    if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
+        state, fitted = _smoothed(state, setting)
+        return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
-        known = seen(current, options).error <= 0.1 * current.cost or not state.points[state.incumbent].exhausted
-        return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
+        places = _flat(state, setting) if state.looked < LOOKS and not _noisy(state, setting) else []
+        return replace(state, unseen=tuple(places), looked=state.looked + 1) if places else _ended(state, setting)
     rho = next_rho(state.rho, options.final_radius)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
 
+def _flat(state: State, setting: Setting) -> list[Array]:
+    """Points along directions in which the model is flat."""
+    k, scaling = state.incumbent, setting.scaling
+    points = np.array([point.u for point in state.points])
+    model = fit(linear_basis(points, k), k, _stack(state.points, coarse=False), np.empty((0, 0)))
+    squared = 0.5 * model.derivatives(np.zeros(len(points[k])))[1]
+    return unseen(points[k], squared, model.F, setting.options.initial_radius, scaling.low, scaling.high)
+
+
+def _look(state: State, point: Point, setting: Setting) -> State:
+    """A point along a flat direction: if F is proven to be less there, the search goes on from it."""
+    scaling, options = setting.scaling, setting.options
+    current = state.points[state.incumbent].evaluation
+    if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
+        first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
+        begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
+        return replace(begun, points=(point,), incumbent=0, pool=_pool(state.pool, list(state.points)))
+    pool = _pool(state.pool, [point])
+    return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
+
+
+def _ended(state: State, setting: Setting) -> State:
+    """The radius has come down: converged, if the accuracy was enough to say so."""
+    current, options = state.points[state.incumbent], setting.options
+    known = seen(current.evaluation, options).error <= 0.1 * current.evaluation.cost
+    known = known or not limit.exhausted(current, state, options)
+    return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
+
+
+def _noisy(state: State, setting: Setting) -> bool:
+    """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
+    return setting.options.noise is not None or (limit.at_limit(state) and max(state.floors) < math.inf)
+
+
+def _unsure(state: State, options: Options) -> bool:
+    """Whether noise may hide something worth a restart: F is neither negligible nor known to rounding."""
+    best = best_point(state).evaluation
+    known = options.noise is None and seen(best, options).error <= noise.ROUNDING * best.cost
+    return best.cost > noise.NOTHING * state.records[0].cost and not known
+
+
+def _smoothed(state: State, setting: Setting) -> tuple[State, noise.Fit]:
+    """The model that averages noise out, around the point of the model at which F is least by it."""
+    for _ in range(2):
+        k = state.incumbent
+        u = state.points[k].u
+        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * state.points[k].evaluation.cost]
+        old = [usable[i] for i in noise.nearest(u, [p.u for p in usable], state.delta)]
+        used = [*state.points, *old]
+        coarse = len(used[k].evaluation.e) >= 2 * len(state.points)
+        places, evaluations = np.array([point.u for point in used]), [point.evaluation for point in used]
+        fitted = noise.regression(places, evaluations, k, len(old), coarse, setting.options)
+        lowest = int(np.argmin(fitted.smoothed))
+        if lowest == k:
+            break
+        state = replace(state, incumbent=lowest)
+    return state, fitted
+
+
+def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
+    """Look again from the incumbent, on a larger radius and along other directions."""
+    scaling, options = setting.scaling, setting.options
+    current = state.points[state.incumbent]
+    reached = float(fitted.smoothed[state.incumbent])
+    gain = max(noise.GAIN * fitted.eps, noise.NOTHING * state.records[0].cost)
+    in_vain = 0 if reached < state.mark - gain else state.in_vain + 1
+    best = seen(best_point(state).evaluation, options)
+    if in_vain > noise.IN_VAIN or not _unsure(state, options):
+        progress = best.interval[1] < state.records[0].interval[0]
+        known = options.noise is not None or progress or best.error <= 0.1 * best.cost
+        return replace(state, status=Status.NOISE if known else Status.ACCURACY)
+    delta = noise.next_radius(state.delta, in_vain, options)
+    seed = state.restarts + 1 + 1000 * (options.seed or 0)
+    first = first_points(current.u, delta, scaling.low, scaling.high, seed)[1:]
+    others = [point for t, point in enumerate(state.points) if t != state.incumbent]
+    return replace(
+        state,
+        delta=delta,
+        rho=delta,
+        first=tuple(first),
+        points=(current,),
+        incumbent=0,
+        pool=_pool(state.pool, others),
+        restarts=state.restarts + 1,
+        in_vain=in_vain,
+        mark=reached,
+    )
+
+
 def _settle(state: State, trial: Trial, setting: Setting) -> State:
     """The verdict is open: refine the end that leaves it so, as far as the distance to the threshold asks for."""
+    end = _end_to_refine(state, trial, setting)
+    assert end is not None
+    purpose, point, t, T = end
+    return _refine(state, purpose, point, T, setting, t)
+
+
+def _end_to_refine(state: State, trial: Trial, setting: Setting) -> tuple[Purpose, Point, int | None, float] | None:
+    """The less certain end of a step whose verdict is open, if the oracle can make it more certain."""
     options = setting.options
     current = state.points[state.incumbent]
     _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
@@ -288,13 +387,13 @@ def _settle(state: State, trial: Trial, setting: Setting) -> State:
         (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
     ]
     for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
-        if error > T and not point.exhausted:
-            return _refine(state, purpose, point, T, setting, t)
-    return replace(state, status=Status.ACCURACY)
+        if error > T and not limit.exhausted(point, state, options):
+            return purpose, point, t, T
+    return None
 
 
 def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    within = refinement(point.evaluation, T, setting.options)
+    within = limit.askable(refinement(point.evaluation, T, setting.options), state)
     return replace(state, pending=Pending(purpose, point.u, within, point.evaluation, t))
 
 
@@ -302,7 +401,23 @@ def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int 
     known = [(point.u, point.evaluation) for point in state.points]
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
     warm = warm_start(u, known, state.incumbent, older)
-    return replace(state, pending=Pending(purpose, u, within, warm, replaces))
+    return replace(state, pending=Pending(purpose, u, limit.askable(within, state), warm, replaces))
+
+
+def _ask_near(
+    state: State,
+    setting: Setting,
+    purpose: Purpose,
+    centre: Array,
+    u: Array,
+    within: float,
+    replaces: int | None = None,
+) -> State:
+    """Ask for a point of the model, or as often as there were no finite residuals, for another one on its line."""
+    places = elsewhere(centre, u, setting.scaling.low, setting.scaling.high)
+    if state.retries >= len(places):
+        return replace(state, status=Status.NOT_FINITE)
+    return _ask(state, purpose, places[state.retries], within, replaces)
 
 
 def _models(state: State, setting: Setting) -> Sequence[Model]:
@@ -326,7 +441,7 @@ def _models(state: State, setting: Setting) -> Sequence[Model]:
 
 
 def _look_for_sparsity(state: State, setting: Setting) -> State:
-    if state.first or setting.options.model == "linear":
+    if state.first or setting.options.model == "linear" or setting.options.noise is not None:
         return state
     points = np.array([point.u for point in state.points])
     return replace(state, sparsity=supports(points, _stack(state.points, is_coarse(state))))
@@ -391,8 +506,8 @@ def _useful(state: State, setting: Setting) -> list[Point]:
     for point, distance in zip(state.pool, distances.tolist(), strict=True):
         if distance > FAR * REACH * state.delta or point.evaluation.cost > OUTLIER * current.evaluation.cost:
             continue
-        limit = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if achieved(point.evaluation, setting.options) <= limit:
+        needed = for_model(max(distance, state.delta), current.evaluation, setting.options)
+        if achieved(point.evaluation, setting.options) <= needed:
             useful.append(point)
     return useful
 
@@ -418,11 +533,17 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
         ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
         if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
             verdict = Verdict.REJECTED
+    if options.noise is not None or (verdict is Verdict.OPEN and _end_to_refine(state, trial, setting) is None):
+        origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
+        ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
+        verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
     judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
-    accepted = verdict is Verdict.ACCEPTED
-    delta = next_radius(ratio if accepted else min(ratio, 0.0), plan.length, state.delta, state.rho, setting.options)
+    accepted = verdict in (Verdict.ACCEPTED, Verdict.LIKELY)
+    if not accepted:
+        ratio = min(ratio, options.eta2 if verdict is Verdict.UNLIKELY else 0.0)
+    delta = next_radius(ratio, plan.length, state.delta, state.rho, setting.options)
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
@@ -439,22 +560,20 @@ def _misses(state: State, trial: Trial) -> tuple[float, float]:
 
 
 def _place(state: State, point: Point, t: int) -> State:
-    pool = [*state.pool, state.points[t]][-pool_size(len(point.u)) :]
-    for i in range(max(len(pool) - WARM_POOL, 0)):
-        if pool[i].evaluation.solutions:
-            pool[i] = replace(pool[i], evaluation=replace(pool[i].evaluation, solutions=()))
-    return replace(state, points=_swapped(state.points, t, point), pool=tuple(pool))
+    return replace(state, points=_swapped(state.points, t, point), pool=_pool(state.pool, [state.points[t]]))
+
+
+def _pool(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
+    """The pool with the points that have left the model."""
+    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
+    for i in range(max(len(grown) - WARM_POOL, 0)):
+        if grown[i].evaluation.solutions:
+            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
+    return tuple(grown)
 
 
 def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
     return (*points[:t], point, *points[t + 1 :])
-
-
-def _refined(old: Point, new: Point, within: float, setting: Setting) -> Point:
-    before, after, options = old.evaluation, new.evaluation, setting.options
-    better = after if achieved(after, options) <= achieved(before, options) else before
-    futile = old.futile + 1 if came_to_nothing(before, after, within, options) else 0
-    return Point(old.u, better, futile, abs(after.cost - before.cost))
 
 
 def _record(
@@ -464,6 +583,7 @@ def _record(
         return tuple(setting.scaling.to_theta(u).tolist())
 
     best = after.points[after.incumbent]
+    failure = evaluation.failure
     verdict: dict[str, Any] = {}
     if judged is not None:
         verdict = {
@@ -477,23 +597,34 @@ def _record(
         purpose=pending.purpose.value,
         theta=theta(pending.u),
         within=pending.within,
-        errors=tuple(evaluation.e.tolist()),
-        distance=evaluation.distance,
-        cost=evaluation.cost,
-        interval=evaluation.interval,
+        errors=tuple(evaluation.e.tolist()) if failure is None else (math.inf,) * len(evaluation.e),
+        distance=evaluation.distance if failure is None else None,
+        cost=evaluation.cost if failure is None else math.inf,
+        interval=evaluation.interval if failure is None else (0.0, math.inf),
         work=float(evaluation.work),
         total_work=after.work,
         delta=before.delta,
         rho=before.rho,
         incumbent=theta(best.u),
         incumbent_cost=best.evaluation.cost,
+        note="" if failure is None else f"{failure}: {_CONSEQUENCES[pending.purpose]}",
         **verdict,
     )
 
 
+_CONSEQUENCES = {
+    Purpose.FIRST: "another point takes its place",
+    Purpose.GEOMETRY: "another point takes its place",
+    Purpose.UNSEEN: "there is nothing to see",
+    Purpose.STEP: "the step has failed",
+    Purpose.REFINE_STEP: "the step has failed",
+    Purpose.REFINE_INCUMBENT: "what was known is kept",
+    Purpose.REFINE_POINT: "what was known is kept",
+}
+
+
 def _budget(state: State, options: Options) -> Status:
-    best = state.points[state.incumbent].evaluation
-    if best.interval[1] <= options.target_cost:
+    if options.noise is None and best_point(state).evaluation.interval[1] <= options.target_cost:
         return Status.TARGET
     if len(state.records) >= options.max_evaluations:
         return Status.MAX_EVALUATIONS

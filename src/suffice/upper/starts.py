@@ -1,9 +1,9 @@
 r"""Many starts at once: which of them are no longer worth following.
 
-Start i has the incumbent u_i, F(u_i) proven to lie in [low_i, high_i], and the trust radius delta_i. It is given up for
-another start j in one of two cases. Both wait until delta_i is at most a tenth of initial_radius: the radius only comes
-down that far after the model had nothing left to offer at its first resolution, so before that a start may still be on
-its way into a better basin, however bad it looks.
+Start i has the best point u_i, F(u_i) proven to lie in [low_i, high_i], and the trust radius delta_i. It is given up
+for another start j in one of two cases. Both wait until delta_i is at most a tenth of initial_radius: the radius only
+comes down that far after the model had nothing left to offer at its first resolution, so before that a start may still
+be on its way into a better basin, however bad it looks.
 
 - Met: u_j lies in i's trust region, ||u_i - u_j|| <= delta_i, with high_j <= high_i, and j looks about as far,
   delta_i <= 10 delta_j. Where i would look next another start has looked or will, from a better point. A start that
@@ -23,7 +23,7 @@ import numpy as np
 
 from suffice._array import norm
 from suffice.result import Status
-from suffice.upper.search import Setting, State
+from suffice.upper.state import Setting, State, best_point
 
 SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
 ALIKE = 10.0  # by how much trust radii of starts that have met may differ
@@ -38,6 +38,8 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
     for place in range(len(ranking) - 1, 0, -1):
         i = ranking[place]
         state = states[i]
+        if settings[i].options.noise is not None:  # no F is proven to be worse than another
+            continue
         if state.status is not Status.RUNNING or state.delta > SETTLED * settings[i].options.initial_radius:
             continue
         for j in ranking[:place]:
@@ -51,7 +53,7 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
 
 
 def _met(i: int, j: int, states: Sequence[State], settings: Sequence[Setting]) -> str | None:
-    mine, other = (settings[k].scaling.to_theta(states[k].points[states[k].incumbent].u) for k in (i, j))
+    mine, other = (settings[k].scaling.to_theta(best_point(states[k]).u) for k in (i, j))
     with np.errstate(over="ignore"):
         distance = norm((mine - other) / settings[i].scaling.unit)
     met = distance <= states[i].delta <= ALIKE * states[j].delta
@@ -66,4 +68,4 @@ def _beaten(i: int, j: int, states: Sequence[State]) -> str | None:
 
 
 def _interval(state: State) -> tuple[float, float]:
-    return state.points[state.incumbent].evaluation.interval
+    return best_point(state).evaluation.interval

@@ -1,0 +1,110 @@
+"""What a search knows: immutable, so that a checkpoint, an ask/tell interface and a loop are the same thing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from suffice._array import Array
+from suffice.options import Options
+from suffice.result import Purpose, Record, Status
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.scaling import Scaling
+from suffice.upper.sparsity import Supports
+
+
+@dataclass(frozen=True)
+class Point:
+    u: Array
+    evaluation: Evaluation
+    futile: int = 0  # refinements in a row that have come to nothing
+    moved: float = math.inf  # how far the latest refinement has moved F~
+
+    @property
+    def exhausted(self) -> bool:
+        """The oracle cannot evaluate it more accurately: it may miss once, but not twice."""
+        return self.futile > 1
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes."""
+
+    purpose: Purpose
+    u: Array
+    within: float
+    warm: Evaluation | None
+    replaces: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
+
+    predicted: float
+    length: float
+    foreseen: tuple[float, float]
+    noise: float = 0.0  # eps of `suffice.upper.noise`: what noise alone makes of a difference of two F~
+    origin: float = math.nan  # F~ where the step starts, averaged
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A step under judgement."""
+
+    point: Point
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a search knows. `pool` holds the points that have left the model, the latest last."""
+
+    delta: float
+    rho: float
+    first: tuple[Array, ...]
+    points: tuple[Point, ...] = ()
+    incumbent: int = 0
+    pending: Pending | None = None
+    plan: Plan | None = None  # the step that `pending` evaluates
+    trial: Trial | None = None
+    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
+    after_failure: bool = False
+    retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
+    promise: float = math.inf  # the decrease that the latest step promised
+    pool: tuple[Point, ...] = ()
+    unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
+    looked: int = 0  # how often it has looked there
+    nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
+    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
+    restarts: int = 0
+    in_vain: int = 0  # restarts in a row that have not decreased F
+    mark: float = math.inf  # F at the incumbent at the latest restart, averaged
+    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
+    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
+    checked: float = math.inf  # the rho at which that was tested last
+    records: tuple[Record, ...] = ()
+    work: float = 0.0
+    seconds: float = 0.0
+    status: Status = Status.RUNNING
+
+
+def best_point(state: State) -> Point:
+    """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
+
+    Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
+    share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
+    """
+    current = state.points[state.incumbent]
+    best = state.best
+    return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What never changes during a search."""
+
+    scaling: Scaling
+    options: Options
+    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
