@@ -3,7 +3,8 @@
 F, the cross-validated loss, is mapped over the space of every problem to a proven error of 1 %: on every second line of
 a grid of 25 x 25 (of 97 points for one penalty), and on all of the grid around points within 10 % of the best. From up
 to four of its best points, three cells apart, local searches go on with steps of a cell at first. The best value of
-these, or of any search if one is better, is the best known F. The excess of a search is how far its F lies above that,
+these, or of any search if one is better, is the best known F. A point of the grid whose models take more than 1000 steps
+of the solver each counts with the upper bound that is proven by then. The excess of a search is how far its F lies above that,
 relative to it. A valley narrower than a cell of the grid may be missed by all.
 
 Spaces are l1 and l2 from 1e-6 to 1e2, or the one penalty of Ridge and Lasso. Searches are those of `SufficeSearchCV`
@@ -42,6 +43,7 @@ MAPPED = 5e-3  # the error of the root of F on the grid, relative to it
 PROMISING = 1.1  # around points of every second line that are this near to the best, all points of the grid are seen
 STARTS, FOLLOWED, APART = 4, 1.03, 3.0  # local searches from so many points, so near to the best, so far apart
 LIMIT = 0.005
+STEPS = 1000  # of a solver for one model of the grid: what takes more counts with its proven upper bound
 RANGE = (1e-6, 1e2)
 ROWS = 500
 
@@ -275,7 +277,10 @@ def mapped(case):
     try:
         _Stopped(**settings(case)).fit(X, y)
     except FoundError as found:
-        (problem,) = found.args
+        (full,) = found.args
+    problem = suffice.BilevelProblem(
+        full.lower, full.losses, space=full.space, solver=full.solver, max_steps=STEPS
+    )  # fmt: skip
     lower, upper = problem.space.bounds
     m, folds = len(lower), len(problem)
     side = FINE if m == 2 else LINE
@@ -292,23 +297,27 @@ def mapped(case):
         for _ in range(4):  # the size of F is known better every time
             made = problem.evaluate(theta, within=MAPPED * math.sqrt(size / folds), warm=made)
             size = made.cost
-            if made.e.max() <= MAPPED * math.sqrt(size / folds):
+            if made.e.max() <= MAPPED * math.sqrt(size / folds) or made.work >= STEPS:
                 break
         known[place] = made
 
+    def height(place):
+        made = known[place]
+        return made.cost if made.e.max() <= 2 * MAPPED * math.sqrt(made.cost / folds) else made.interval[1]
+
     def best(count):
-        places = sorted((p for p in known), key=lambda p: known[p].cost)
-        limit = FOLLOWED * known[places[0]].cost
+        places = sorted(known, key=height)
+        limit = FOLLOWED * height(places[0])
         kept = []
         for p in places:
-            if known[p].cost <= limit and all(math.dist(p, q) >= APART for q in kept):
+            if height(p) <= limit and all(math.dist(p, q) >= APART for q in kept):
                 kept.append(p)
         return kept[:count]
 
     for place in sorted(product(range(0, side, 2), repeat=m), reverse=True):
         look(place)
-    limit = PROMISING * min(made.cost for made in known.values())
-    for p in [p for p, made in known.items() if made.cost <= limit]:
+    limit = PROMISING * min(map(height, known))
+    for p in [p for p in known if height(p) <= limit]:
         for move in product((-1, 0, 1), repeat=m):
             look(tuple(int(i) for i in np.clip(np.add(p, move), 0, side - 1)))
     options = suffice.Options(max_evaluations=40, initial_radius=1.0 / (side - 1), final_radius=5e-4)
@@ -319,7 +328,7 @@ def mapped(case):
         "F": found.cost,
         "interval": list(found.interval),
         "theta": found.point.tolist(),
-        "grid": min(made.cost for made in known.values()),
+        "grid": min(map(height, known)),
         "evaluated": len(known),
         "ends": [[made.cost, *made.point.tolist()] for made in ends],
     }

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +62,7 @@ from suffice.sklearn._noted import Noted
 from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks
 from suffice.sklearn._tie import Grouped, Penalised, Tie, split_pipeline
 from suffice.tune import tune
+from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
@@ -363,9 +364,16 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         else:
             noted.purpose = "first look"
             starts = best_of_a_few(noted, folds, tie)
-        noted.purpose = "search"
-        more = starts[1:] or None
-        self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
+
+        def search(starts: Sequence[Array], options: Options) -> Result:
+            noted.purpose, more = "search", list(starts[1:]) or None
+            return tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
+
+        def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
+            noted.purpose = "edge"
+            return noted.look(theta, within=within, warm=warm)
+
+        self.result_ = search_with_edges(search, look, noted.space.bounds, starts, options)
         if self.result_.status is Status.STOPPED:
             raise StopIteration
         if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
