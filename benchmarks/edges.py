@@ -3,7 +3,7 @@
 F, the cross-validated loss, is mapped over the space of every problem to a proven error of 1 %: on every second line of
 a grid of 25 x 25 (of 97 points for one penalty), and on all of the grid around points within 10 % of the best. From up
 to four of its best points, three cells apart, local searches go on with steps of a cell at first. The best value of
-these, or of any search if one is better, is the best known F. A point of the grid whose models take more than 1000 steps
+these, or of any search if one is better, is the best known F. A point of the grid whose models take more than 200 steps
 of the solver each counts with the upper bound that is proven by then. The excess of a search is how far its F lies above that,
 relative to it. A valley narrower than a cell of the grid may be missed by all.
 
@@ -43,7 +43,7 @@ MAPPED = 5e-3  # the error of the root of F on the grid, relative to it
 PROMISING = 1.1  # around points of every second line that are this near to the best, all points of the grid are seen
 STARTS, FOLLOWED, APART = 4, 1.03, 3.0  # local searches from so many points, so near to the best, so far apart
 LIMIT = 0.005
-STEPS = 1000  # of a solver for one model of the grid: what takes more counts with its proven upper bound
+STEPS = 200  # of a solver for one model of the grid: what takes more counts with its proven upper bound
 RANGE = (1e-6, 1e2)
 ROWS = 500
 
@@ -297,7 +297,7 @@ def mapped(case):
         for _ in range(4):  # the size of F is known better every time
             made = problem.evaluate(theta, within=MAPPED * math.sqrt(size / folds), warm=made)
             size = made.cost
-            if made.e.max() <= MAPPED * math.sqrt(size / folds) or made.work >= STEPS:
+            if made.e.max() <= MAPPED * math.sqrt(size / folds) or made.work >= STEPS * folds:
                 break
         known[place] = made
 

@@ -20,7 +20,7 @@ Not all of the lattice is worth its work, most of which goes into small penaltie
    goes on to its end, or to where F has turned upwards, or is level and not good;
 3. the corner of the smallest penalties, unless F rises towards it: what lies there is seen from nowhere else;
 4. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
-   seen to rise on the way there. A valley is a point better than all of these seen so far, and nearly as good as the
+   seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better than all of these seen so far, and nearly as good as the
    best of all;
 5. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
 
@@ -45,9 +45,9 @@ from suffice.sklearn._noted import Noted
 from suffice.sklearn._tie import PENALTIES, Tie, kind_of
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
-STEPS = 300
+STEPS = 100
 # Levels in decades below the l1 that makes all weights 0 and below the largest curvature; where one is tuned alone.
-BELOW = {"l1": (0.6, 1.4, 2.4, 3.6), "l2": (0.5, 1.6, 2.7, 3.8)}
+BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
 ALONE = tuple(np.linspace(0.6, 6.0, 10))
 BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
 NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; the others as in the module's text
@@ -139,10 +139,15 @@ class Lattice:
         level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], TURNED * min(self.heights.values()))
         return heights[-1] > TURNED * min(heights) or level
 
+    @property
+    def first_line(self) -> list[Place]:
+        """What was seen of it, from large l1 to small."""
+        return sorted((place for place in self.heights if place[1:] == self.plainest[1:]), reverse=True)
+
     def falls_to_the_corner(self) -> bool:
         """Whether F hardly rises, if at all, where the first line meets the edge."""
-        first = {place: height for place, height in self.heights.items() if place[1:] == self.plainest[1:]}
-        return first.get((self.corner[0], *self.plainest[1:]), math.inf) <= RISING * min(first.values())
+        heights = [self.heights[place] for place in self.first_line]
+        return self.first_line[-1][0] == self.corner[0] and heights[-1] <= RISING * min(heights)
 
     def neighbours(self, place: Place) -> list[Place]:
         """The next places along every axis; the plateau is one place, next to all that are one level below it."""
@@ -161,7 +166,8 @@ class Lattice:
         for k, levels in enumerate(self.levels):
             between = [(*valley[:k], level, *valley[k + 1 :]) for level in levels[levels.index(valley[k]) :]]
             rises = any(self.heights.get(place, 0.0) > TURNED * self.heights[valley] for place in between)
-            places += [] if rises else between[-1:]
+            if not rises and (k > 0 or self.first_line[-1][0] == levels[-1]):
+                places.append(between[-1])
         return [place for place in places if place not in self.heights]
 
     def halved(self, place: Place) -> bool:
