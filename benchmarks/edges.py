@@ -4,17 +4,16 @@ F, the cross-validated loss, is mapped over the space of every problem to a prov
 a grid of 25 x 25 (of 97 points for one penalty), and on all of the grid around points within 10 % of the best. From up
 to four of its best points, three cells apart, local searches go on with steps of a cell at first. The best value of
 these, or of any search if one is better, is the best known F. A point of the grid whose models take more than 200 steps
-of the solver each counts with the upper bound that is proven by then. The excess of a search is how far its F lies above that,
-relative to it. A valley narrower than a cell of the grid may be missed by all.
+of the solver each counts with the upper bound that is proven by then. The excess of a search is how far its F lies
+above the best known one, relative to it. A valley narrower than a cell of the grid may be missed by all.
 
 Spaces are l1 and l2 from 1e-6 to 1e2, or the one penalty of Ridge and Lasso. Searches are those of `SufficeSearchCV`
 with its defaults, 5 folds, at most 500 rows. `statsmodels` has nine of the data sets.
 
-Work is counted in passes over a training matrix, as in `sklearn_search.py`. With `--before SRC` the searches are made by
-the code in that source folder as well, and work is compared with it. Maps are kept in `--cache`.
+Work is counted in passes over a training matrix, as in `sklearn_search.py`. With `--before SRC` the searches are made
+by the code in that source folder as well, and work is compared with theirs. Maps are kept in `--cache`.
 """
 
-import argparse
 import hashlib
 import json
 import math
@@ -237,7 +236,7 @@ class _Stopped(SufficeSearchCV):
 
 
 def settings(case):
-    X, y, estimator, scoring = case
+    _, y, estimator, scoring = case
     splitter = StratifiedKFold if hasattr(estimator, "C") else KFold
     names = {"Ridge": ("l2",), "Lasso": ("l1",)}.get(type(estimator).__name__, ("l1", "l2"))
     return {
@@ -341,7 +340,8 @@ def cached(folder, name, case):
     X, y, estimator, scoring = case
     dense = X.toarray() if sp.issparse(X) else np.ascontiguousarray(X)
     content = hashlib.blake2b(dense.tobytes() + np.ascontiguousarray(y).tobytes(), digest_size=8)
-    content.update(f"{estimator} {scoring} {FINE} {LINE} {MAPPED} {PROMISING} {STARTS} {FOLLOWED} {APART} {RANGE}".encode())
+    made_with = (FINE, LINE, MAPPED, PROMISING, STARTS, FOLLOWED, APART, STEPS, RANGE)
+    content.update(f"{estimator} {scoring} {made_with}".encode())
     path = folder / f"{content.hexdigest()}.json"
     if not path.exists():
         write_json(path, mapped(case))
@@ -349,7 +349,9 @@ def cached(folder, name, case):
 
 
 def searched_by(source, names):
-    """The searches as the code in another source folder makes them."""
+    """The searches as the code in another source folder makes them, or has made them."""
+    if source.is_file():
+        return json.loads(source.read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "searches.json"
         paths = [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -403,9 +405,11 @@ def report(rows, before):
 def main():
     options = parser(__doc__)
     options.add_argument("--problems", nargs="*", default=None, help="by name; all of them unless given")
-    options.add_argument("--before", type=Path, default=None, help="a source folder to compare work with")
+    options.add_argument(
+        "--before", type=Path, default=None, help="what to compare with: a source folder, or a file of --searches-only"
+    )
     options.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "suffice-edges")
-    options.add_argument("--searches-only", type=Path, default=None, help=argparse.SUPPRESS)
+    options.add_argument("--searches-only", type=Path, default=None, help="search only, and write that to this file")
     options.add_argument("--maps-only", action="store_true", help="make the maps, search nothing")
     arguments = options.parse_args()
     warnings.simplefilter("ignore")

@@ -15,13 +15,14 @@ All groups of features are alike in a look, so that the lattice has two dimensio
 
 Not all of the lattice is worth its work, most of which goes into small penalties. Looked at are
 
-1. the plainest model, all weights zero if the space has that;
-2. two lines from large to small: of l1 at the smallest inner level of l2, and of l2 on the edge of the smallest l1. Each
-   goes on to its end, or to where F has turned upwards, or is level and not good;
+1. the plainest model: all weights zero if the space has that, else the largest penalties;
+2. three lines from large to small: of l1 at the smallest inner level of l2, of l2 on the edge of the smallest l1, and
+   again of l1 at the second inner level of l2, from where the first line was best. Each goes on to its end, or to
+   where F has turned upwards, or is level and not good;
 3. the corner of the smallest penalties, unless F rises towards it: what lies there is seen from nowhere else;
 4. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
-   seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better than all of these seen so far, and nearly as good as the
-   best of all;
+   seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better
+   than all its neighbours seen so far, and nearly as good as the best of all;
 5. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
 
 The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
@@ -33,6 +34,7 @@ that is proven by then: an unfinished model may do better than a finished one, w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -42,7 +44,7 @@ import numpy as np
 from suffice._array import Array
 from suffice.sklearn._folds import FLOOR
 from suffice.sklearn._noted import Noted
-from suffice.sklearn._tie import PENALTIES, Tie, kind_of
+from suffice.sklearn._tie import PENALTIES, Tie, group_penalties, kind_of, penalties
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100
@@ -67,7 +69,7 @@ def best_of_a_few(noted: Noted, folds: list[Any], tie: Tie) -> list[Array]:
         heights: list[float] = []
         for place in line:
             heights.append(lattice.look(place))
-            if len(line[0]) > 1 and lattice.ends(heights):
+            if len(place) > 1 and lattice.ends(heights):
                 break
     if lattice.falls_to_the_corner():
         lattice.look(lattice.corner)
@@ -87,9 +89,13 @@ class Lattice:
     noted: Noted
     levels: list[list[float]]
     kind: Array  # the number of every parameter's kind
-    plateau: bool  # whether all weights are zero at the first level of the first kind
-    plainest: Place
+    plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.inner: Place = tuple(
+            l2[-2:][0] for l2 in self.levels[1:]
+        )  # the smallest inner level of l2, if there is one
 
     @classmethod
     def of(cls, noted: Noted, folds: list[Any], tie: Tie) -> Lattice:
@@ -104,15 +110,30 @@ class Lattice:
             levels_of(kind, largest[kind], float(lower[number == i].min()), float(upper[number == i].max()), len(kinds))
             for i, kind in enumerate(kinds)
         ]
-        plateau = kinds[0] == "l1" and 10.0 ** levels[0][0] >= largest["l1"]
-        return cls(noted, levels, number, plateau, (levels[0][0], *(l2[-2:][0] for l2 in levels[1:])))
+        lattice = cls(noted, levels, number)
+        if kinds[0] == "l1":
+            params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
+            every = (
+                group_penalties(params, tie.ratio, tie.groups)["l1"]
+                if tie.groups
+                else [penalties(params, tie.ratio)["l1"]]
+            )
+            lattice.plateau = min(every) >= largest["l1"]
+        return lattice
+
+    @property
+    def plainest(self) -> Place:
+        rest = self.inner if self.plateau else tuple(levels[0] for levels in self.levels[1:])
+        return (self.levels[0][0], *rest)
 
     @property
     def corner(self) -> Place:
         return tuple(levels[-1] for levels in self.levels)
 
     def theta(self, place: Place) -> Array:
-        return np.clip(np.array(place)[self.kind], *self.noted.space.bounds)
+        lower, upper = self.noted.space.bounds
+        theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
+        return theta
 
     def look(self, place: Place) -> float:
         """F there, roughly; an upper bound where that takes too many steps."""
@@ -126,13 +147,15 @@ class Lattice:
             self.heights[place] = made.cost if made.e.max() <= within else made.interval[1]
         return self.heights[place]
 
-    def lines(self) -> list[list[Place]]:
-        """One line of every kind of penalty, from the top or from below it if that is a plateau."""
+    def lines(self) -> Iterator[list[Place]]:
+        """The lines of the module's text; the third depends on what the first has shown."""
         falling = self.levels[0][1 if self.plateau else 0 :]
-        if len(self.levels) == 1:
-            return [[(level,) for level in falling]]
-        l1, l2 = self.levels
-        return [[(level, self.plainest[1]) for level in falling], [(l1[-1], level) for level in l2[1:-1]]]
+        yield [(level, *self.inner) for level in falling]
+        if len(self.levels) > 1 and falling:
+            l1, l2 = self.levels
+            yield [(l1[-1], level) for level in l2[1:-1]]
+            best = min(self.first_line, key=lambda place: self.heights[place])[0]
+            yield [(level, l2[2]) for level in falling if level <= best and len(l2) > 4]
 
     def ends(self, heights: list[float]) -> bool:
         """Whether a line with these heights has turned upwards, or is level and not good."""
@@ -142,7 +165,7 @@ class Lattice:
     @property
     def first_line(self) -> list[Place]:
         """What was seen of it, from large l1 to small."""
-        return sorted((place for place in self.heights if place[1:] == self.plainest[1:]), reverse=True)
+        return sorted((place for place in self.heights if place[1:] == self.inner), reverse=True)
 
     def falls_to_the_corner(self) -> bool:
         """Whether F hardly rises, if at all, where the first line meets the edge."""
@@ -152,7 +175,7 @@ class Lattice:
     def neighbours(self, place: Place) -> list[Place]:
         """The next places along every axis; the plateau is one place, next to all that are one level below it."""
         if self.plateau and place == self.plainest:
-            return [(self.levels[0][1], *rest) for rest in product(*self.levels[1:])]
+            return [(l1, *rest) for l1 in self.levels[0][1:2] for rest in product(*self.levels[1:])]
         places = []
         for k, levels in enumerate(self.levels):
             i = levels.index(place[k])

@@ -1,18 +1,18 @@
-r"""The edges of the box: what a local search that has ended may have missed there.
+r"""Where a search has ended: a look at the edges of the box, and around.
 
-A trust region sees no further than its radius, and may come to rest on a slope too gentle to follow, in a valley
-beside a ridge, or at a kink. Where the best point lies on an edge, as it often does (a penalty that is best left out is
-best at its lower bound), one evaluation there tells. Let a search have ended at theta, with F proven to lie in [a, b],
-and let a bound be near if  |theta_i - bound_i| <= REACH (upper_i - lower_i)  for the nearer one of the two. Then F is
-evaluated at
+A trust region sees no further than its radius, and comes to rest in a valley beside a better one, at a kink, or on a
+slope too gentle to follow. The best point often lies on an edge (a penalty that is best left out is best at its lower
+bound), and there one evaluation tells. Let a search have ended at theta, with F proven to lie in [a, b], and let the
+nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - lower_i).  Then F is evaluated at
 
-    theta with one parameter moved onto its near bound,   for each of them, and
-    theta with all of them moved,
+    theta with all parameters that are near a bound moved onto it,
+    theta with one of them moved,                                     for each of them,
+    theta with one parameter moved by half of initial_radius,         for each parameter and either direction,
 
-that is, at no more than m + 1 points, roughly first, to an error of F/10, and to one of GAIN F / 4 if that does not tell
-whether F, in [a', b'] there, is better by GAIN:  b' <= (1 - GAIN) a. From the best of those points another search
-begins, with what is left of the budgets, and where it ends the same is done again, at points that were not seen. F
-decreases by GAIN each time, so that this ends, budgets or none.
+which are no more than 3 m + 1 points. It is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4
+if that does not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those
+points another search begins, with what is left of the budgets, and where it ends the same is done again, at points that
+were not seen. F decreases by GAIN each time, so that this ends, budgets or none.
 
 That no better point lies on an edge is not proven: the rest of the edge is not seen.
 """
@@ -25,30 +25,40 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import Array
+from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.result import Result, Status
 from suffice.upper.accuracy import for_decision
 from suffice.upper.evaluation import Evaluation
+from suffice.upper.scaling import Scaling
 
 REACH = 1.0 / 3.0  # of the width of the box
 GAIN = 1e-3  # of F: what is worth another search
-ROUGH = 0.1  # of F: the error of a first look at an edge
+ROUGH = 0.1
+STEP = 0.5  # of initial_radius: how far to look around
+SEEN = 0.25  # of that step: what was evaluated so near is not looked at again
 
 Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
 Look = Callable[[Array, float, Evaluation], Evaluation]  # at theta, within, from a warm start
 
 
-def faces(theta: Array, lower: Array, upper: Array) -> list[Array]:
-    """The points of the module's text; infinite bounds are never near."""
+def edges(theta: Array, lower: Array, upper: Array) -> list[Array]:
+    """theta moved onto the bounds that are near, all of them at once and one at a time; infinite ones never are."""
     bound = np.where(theta - lower <= upper - theta, lower, upper)
     with np.errstate(invalid="ignore"):
         distance = np.abs(theta - bound)
         near = np.isfinite(upper - lower) & (distance > 0.0) & (distance <= REACH * (upper - lower))
-    places = [near] if near.any() else []
+    moved = [near] if near.any() else []
     if near.sum() > 1:
-        places += [np.arange(len(theta)) == i for i in np.flatnonzero(near)]
-    return [np.where(moved, bound, theta) for moved in places]
+        moved += [np.arange(len(theta)) == i for i in np.flatnonzero(near)]
+    return [np.where(these, bound, theta) for these in moved]
+
+
+def around(theta: Array, step: Array, lower: Array, upper: Array) -> list[Array]:
+    """theta with one parameter moved by its step, down and up, inside the box."""
+    moves = [sign * step * (np.arange(len(theta)) == i) for i in range(len(theta)) for sign in (-1.0, 1.0)]
+    places = [np.clip(theta + move, lower, upper) for move in moves]
+    return [place for place in places if not np.array_equal(place, theta)]
 
 
 def search_with_edges(
@@ -61,26 +71,45 @@ def search_with_edges(
     little for another search, gives the result its theta.
     """
     spent = _Spent(options)
+    step = STEP * options.initial_radius * Scaling.of(np.asarray(starts[0]), bounds).unit
     runs = [search(starts, options)]
     looks: list[Evaluation] = []
     while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
-        ended = runs[-1].status in (Status.CONVERGED, Status.ACCURACY)
-        goal = (1.0 - GAIN) * best.interval[0]
-        found: Evaluation | None = None
-        for theta in faces(best.point, *bounds):
-            known = any(np.array_equal(theta, made.point) for made in looks)
-            if known or not ended or spent.left(runs, looks) is None:
-                continue
-            looks.append(made := look(theta, for_decision(ROUGH * best.cost, best), best))
-            if made.interval[0] < goal < made.interval[1] and spent.left(runs, looks) is not None:
-                looks.append(made := look(theta, for_decision(0.25 * GAIN * best.cost, best), made))
-            if made.interval[1] <= goal:
-                found = made if found is None else min(found, made, key=lambda one: one.interval[1])
-        left = spent.left(runs, looks)
-        if found is None or left is None:
+        if runs[-1].status not in (Status.CONVERGED, Status.ACCURACY):
             break
-        runs.append(search([found.point], left))
+        seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
+        places = edges(best.point, *bounds)
+        places += [
+            place
+            for place in around(best.point, step, *bounds)
+            if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
+        ]
+        unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]
+        looked = [_looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None) for place in unseen]
+        better = [made for made in looked if made is not None]
+        left = spent.left(runs, looks)
+        if not better or left is None:
+            break
+        runs.append(search([min(better, key=_high).point], left))
     return _joined(runs, looks)
+
+
+def _looked_at(
+    place: Array, best: Evaluation, look: Look, looks: list[Evaluation], affordable: Callable[[], bool]
+) -> Evaluation | None:
+    """The evaluation there if it is better by GAIN. All that are made are added to `looks`."""
+    goal, warm = (1.0 - GAIN) * best.interval[0], best
+    for share in (ROUGH, 0.25 * GAIN):
+        if not affordable():
+            return None
+        warm = look(place, for_decision(share * best.cost, best), warm)
+        looks.append(warm)
+        low, high = warm.interval
+        if high <= goal:
+            return warm
+        if low > goal:
+            return None
+    return None
 
 
 @dataclass(frozen=True)
@@ -101,6 +130,10 @@ class _Spent:
         return replace(self.options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
 
 
+def _high(evaluation: Evaluation) -> float:
+    return evaluation.interval[1]
+
+
 def _best(runs: Sequence[Result]) -> Result:
     return min(runs, key=lambda run: run.interval[1])
 
@@ -111,7 +144,7 @@ def _joined(runs: Sequence[Result], looks: Sequence[Evaluation]) -> Result:
         result = replace(result, starts=tuple(part for run in runs for part in run.starts or (run,)))
     better = [made for made in looks if made.interval[1] < result.interval[1]]
     if better:
-        made = min(better, key=lambda one: one.interval[1])
+        made = min(better, key=_high)
         params = None if result.space is None else result.space.params(made.point)
         result = replace(
             result, theta=made.point, cost=made.cost, interval=made.interval, evaluation=made, params=params
