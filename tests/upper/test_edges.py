@@ -7,7 +7,7 @@ import pytest
 
 import suffice
 from suffice.result import Status
-from suffice.upper.edges import GAIN, around, edges, search_with_edges
+from suffice.upper.edges import GAIN, STEPS, around, edges, search_with_edges
 
 LOWER, UPPER = np.zeros(2), np.ones(2)
 
@@ -119,8 +119,9 @@ def test_the_number_of_looks_grows_with_the_number_of_parameters_only(m):
     lower, upper = -rng.uniform(1, 9, m), rng.uniform(1, 9, m)
     for _ in range(20):
         theta = rng.uniform(lower, upper)
-        places = edges(theta, lower, upper) + around(theta, 0.05 * (upper - lower), lower, upper)
-        assert len(places) <= 3 * m + 1
+        steps = [0.1 * share * (upper - lower) for share in STEPS]
+        places = edges(theta, lower, upper) + [place for step in steps for place in around(theta, step, lower, upper)]
+        assert len(places) <= 5 * m + 1
         for place in places:
             assert (lower <= place).all() and (place <= upper).all() and not np.array_equal(place, theta)
         for place in edges(theta, lower, upper):

@@ -7,9 +7,9 @@ nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - 
 
     theta with all parameters that are near a bound moved onto it,
     theta with one of them moved,                                     for each of them,
-    theta with one parameter moved by half of initial_radius,         for each parameter and either direction,
+    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter, in either direction,
 
-which are no more than 3 m + 1 points. It is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4
+which are no more than 5 m + 1 points. It is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4
 if that does not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those
 points another search begins, with what is left of the budgets, and where it ends the same is done again, at points that
 were not seen. F decreases by GAIN each time, so that this ends, budgets or none.
@@ -35,8 +35,8 @@ from suffice.upper.scaling import Scaling
 REACH = 1.0 / 3.0  # of the width of the box
 GAIN = 1e-3  # of F: what is worth another search
 ROUGH = 0.1
-STEP = 0.5  # of initial_radius: how far to look around
-SEEN = 0.25  # of that step: what was evaluated so near is not looked at again
+STEPS = (0.25, 0.5)  # of initial_radius: how far to look around
+SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
 
 Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
 Look = Callable[[Array, float, Evaluation], Evaluation]  # at theta, within, from a warm start
@@ -71,7 +71,7 @@ def search_with_edges(
     little for another search, gives the result its theta.
     """
     spent = _Spent(options)
-    step = STEP * options.initial_radius * Scaling.of(np.asarray(starts[0]), bounds).unit
+    radius = options.initial_radius * Scaling.of(np.asarray(starts[0]), bounds).unit
     runs = [search(starts, options)]
     looks: list[Evaluation] = []
     while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
@@ -79,11 +79,12 @@ def search_with_edges(
             break
         seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
         places = edges(best.point, *bounds)
-        places += [
-            place
-            for place in around(best.point, step, *bounds)
-            if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
-        ]
+        for step in (share * radius for share in STEPS):
+            places += [
+                place
+                for place in around(best.point, step, *bounds)
+                if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
+            ]
         unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]
         looked = [_looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None) for place in unseen]
         better = [made for made in looked if made is not None]
