@@ -93,7 +93,7 @@ def test_first_looks_see_every_edge(case, seed):
     search = SufficeSearchCV(estimator, space, cv=CV, refit=False, options=ONE, groups_of_features=named).fit(X, y)
     results = search.cv_results_
     looks = results["purpose"] == "first look"
-    assert 2 <= looks.sum() <= 30
+    assert 2 <= looks.sum() <= (40 if case == "far edges" else 30)
     losses = -results["mean_test_score"][looks]
     no_model = np.mean([np.mean((y[test] - y[train].mean()) ** 2) for train, test in CV.split(X)])
     plainest = math.isclose(losses[0], no_model, rel_tol=0.02)
