@@ -7,7 +7,7 @@ import pytest
 
 import suffice
 from suffice.result import Status
-from suffice.upper.edges import GAIN, STEPS, around, edges, search_with_edges
+from suffice.upper.edges import FEW, GAIN, around, edges, search_with_edges
 
 LOWER, UPPER = np.zeros(2), np.ones(2)
 
@@ -114,20 +114,35 @@ def test_a_search_that_was_stopped_is_not_continued():
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 20])
-def test_the_number_of_looks_grows_with_the_number_of_parameters_only(m):
+def test_looks_lie_in_the_box_and_on_bounds_that_are_near(m):
     rng = np.random.default_rng(m)
     lower, upper = -rng.uniform(1, 9, m), rng.uniform(1, 9, m)
     for _ in range(20):
         theta = rng.uniform(lower, upper)
-        steps = [0.1 * share * (upper - lower) for share in STEPS]
-        places = edges(theta, lower, upper) + [place for step in steps for place in around(theta, step, lower, upper)]
-        assert len(places) <= 5 * m + 1
+        places = edges(theta, lower, upper) + around(theta, 0.05 * (upper - lower), lower, upper)
         for place in places:
             assert (lower <= place).all() and (place <= upper).all() and not np.array_equal(place, theta)
         for place in edges(theta, lower, upper):
             moved = place != theta
             assert (np.isin(place[moved], [*lower, *upper])).all()
             assert (np.abs(place - theta)[moved] <= (upper - lower)[moved] / 3).all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 20])
+def test_the_number_of_looks_grows_with_the_number_of_parameters_only(m):
+    objective, looks = suffice.exact(lambda theta: np.array([1.0, *(theta - 0.2)])), []
+    bounds = np.zeros(m), np.ones(m)
+
+    def search(starts, options):
+        return suffice.tune(objective, starts[0], bounds=bounds, options=options)
+
+    def look(theta, within, warm):
+        looks.append(theta)
+        return objective.evaluate(theta, within=within, warm=warm)
+
+    options = suffice.Options(final_radius=1e-2, max_evaluations=1000)
+    result = search_with_edges(search, look, bounds, [np.full(m, 0.5)], options)
+    assert result.success and 1 <= len(looks) <= m + 1 + (4 * m if m <= FEW else 0)
 
 
 def test_infinite_bounds_are_never_near_and_an_edge_that_was_reached_is_none():

@@ -7,12 +7,13 @@ nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - 
 
     theta with all parameters that are near a bound moved onto it,
     theta with one of them moved,                                     for each of them,
-    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter, in either direction,
+    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW,
 
-which are no more than 5 m + 1 points. It is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4
-if that does not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those
-points another search begins, with what is left of the budgets, and where it ends the same is done again, at points that
-were not seen. F decreases by GAIN each time, so that this ends, budgets or none.
+which are no more than m + 1 + 4 FEW points. (With more parameters, looks around the end would be nearly as many as the
+evaluations of the search.) F is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4 if that does
+not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those points another
+search begins, with what is left of the budgets, and where it ends the same is done again, at points that were not seen.
+F decreases by GAIN each time, so that this ends, budgets or none.
 
 That no better point lies on an edge is not proven: the rest of the edge is not seen.
 """
@@ -36,6 +37,7 @@ REACH = 1.0 / 3.0  # of the width of the box
 GAIN = 1e-3  # of F: what is worth another search
 ROUGH = 0.1
 STEPS = (0.25, 0.5)  # of initial_radius: how far to look around
+FEW = 3
 SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
 
 Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
@@ -79,7 +81,7 @@ def search_with_edges(
             break
         seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
         places = edges(best.point, *bounds)
-        for step in (share * radius for share in STEPS):
+        for step in (share * radius for share in STEPS if len(radius) <= FEW):
             places += [
                 place
                 for place in around(best.point, step, *bounds)
