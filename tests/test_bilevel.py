@@ -341,6 +341,20 @@ def test_another_solver_s_solution_is_a_start_and_not_a_credit():
     assert evaluation.work == sum(solution.steps for solution in evaluation.solutions)
 
 
+def test_a_limited_problem_is_the_same_one_with_fewer_steps_and_its_errors_are_true():
+    problem, theta = elastic_nets(), np.array([-1.0, -0.5])
+    limited = problem.limited(5)
+    short, whole = (one.evaluate(theta, within=1e-9) for one in (limited, problem))
+    assert short.work <= 5 * len(problem) < whole.work and short.e.max() > 1e-9 >= whole.e.max()
+    assert short.interval[0] <= whole.interval[1] and whole.interval[0] <= short.interval[1]
+    same = elastic_nets(max_steps=5).evaluate(theta, within=1e-9)
+    assert short.r.tolist() == same.r.tolist() and problem.max_steps > 5 == limited.max_steps
+    on = problem.evaluate(theta, within=1e-9, warm=short)  # is continued, not made again
+    assert on.work == whole.work - short.work
+    with pytest.raises(ValueError, match="max_steps must be a positive integer"):
+        problem.limited(0)
+
+
 def test_a_solve_that_needs_too_many_steps_comes_back_and_is_continued():
     problem, theta = elastic_nets(max_steps=5), np.array([-1.0, -0.5])
     evaluation = problem.evaluate(theta, within=1e-8)

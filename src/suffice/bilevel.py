@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -113,6 +114,13 @@ class BilevelProblem:
     def fixed(self, steps: int) -> FixedSteps:
         """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
         return FixedSteps(self, steps)
+
+    def limited(self, max_steps: int) -> BilevelProblem:
+        """The same problem with another `max_steps`; the executor is shared."""
+        limited = copy(self)
+        limited.max_steps = whole_number(max_steps, "max_steps", least=1)
+        limited._share = replace(self._share, max_steps=limited.max_steps)
+        return limited
 
     def at(self, theta: Array) -> list[Composite]:
         """The lower-level problems at theta."""

@@ -1,12 +1,42 @@
-"""Where a search begins: first looks at a few points spread over the box.
+r"""Where a search begins: rough looks at a lattice that spans the space, edges and all.
 
-F is flat where all weights are zero and need not be convex. Looks are made relative to what the data tell: l1 below
-the one that makes all weights zero, l2 below the largest curvature of the loss.
+F need not be convex, is flat where all weights are zero, and often has its least value on an edge: with little noise,
+or classes that are nearly separable, the smallest penalty of the space is the best one, while a local search that
+begins inside may see F go up on the way there. So looks are made at levels of l1 and of l2 that data and space give
+together. In decades, with t the largest value that matters (l1_max, which makes all weights zero; for l2 the largest
+curvature L of the loss), they are
+
+- the top: t for l1, beyond which nothing changes, t + 2 for l2, beyond which weights are less than a hundredth of what
+  they could be; the upper bound, if that is smaller. What is seen there holds for the upper edge;
+- the lower bound, an edge;
+- some in between, none farther from the next than GAP.
+
+All groups of features are alike in a look, so that the lattice has two dimensions for any number of parameters.
+
+Not all of the lattice is worth its work, most of which goes into small penalties. Looked at are
+
+1. the plainest model: all weights zero if the space has that, else the largest penalties;
+2. three lines from large to small: of l1 at the smallest inner level of l2, of l2 on the edge of the smallest l1, and
+   again of l1 at the second inner level of l2, from where the first line was best. Each goes on to its end, or to
+   where F has turned upwards, or is level and not good;
+3. the corner of the smallest penalties, unless F rises towards it: what lies there is seen from nowhere else;
+4. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
+   seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better
+   than all its neighbours seen so far, and nearly as good as the best of all;
+5. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
+
+The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
+
+A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
+that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -14,58 +44,185 @@ import numpy as np
 from suffice._array import Array
 from suffice.sklearn._folds import FLOOR
 from suffice.sklearn._noted import Noted
-from suffice.sklearn._tie import PENALTIES, Tie, kind_of
-from suffice.upper.evaluation import Evaluation
+from suffice.sklearn._tie import PENALTIES, Tie, group_penalties, kind_of, penalties
 
-LOOK = 0.02  # the accuracy of a first look, relative to the root of the loss of the plainest model
-# Where first looks are made, in decades below the l1 that makes all weights 0, and below the largest curvature.
-BELOW_L1_MAX, BELOW_CURVATURE = (0.5, 1.1, 1.7, 2.4, 3.5), (0.5, 1.5, 2.5, 4.0)
-ALONE = np.linspace(0.0, 6.0, 12)  # for one penalty alone
-NEARLY = 1.01  # a second start is no worse than so many times the best look
-TURNED = 1.1  # a line of looks towards smaller l1 ends where the loss has become so many times its least one
+LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
+STEPS = 100
+# Levels in decades below the l1 that makes all weights 0 and below the largest curvature; where one is tuned alone.
+BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
+ALONE = tuple(np.linspace(0.6, 6.0, 10))
+BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
+NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; the others as in the module's text
+NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
+TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
+LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
+RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
+
+Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def best_of_a_few(noted: Noted, folds: list[Any], tie: Tie) -> list[Array]:
-    """The best of a few points spread over the box, looked at roughly; all groups of features are alike there.
-
-    Lines of looks go from the largest l1 down, and end where the loss goes up again: what lies beyond takes the most
-    work, and is worse. A point that is better than its neighbours on both lines through it, and nearly as good as the
-    best, is the second start.
-    """
-    lower, upper = noted.space.bounds
-    kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in tie.names)]
-    of = np.array([kinds.index(kind_of(name)) for name in tie.names])
-    levels = [_levels(kind, len(kinds) == 1, folds, lower[of == i], upper[of == i]) for i, kind in enumerate(kinds)]
-    found: dict[tuple[int, int], Evaluation] = {}
-    best: Evaluation | None = None
-    for j in range(len(levels[1]) if len(levels) > 1 else 1):
-        for i, value in enumerate(levels[0]):
-            values = (value,) if len(levels) == 1 else (value, levels[1][j])
-            theta = np.clip(np.array(values)[of], lower, upper)
-            if best is None:
-                best = noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
-            made = found[i, j] = noted.look(theta, within=LOOK * math.sqrt(best.cost / len(best.e)))
-            best = min(best, made, key=lambda evaluation: evaluation.interval[1])
-            if len(levels) > 1 and made.cost > TURNED * min(found[k, j].cost for k in range(i + 1)):
+    """Where to begin: the best of the looks of the module's text, and the best of a second valley if there is one."""
+    lattice = Lattice.of(noted, folds, tie)
+    lattice.look(lattice.plainest)
+    for line in lattice.lines():
+        heights: list[float] = []
+        for place in line:
+            heights.append(lattice.look(place))
+            if len(place) > 1 and lattice.ends(heights):
                 break
-    assert best is not None
-    costs = {place: made.cost for place, made in found.items()}
-
-    def is_valley(i: int, j: int) -> bool:
-        around = ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
-        return all(costs[i, j] < costs.get(place, math.inf) for place in around)
-
-    others = [cost for place, cost in costs.items() if found[place] is not best and is_valley(*place)]
-    others = [cost for cost in others if cost <= NEARLY * best.cost]
-    second = [made.point for made in found.values() if others and made.cost == min(others)]
-    return [best.point, *second[:1]]
+    if lattice.falls_to_the_corner():
+        lattice.look(lattice.corner)
+    while True:
+        valleys = lattice.valleys()
+        unseen = [place for valley in valleys for place in lattice.unseen(valley)]
+        if unseen:
+            lattice.look(unseen[0])
+        elif not lattice.halved(valleys[0]):
+            return [lattice.theta(place) for place in valleys[:2]]
 
 
-def _levels(kind: str, alone: bool, folds: list[Any], lower: Array, upper: Array) -> Array:
-    """Where to look, as powers of ten, from large to small."""
-    low, high = float(lower.min()), float(upper.max())
-    largest = max(fold.model.l1_max if kind == "l1" else fold.model.l2_floor / FLOOR for fold in folds)
+@dataclass
+class Lattice:
+    """Levels of every kind of penalty, from large to small, and the heights of F seen so far."""
+
+    noted: Noted
+    levels: list[list[float]]
+    kind: Array  # the number of every parameter's kind
+    plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
+    heights: dict[Place, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.inner: Place = tuple(
+            l2[-2:][0] for l2 in self.levels[1:]
+        )  # the smallest inner level of l2, if there is one
+
+    @classmethod
+    def of(cls, noted: Noted, folds: list[Any], tie: Tie) -> Lattice:
+        lower, upper = noted.space.bounds
+        kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in tie.names)]
+        number = np.array([kinds.index(kind_of(name)) for name in tie.names])
+        largest = {
+            "l1": max(fold.model.l1_max for fold in folds),
+            "l2": max(fold.model.l2_floor / FLOOR for fold in folds),
+        }
+        levels = [
+            levels_of(kind, largest[kind], float(lower[number == i].min()), float(upper[number == i].max()), len(kinds))
+            for i, kind in enumerate(kinds)
+        ]
+        lattice = cls(noted, levels, number)
+        if kinds[0] == "l1":
+            params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
+            every = (
+                group_penalties(params, tie.ratio, tie.groups)["l1"]
+                if tie.groups
+                else [penalties(params, tie.ratio)["l1"]]
+            )
+            lattice.plateau = min(every) >= largest["l1"]
+        return lattice
+
+    @property
+    def plainest(self) -> Place:
+        rest = self.inner if self.plateau else tuple(levels[0] for levels in self.levels[1:])
+        return (self.levels[0][0], *rest)
+
+    @property
+    def corner(self) -> Place:
+        return tuple(levels[-1] for levels in self.levels)
+
+    def theta(self, place: Place) -> Array:
+        lower, upper = self.noted.space.bounds
+        theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
+        return theta
+
+    def look(self, place: Place) -> float:
+        """F there, roughly; an upper bound where that takes too many steps."""
+        if place not in self.heights:
+            theta = self.theta(place)
+            if not self.heights:
+                self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
+            best = self.noted.best
+            within = LOOK * math.sqrt(best.cost / len(best.e))
+            made = self.noted.look(theta, within=within, max_steps=STEPS)
+            self.heights[place] = made.cost if made.e.max() <= within else made.interval[1]
+        return self.heights[place]
+
+    def lines(self) -> Iterator[list[Place]]:
+        """The lines of the module's text; the third depends on what the first has shown."""
+        falling = self.levels[0][1 if self.plateau else 0 :]
+        yield [(level, *self.inner) for level in falling]
+        if len(self.levels) > 1 and falling:
+            l1, l2 = self.levels
+            yield [(l1[-1], level) for level in l2[1:-1]]
+            best = min(self.first_line, key=lambda place: self.heights[place])[0]
+            yield [(level, l2[2]) for level in falling if level <= best and len(l2) > 4]
+
+    def ends(self, heights: list[float]) -> bool:
+        """Whether a line with these heights has turned upwards, or is level and not good."""
+        level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], TURNED * min(self.heights.values()))
+        return heights[-1] > TURNED * min(heights) or level
+
+    @property
+    def first_line(self) -> list[Place]:
+        """What was seen of it, from large l1 to small."""
+        return sorted((place for place in self.heights if place[1:] == self.inner), reverse=True)
+
+    def falls_to_the_corner(self) -> bool:
+        """Whether F hardly rises, if at all, where the first line meets the edge."""
+        heights = [self.heights[place] for place in self.first_line]
+        return self.first_line[-1][0] == self.corner[0] and heights[-1] <= RISING * min(heights)
+
+    def neighbours(self, place: Place) -> list[Place]:
+        """The next places along every axis; the plateau is one place, next to all that are one level below it."""
+        if self.plateau and place == self.plainest:
+            return [(l1, *rest) for l1 in self.levels[0][1:2] for rest in product(*self.levels[1:])]
+        places = []
+        for k, levels in enumerate(self.levels):
+            i = levels.index(place[k])
+            for level in (*levels[max(i - 1, 0) : i], *levels[i + 1 : i + 2]):
+                places.append((*place[:k], level, *place[k + 1 :]))
+        return [self.plainest if self.plateau and to[0] == self.levels[0][0] else to for to in places]
+
+    def unseen(self, valley: Place) -> list[Place]:
+        """What is to be looked at around a valley."""
+        places = self.neighbours(valley)
+        for k, levels in enumerate(self.levels):
+            between = [(*valley[:k], level, *valley[k + 1 :]) for level in levels[levels.index(valley[k]) :]]
+            rises = any(self.heights.get(place, 0.0) > TURNED * self.heights[valley] for place in between)
+            if not rises and (k > 0 or self.first_line[-1][0] == levels[-1]):
+                places.append(between[-1])
+        return [place for place in places if place not in self.heights]
+
+    def halved(self, place: Place) -> bool:
+        """Whether the lattice has got a new level near the place, halfway to a neighbour that is farther than WIDE."""
+        if self.plateau and place == self.plainest:
+            return False
+        for k, levels in enumerate(self.levels):
+            i = levels.index(place[k])
+            for j in (i, i + 1):
+                if 0 < j < len(levels) and levels[j - 1] - levels[j] > WIDE:
+                    levels.insert(j, 0.5 * (levels[j - 1] + levels[j]))
+                    return True
+        return False
+
+    def valleys(self) -> list[Place]:
+        """Places better than all neighbours seen, and nearly as good as the best, which is the first."""
+        heights, limit = self.heights, NEARLY * min(self.heights.values())
+        low = [
+            place
+            for place, height in heights.items()
+            if height <= limit and all(height < heights.get(near, math.inf) for near in self.neighbours(place))
+        ]
+        return sorted(low, key=lambda place: heights[place])
+
+
+def levels_of(kind: str, largest: float, low: float, high: float, kinds: int) -> list[float]:
+    """Where to look, as powers of ten, from large to small: the module's text."""
     if not largest > 0.0:
-        return np.linspace(high, low, len(ALONE) + 2)[1:-1]
-    below = ALONE if alone else np.asarray(BELOW_L1_MAX if kind == "l1" else BELOW_CURVATURE)
-    return np.unique(np.clip(math.log10(largest) - below, low, high))[::-1]
+        return [float(level) for level in np.linspace(high, low, len(ALONE))]
+    t = math.log10(largest)
+    top = max(min(high, t + BEYOND[kind]), low)
+    inner = t - np.array(ALONE if kinds == 1 else BELOW[kind])
+    levels = [top, *(float(level) for level in inner if low + NEAR <= level <= top - NEAR), low]
+    filled = [np.linspace(a, b, math.ceil((a - b) / GAP), endpoint=False) for a, b in pairwise(levels) if a > b]
+    return [float(level) for level in np.concatenate([*filled, [low]])]

@@ -35,9 +35,12 @@ class Noted:
     def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         return self._noted("weights", theta, within, warm)
 
-    def look(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """An evaluation outside the trust-region search, told to the callback."""
-        made = self.evaluate(theta, within=within, warm=warm)
+    def look(
+        self, theta: Array, *, within: float, warm: Evaluation | None = None, max_steps: int | None = None
+    ) -> Evaluation:
+        """An evaluation outside the trust-region search, told to the callback; each model is left unfinished after
+        max_steps, if that is given."""
+        made = self._noted("residual", theta, within, warm, max_steps)
         self._tell(self._record(within, made))
         return made
 
@@ -60,15 +63,19 @@ class Noted:
         """The evaluation with the least proven upper bound."""
         return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
 
-    def _noted(self, policy: Policy, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+    def _noted(
+        self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
+    ) -> Evaluation:
         warm = self._nearest(theta, warm)
-        key = "" if self.journal is None else request_key(policy, theta, within, warm)
+        asked = policy if max_steps is None else f"{policy}, {max_steps} steps"
+        key = "" if self.journal is None else request_key(asked, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
         fresh = made is None
         if made is None:
             if self.begin is not None:
                 self.begin()
-            made = self.problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
+            problem = self.problem if max_steps is None else self.problem.limited(max_steps)
+            made = problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
             if self.journal is not None:
                 made = self.journal.keep(key, self.purpose, made)
         self.notes.append((self.purpose, within, made))

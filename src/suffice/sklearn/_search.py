@@ -10,8 +10,10 @@ Penalties are in units of the mean over samples, so that they carry over from fo
 (`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is told in
 `suffice.sklearn._folds`.
 
-F need not be convex and is flat where all weights are zero, so that a search from one point may end in a poor place:
-a few points spread over the box are looked at roughly first, and the best of them is where the search begins.
+F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
+one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
+(`suffice.sklearn._looks`), and the best of them is where the search begins. Where it has ended, the edges near by and
+the surroundings are looked at (`suffice.upper.edges`).
 
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
@@ -22,7 +24,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +64,7 @@ from suffice.sklearn._noted import Noted
 from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks
 from suffice.sklearn._tie import Grouped, Penalised, Tie, split_pipeline
 from suffice.tune import tune
+from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
@@ -104,10 +107,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     tolerance : float, default 1e-4
         How accurate the score of the best penalties is to be in the end, relative to the loss.
     initial : dict, default None
-        Where to begin, by name; None: at the best of a few points spread over the space.
+        Where to begin, by name; None: at the best of a few points spread over the space and its edges.
     options : suffice.Options, default None
         Of the search. None: at most 60 evaluations (30 + 15 for every parameter, if there are more than two), down to
-        steps of a thousandth of the space.
+        steps of a thousandth of the space. Budgets are for the search and for its looks at edges where it has ended;
+        first looks and the last, accurate evaluation are not counted.
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     random_state : int, RandomState or None
@@ -144,11 +148,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty (the largest over folds), 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
-        accuracy was asked for and proved, and the work it took.
+        accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
+        the edges of the space or around, where a search has ended), "final" or "one standard error".
     coef_radius_ : float, with `groups_of_features`: the proven distance of the weights of `best_estimator_` to exact
         ones.
     best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
-    result_ : suffice.Result of the search.
+    result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
 
     def __init__(
@@ -350,9 +355,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
         best = noted.best
         if self.result_.evaluation is None:
+            self.result_ = replace(self.result_, work=noted.work)
+        if best.interval[1] < self.result_.interval[1]:
             self.result_ = replace(
                 self.result_, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
-                work=noted.work, params=noted.space.params(best.point),
+                params=noted.space.params(best.point),
             )  # fmt: skip
         self.result_ = replace(self.result_, status=status, detail=detail)
         return best
@@ -363,9 +370,17 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         else:
             noted.purpose = "first look"
             starts = best_of_a_few(noted, folds, tie)
-        noted.purpose = "search"
-        more = starts[1:] or None
-        self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
+
+        def search(starts: Sequence[Array], options: Options) -> Result:
+            noted.purpose, more = "search", list(starts[1:]) or None
+            self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
+            return self.result_
+
+        def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
+            noted.purpose = "edge"
+            return noted.look(theta, within=within, warm=warm)
+
+        self.result_ = search_with_edges(search, look, noted.space.bounds, starts, options)
         if self.result_.status is Status.STOPPED:
             raise StopIteration
         if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):

@@ -66,7 +66,7 @@ class Progress:
     def told(self, record: Record) -> None:
         self._record = record
         self._made += 1
-        self._searched += not math.isnan(record.delta)
+        self._searched += record.purpose == "edge" or not math.isnan(record.delta)  # looks at edges count, too
         if record.interval[1] <= self._best[1]:
             self._best = record.interval
 

@@ -201,7 +201,7 @@ def _step(state: State, setting: Setting) -> State:
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
-    fitted: Fit | None = None
+    fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
         state, fitted = _smoothed(state, setting)

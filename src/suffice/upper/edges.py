@@ -1,0 +1,155 @@
+r"""Where a search has ended: a look at the edges of the box, and around.
+
+A trust region sees no further than its radius, and comes to rest in a valley beside a better one, at a kink, or on a
+slope too gentle to follow. The best point often lies on an edge (a penalty that is best left out is best at its lower
+bound), and there one evaluation tells. Let a search have ended at theta, with F proven to lie in [a, b], and let the
+nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - lower_i).  Then F is evaluated at
+
+    theta with all parameters that are near a bound moved onto it,
+    theta with one of them moved,                                     for each of them,
+    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW,
+
+which are no more than m + 1 + 4 FEW points. (With more parameters, looks around the end would be nearly as many as the
+evaluations of the search.) F is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4 if that does
+not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those points another
+search begins, with what is left of the budgets, and where it ends the same is done again, at points that were not seen.
+F decreases by GAIN each time, so that this ends, budgets or none.
+
+That no better point lies on an edge is not proven: the rest of the edge is not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from suffice._array import Array, norm
+from suffice.options import Options
+from suffice.result import Result, Status
+from suffice.upper.accuracy import for_decision
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.scaling import Scaling
+
+REACH = 1.0 / 3.0  # of the width of the box
+GAIN = 1e-3  # of F: what is worth another search
+ROUGH = 0.1
+STEPS = (0.25, 0.5)  # of initial_radius: how far to look around
+FEW = 3
+SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
+
+Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
+Look = Callable[[Array, float, Evaluation], Evaluation]  # at theta, within, from a warm start
+
+
+def edges(theta: Array, lower: Array, upper: Array) -> list[Array]:
+    """theta moved onto the bounds that are near, all of them at once and one at a time; infinite ones never are."""
+    bound = np.where(theta - lower <= upper - theta, lower, upper)
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(theta - bound)
+        near = np.isfinite(upper - lower) & (distance > 0.0) & (distance <= REACH * (upper - lower))
+    moved = [near] if near.any() else []
+    if near.sum() > 1:
+        moved += [np.arange(len(theta)) == i for i in np.flatnonzero(near)]
+    return [np.where(these, bound, theta) for these in moved]
+
+
+def around(theta: Array, step: Array, lower: Array, upper: Array) -> list[Array]:
+    """theta with one parameter moved by its step, down and up, inside the box."""
+    moves = [sign * step * (np.arange(len(theta)) == i) for i in range(len(theta)) for sign in (-1.0, 1.0)]
+    places = [np.clip(theta + move, lower, upper) for move in moves]
+    return [place for place in places if not np.array_equal(place, theta)]
+
+
+def search_with_edges(
+    search: Search, look: Look, bounds: tuple[Array, Array], starts: Sequence[Array], options: Options
+) -> Result:
+    """The result of `search`, continued from the edges of the box as the module's text has it.
+
+    Looks count towards the budgets of `options`. If there was more than one search, the result is that of the one with
+    the least proven upper bound of F, and `result.starts` has all of them; a look that is better still, but by too
+    little for another search, gives the result its theta.
+    """
+    spent = _Spent(options)
+    radius = options.initial_radius * Scaling.of(np.asarray(starts[0]), bounds).unit
+    runs = [search(starts, options)]
+    looks: list[Evaluation] = []
+    while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
+        if runs[-1].status not in (Status.CONVERGED, Status.ACCURACY):
+            break
+        seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
+        places = edges(best.point, *bounds)
+        for step in (share * radius for share in STEPS if len(radius) <= FEW):
+            places += [
+                place
+                for place in around(best.point, step, *bounds)
+                if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
+            ]
+        unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]
+        looked = [_looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None) for place in unseen]
+        better = [made for made in looked if made is not None]
+        left = spent.left(runs, looks)
+        if not better or left is None:
+            break
+        runs.append(search([min(better, key=_high).point], left))
+    return _joined(runs, looks)
+
+
+def _looked_at(
+    place: Array, best: Evaluation, look: Look, looks: list[Evaluation], affordable: Callable[[], bool]
+) -> Evaluation | None:
+    """The evaluation there if it is better by GAIN. All that are made are added to `looks`."""
+    goal, warm = (1.0 - GAIN) * best.interval[0], best
+    for share in (ROUGH, 0.25 * GAIN):
+        if not affordable():
+            return None
+        warm = look(place, for_decision(share * best.cost, best), warm)
+        looks.append(warm)
+        low, high = warm.interval
+        if high <= goal:
+            return warm
+        if low > goal:
+            return None
+    return None
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """Budgets, since this was made."""
+
+    options: Options
+    began: float = field(default_factory=time.monotonic)
+
+    def left(self, runs: Sequence[Result], looks: Sequence[Evaluation]) -> Options | None:
+        """What is left of them, or None."""
+        parts = [part for run in runs for part in run.starts or (run,)]
+        evaluations = self.options.max_evaluations - sum(part.evaluations for part in parts) - len(looks)
+        work = self.options.max_work - sum(part.work for part in parts) - sum(made.work for made in looks)
+        seconds = self.options.max_seconds - (time.monotonic() - self.began)
+        if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
+            return None
+        return replace(self.options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
+
+
+def _high(evaluation: Evaluation) -> float:
+    return evaluation.interval[1]
+
+
+def _best(runs: Sequence[Result]) -> Result:
+    return min(runs, key=lambda run: run.interval[1])
+
+
+def _joined(runs: Sequence[Result], looks: Sequence[Evaluation]) -> Result:
+    result = _best(runs)
+    if len(runs) > 1:
+        result = replace(result, starts=tuple(part for run in runs for part in run.starts or (run,)))
+    better = [made for made in looks if made.interval[1] < result.interval[1]]
+    if better:
+        made = min(better, key=_high)
+        params = None if result.space is None else result.space.params(made.point)
+        result = replace(
+            result, theta=made.point, cost=made.cost, interval=made.interval, evaluation=made, params=params
+        )
+    return result
