@@ -1,0 +1,414 @@
+"""Problems made to break certificates, and every certificate that the package gives of them.
+
+A `Target` is a problem with its exact minimiser (`tests.reference_exact`). `KINDS` makes any number of each kind from a
+seed, `CRAFTED` holds those made by hand. `certificates` solves a target in every way there is and yields what was
+claimed beside what is true. A claim is false if its radius is below the distance, or not a number.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import suffice
+from suffice import problems, terms
+from suffice.lower.certificate import RULES
+from suffice.lower.solver import iterate
+from suffice.lower.together import solve_together
+from suffice.sklearn._adapters import SquaredHinge
+from suffice.terms.design import Design
+from tests.reference_exact import Enclosure, Kinked, Linear, arb, enclose, psi_of, times, truth
+
+REFUSALS = (ValueError, ArithmeticError, TypeError, np.linalg.LinAlgError)
+FIRST_ORDER = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent")
+LINEAR = (*FIRST_ORDER, "newton", "auto")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A problem, what it is called in tables, and how its minimiser is found."""
+
+    name: str
+    problem: suffice.Composite
+    dtype: str = "float64"
+    layout: str = "C"
+    solvers: tuple[Any, ...] = LINEAR
+    exactly: Callable[[], Enclosure] | None = None
+    siblings: tuple[suffice.Composite, ...] = ()  # of one design: columns of a batch
+    effort: float = 1.0  # share of the usual number of certificates, for large ones
+
+    @cached_property
+    def minimiser(self) -> Enclosure:
+        return truth(self.problem) if self.exactly is None else self.exactly()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A certificate beside the truth; `distance` is a lower bound on the true distance, as a ball."""
+
+    solver: str
+    rule: str
+    how: str
+    radius: float
+    distance: Any
+
+    @property
+    def ratio(self) -> float:
+        """Distance over radius; above 1, or not a number, the certificate is false."""
+        if math.isnan(self.radius):
+            return math.nan
+        if self.radius == 0.0:
+            return math.inf if self.distance > 0 else 0.0
+        return float(self.distance / arb(self.radius)) if math.isfinite(self.radius) else 0.0
+
+    @property
+    def false(self) -> bool:
+        return math.isnan(self.radius) or bool(
+            self.distance > (arb(self.radius) if math.isfinite(self.radius) else arb("inf"))
+        )
+
+
+def claim(target: Target, solver: Any, rule: str, how: str, x: Any, radius: float) -> Claim:
+    name = solver if isinstance(solver, str) else solver.name
+    return Claim(name, rule, how, radius, target.minimiser.distance(x))
+
+
+def starts(target: Target, rng: np.random.Generator) -> dict[str, Any]:
+    """Zero; the minimiser rounded to float64, where rounding is all there is; beside it; far away."""
+    x_hat = target.minimiser.rounded()
+    size = float(np.linalg.norm(x_hat)) or 1.0
+    with np.errstate(all="ignore"):
+        nudged = np.nextafter(x_hat, rng.choice([-np.inf, np.inf], len(x_hat)))
+        near = x_hat * (1.0 + 10.0 ** rng.uniform(-15, -3) * rng.standard_normal(len(x_hat)))
+        far = 10.0 ** rng.uniform(-1, 3) * size * rng.standard_normal(len(x_hat))
+    points = {"zero": np.zeros(len(x_hat)), "rounded": x_hat, "nudged": nudged, "near": near, "far": far}
+    return {how: point for how, point in points.items() if np.isfinite(point).all()}
+
+
+def certificates(target: Target, rng: np.random.Generator, *, steps: int = 24, ways: int = 12) -> Iterator[Claim | str]:
+    """Claims; a refusal, which is no claim, is told by its message."""
+    points = starts(target, rng)
+    for how, x in points.items():
+        yield from _refused(
+            lambda x=x, how=how: [
+                claim(target, "certify", "tightest", how, x, suffice.certify(target.problem, x).radius)
+            ]
+        )
+    combinations = [(solver, rule, how) for solver in target.solvers for rule in RULES for how in points]
+    steps, ways = math.ceil(target.effort * steps), math.ceil(target.effort * ways)
+    for number in rng.permutation(len(combinations))[:ways]:
+        yield from _refused(lambda number=number: _path(target, *combinations[number], points, steps, rng))
+    for solver in target.solvers:
+        yield from _refused(lambda solver=solver: _solves(target, solver, rng))
+    if target.siblings:
+        yield from _refused(lambda: _batches(target, rng))
+
+
+def _refused(make: Callable[[], Any]) -> Iterator[Claim | str]:
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            found = list(make())
+    except REFUSALS as error:
+        found = [f"{type(error).__name__}: {error}"]
+    yield from found
+
+
+def _path(
+    target: Target, solver: Any, rule: str, how: str, points: dict[str, Any], steps: int, rng: Any
+) -> Iterator[Claim]:
+    """Certificates along the way; every one at first, some later."""
+    spacing = int(rng.choice([1, 1, 4]))
+    for k, solution in enumerate(iterate(target.problem, solver=solver, warm=points[how], certificate=rule)):  # type: ignore[arg-type]
+        if k > 0 and (k <= 6 or k % spacing == 0):
+            yield claim(target, solver, rule, f"{how}, step {k}", solution.x, solution.certificate.radius)
+        if k >= steps * spacing:
+            return
+
+
+def _solves(target: Target, solver: Any, rng: np.random.Generator) -> Iterator[Claim]:
+    """A solve, the same continued to twice the digits, and a fixed number of steps."""
+    size = target.minimiser.size() or 1.0
+    within = size * 10.0 ** rng.uniform(-9, -1)
+    solution = suffice.solve(target.problem, within=within, solver=solver, max_steps=200)
+    yield claim(target, solver, "tightest", "solved", solution.x, solution.certificate.radius)
+    solution = suffice.solve(target.problem, within=within * within / size, solver=solver, warm=solution, max_steps=200)
+    yield claim(target, solver, "tightest", "continued", solution.x, solution.certificate.radius)
+    solution = suffice.solve(target.problem, steps=int(rng.integers(1, 30)), solver=solver)
+    yield claim(target, solver, "tightest", "fixed steps", solution.x, solution.certificate.radius)
+
+
+def _batches(target: Target, rng: np.random.Generator) -> Iterator[Claim]:
+    columns = [target.problem, *target.siblings]
+    minimisers = [target.minimiser, *(truth(problem) for problem in target.siblings)]
+    for solver in ("fista", "fista_adaptive"):
+        steps = int(rng.integers(1, 30))
+        warm = [exact.rounded() if rng.random() < 0.3 else None for exact in minimisers]
+        within = [(exact.size() or 1.0) * 10.0 ** rng.uniform(-14, -1) for exact in minimisers]
+        for how, solutions in (
+            ("fixed steps", solve_together(columns, steps=steps, solver=solver, warm=warm)),
+            ("solved", solve_together(columns, within=within, solver=solver, max_steps=200)),
+        ):
+            for exact, solution in zip(minimisers, solutions, strict=True):
+                radius = solution.certificate.radius
+                yield Claim(f"{solver}, batch", "tightest", how, radius, exact.distance(solution.x))
+
+
+# Random data, as nasty as they come.
+
+LOSSES = ("squared", "logistic", "huber", "poisson", "squared hinge")
+PSI = dict(zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, SquaredHinge()), strict=True))
+MODELS = {
+    "squared": problems.ElasticNet,
+    "logistic": problems.ElasticNetLogistic,
+    "huber": problems.ElasticNetHuber,
+    "poisson": problems.ElasticNetPoisson,
+}
+
+
+def matrix(rng: np.random.Generator) -> Any:
+    """A matrix with up to three oddities."""
+    d = int(rng.integers(1, 9))
+    N = int(rng.integers(1, 31)) if rng.random() < 0.8 else int(rng.integers(1, d + 1))
+    X = rng.standard_normal((N, d))
+    for oddity in rng.choice(10, int(rng.integers(0, 4)), replace=False):
+        j, k = rng.integers(0, d, 2)
+        match oddity:
+            case 0:
+                X[:, j] = X[:, k]
+            case 1:
+                X[:, j] = X[:, k] * (1.0 + 2.0**-50 * rng.integers(0, 9, N))
+            case 2:
+                X = X * 10.0 ** rng.uniform(-8, 8, d)
+            case 3:
+                X = X * 10.0 ** rng.uniform(-8, 8, (N, 1))
+            case 4:
+                X[:, j] = X.max() or 1.0
+            case 5:
+                X[:, j] = 0.0
+            case 6:
+                X = X + 10.0 ** rng.uniform(0, 8)
+            case 7:
+                X = X * (rng.random(X.shape) < 0.4)
+            case 8:
+                X = X * 10.0 ** rng.uniform(-3, 3)
+            case 9:
+                X[:, j] = -X[:, k] + 1e-9 * X[:, j]
+    return X
+
+
+def targets(rng: np.random.Generator, loss: str, X: Any) -> Any:
+    N, d = X.shape
+    scaled = X / (np.abs(X).max() or 1.0)
+    signal = scaled @ rng.standard_normal(d)
+    if loss in ("logistic", "squared hinge"):
+        y = np.where(signal + rng.standard_normal(N) > 0.0, 1.0, -1.0)
+        y[0] = -y[-1] if N > 1 else 1.0
+        return y
+    if loss == "poisson":
+        return rng.poisson(np.exp(np.clip(signal, -5, 5))).astype(float) * 10.0 ** rng.integers(0, 3)
+    y = (signal + rng.standard_normal(N)) * 10.0 ** rng.uniform(-3, 3)
+    if rng.random() < 0.2:
+        y = y + 10.0 ** rng.uniform(0, 9)
+    if rng.random() < 0.1:
+        y[0] *= 1e9
+    return y
+
+
+def sample_weights(rng: np.random.Generator, N: int) -> Any:
+    choice = rng.random()
+    if choice < 0.5:
+        return None
+    weights = rng.integers(0, 4, N).astype(float) if choice < 0.75 else 10.0 ** rng.uniform(-12, 12, N)
+    weights[0] = weights[-1] = 1.0
+    return weights
+
+
+def typed(rng: np.random.Generator, X: Any) -> tuple[Any, str]:
+    """X as some type would hold it."""
+    choice = rng.random()
+    if choice < 0.6:
+        return X, "float64"
+    with np.errstate(over="ignore"):
+        single = X.astype(np.float32)
+    if choice < 0.8 and np.isfinite(single).all():
+        return single, "float32"
+    scaled = X / (np.abs(X).max() or 1.0)
+    return np.round(scaled * (100.0 if choice < 0.9 else 2.0**40)).astype(np.int64), "int64"
+
+
+def laid_out(rng: np.random.Generator, X: Any) -> tuple[Any, str]:
+    layouts = ["C", "F", "CSR", "CSC", "RowBlocks", "array API"]
+    layout = layouts[rng.choice(len(layouts), p=[0.3, 0.15, 0.2, 0.15, 0.1, 0.1])]
+    if layout == "F":
+        return np.asfortranarray(X), layout
+    if layout in ("CSR", "CSC"):
+        return (sp.csr_array if layout == "CSR" else sp.csc_array)(X), layout
+    if layout == "RowBlocks":
+        return terms.RowBlocks.of(X, block=max(len(X) // 3, 1)), layout
+    if layout == "array API":
+        try:
+            import array_api_strict
+        except ImportError:
+            return X, "C"
+        return array_api_strict.asarray(np.array(X, dtype=np.float64)), layout
+    return X, layout
+
+
+def penalties(rng: np.random.Generator, X: Any, weights: Any, loss: str, l1_max: float) -> tuple[float, float]:
+    """l2 from 1e-10 to 1e10 of the largest curvature; l1 from nothing to where all weights vanish, that point too."""
+    a = np.full(len(X), 1.0 / len(X)) if weights is None else weights / weights.sum()
+    largest = float(np.abs(X).max()) or 1.0
+    size = float(np.linalg.norm(np.sqrt(a)[:, None] * (X / largest), 2) ** 2) * largest * largest
+    size = size if 0.0 < size < math.inf else 1.0
+    spread = 10 if rng.random() < 0.5 else 3
+    l2 = size * 10.0 ** rng.uniform(-spread, spread)
+    choice = rng.random()
+    if choice < 0.15:
+        l1 = 0.0
+    elif choice < 0.85:
+        l1 = l1_max * 10.0 ** rng.uniform(-4, 0.05)
+    else:
+        l1 = l1_max * (1.0 + 2.0**-52 * float(rng.integers(-3, 4)))
+    return l1, min(max(l2, 1e-300), 1e300)
+
+
+def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: Any) -> Target:
+    """The model in some type and layout, with a few siblings where a batch is possible."""
+    X, dtype = typed(rng, X)
+    given, layout = laid_out(rng, X)
+    as_floats = np.asarray(X, dtype=np.float64)
+    if loss == "squared hinge":
+        design = Design.of(given, weights)
+        l1_max = float(np.max(np.abs(terms.LinearModel(design, y, SquaredHinge()).gradient(np.zeros(X.shape[1])))))
+
+        def at(l1: float, l2: float) -> suffice.Composite:
+            smooth = terms.LinearModel(design, y, SquaredHinge(), l2)
+            return suffice.Composite(smooth, terms.L1(l1), mu=l2, L=smooth.L, size=X.shape[1])
+    else:
+        model = MODELS[loss](given, y, sample_weight=weights)
+        l1_max = model.l1_max
+
+        def at(l1: float, l2: float) -> suffice.Composite:
+            return model.at(l1=l1, l2=l2)
+
+    l1, l2 = penalties(rng, as_floats, weights, loss, l1_max)
+    solvers = LINEAR if loss != "poisson" else ("newton", "auto")
+    if layout in ("RowBlocks",):
+        solvers = tuple(name for name in solvers if name != "fista_mixed")
+    siblings: Sequence[suffice.Composite] = ()
+    if loss != "poisson" and rng.random() < 0.3:
+        siblings = [at(l1 * float(rng.uniform(0, 1)), l2 * 10.0 ** rng.uniform(-2, 2)) for _ in range(2)]
+    return Target(f"linear, {loss}", at(l1, l2), dtype, layout, solvers, siblings=tuple(siblings))
+
+
+def linear(rng: np.random.Generator) -> Target:
+    loss = LOSSES[rng.choice(5, p=[0.3, 0.25, 0.2, 0.15, 0.1])]
+    X = matrix(rng)
+    while loss in ("logistic", "squared hinge") and len(X) < 2:
+        X = matrix(rng)
+    return linear_target(rng, loss, X, targets(rng, loss, X), sample_weights(rng, len(X)))
+
+
+def scales(rng: np.random.Generator) -> Target:
+    """Data from 1e-160 to 1e150."""
+    loss = LOSSES[rng.choice(5)]
+    X = rng.standard_normal((int(rng.integers(2, 12)), int(rng.integers(1, 5))))
+    y = targets(rng, loss, X)
+    size = 10.0 ** rng.uniform(-160, 150)
+    X = X * size if rng.random() < 0.7 else X * 10.0 ** rng.uniform(-160, 150, X.shape[1])
+    if loss in ("squared", "huber") and rng.random() < 0.7:
+        y = y * 10.0 ** rng.uniform(-160, 150)
+    return linear_target(rng, loss, X, y, sample_weights(rng, len(X)))
+
+
+def cancelling(rng: np.random.Generator) -> Target:
+    """Least squares in few variables whose gradients cancel nearly everything, against y or against l1."""
+    N, d = int(rng.integers(1, 5)), int(rng.integers(1, 3))
+    X = np.round(rng.standard_normal((N, d)) * 2.0 ** rng.integers(0, 12)) + 0.0
+    y = rng.standard_normal(N) * 10.0 ** rng.uniform(0, 22)
+    if N > 1 and rng.random() < 0.5:  # X^T y is nearly nothing
+        X[:, 0] = 1.0
+        y[-1] = -np.sum(y[:-1]) + 10.0 ** rng.uniform(-5, 5)
+    model = problems.ElasticNet(X, y)
+    l2 = 10.0 ** rng.uniform(-8, 12)
+    against = model.l1_max * (1.0 - 10.0 ** rng.uniform(-16, -3)) if rng.random() < 0.7 else 0.0
+    return Target("linear, squared", model.at(l1=against, l2=l2))
+
+
+# Made by hand, one for each way in which a certificate has been false.
+
+
+def cancelling_once() -> Target:
+    """y and l1 cancel but for one part in 2^40: a first step from 0 has the rounding of y - l1 all over it."""
+    return Target("linear, squared", problems.ElasticNet([[1.0]], [1e20 * (1.0 + 2.0**-40)]).at(l1=1e20, l2=1e8))
+
+
+def exact_at_zero() -> Target:
+    """X^T y is 1/3, and 0 in floating-point arithmetic: w = 0 is not the minimiser."""
+    return Target("linear, squared", problems.ElasticNet(np.ones((3, 1)), [1e17, 1.0, -1e17]).at(l1=0.0, l2=1.0))
+
+
+def equal_rows(
+    X: Any, y: Any, loss: str, rows: Any, labels: Any, counts: Sequence[int], *, effort: float = 0.4, layout: str = "C"
+) -> Target:
+    """A large problem of few different rows, each as often as `counts` says: l1 = 0, l2 = 1."""
+    problem = MODELS[loss](X, y).at(l1=0.0, l2=1.0)
+    a = float(problem.smooth.design.weights[0])  # type: ignore[attr-defined]
+    weights = [times(count, a) for count in counts]
+    F = Linear(rows, labels, weights, psi_of(PSI[loss]), 1.0)
+    solvers = LINEAR if len(y) <= 10**6 else ("fista", "newton")
+    return Target(
+        f"linear, {loss}",
+        problem,
+        layout=layout,
+        solvers=solvers,
+        effort=effort,
+        exactly=lambda: enclose(F, Kinked.l1([0.0] * len(rows[0]))),
+    )
+
+
+def rare_positives(N: int) -> Target:
+    """A sparse column of ones and one label in a hundred: every addition rounds the same way."""
+    y = np.where(np.arange(N) < N // 100, 1.0, -1.0)
+    X = sp.csr_array(np.ones((N, 1)))
+    counts = (N // 100, N - N // 100)
+    return equal_rows(X, y, "logistic", [[1.0], [1.0]], [1.0, -1.0], counts, layout="CSR", effort=4e4 / N)
+
+
+def constant_data(N: int, entry: float = 1.0, layout: str = "CSR") -> Target:
+    X = np.full((N, 1), entry)
+    given = sp.csr_array(X) if layout == "CSR" else X
+    return equal_rows(given, np.full(N, 0.1), "squared", [[entry]], [0.1], (N,), layout=layout, effort=4e4 / N)
+
+
+CRAFTED: dict[str, Callable[[], Target]] = {
+    "y against l1": cancelling_once,
+    "exact at zero": exact_at_zero,
+    "rare positives, N = 1e5": lambda: rare_positives(10**5),
+    "rare positives, N = 1e6": lambda: rare_positives(10**6),
+    "rare positives, N = 4e6": lambda: rare_positives(4 * 10**6),
+    "constant data, CSR, N = 1e6": lambda: constant_data(10**6),
+    "constant data, CSR, N = 1e7": lambda: constant_data(10**7),
+    "constant data, dense, N = 1e7": lambda: constant_data(10**7, 0.1, "C"),
+}
+
+KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
+    "linear": linear,
+    "scales": scales,
+    "cancelling": cancelling,
+}
+
+
+def target_of(kind: str, seed: int, number: int) -> tuple[Target, np.random.Generator]:
+    """A target and a generator for what is done with it: the same for the same three."""
+    rng = np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
+    return (list(CRAFTED.values())[number]() if kind == "crafted" else KINDS[kind](rng)), rng
