@@ -20,12 +20,32 @@ import scipy.sparse as sp
 
 import suffice
 from suffice import problems, terms
+from suffice._array import like
 from suffice.lower.certificate import RULES
+from suffice.lower.newton_whole import NewtonWhole
 from suffice.lower.solver import iterate
 from suffice.lower.together import solve_together
 from suffice.sklearn._adapters import SquaredHinge
+from suffice.sklearn._folds import penalised
+from suffice.sklearn._multinomial import Multinomial
+from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
-from tests.reference_exact import Enclosure, Kinked, Linear, arb, enclose, psi_of, times, truth
+from suffice.terms.intercept import Intercepted
+from tests.reference import OwnProx, _quadratic
+from tests.reference_exact import (
+    Enclosure,
+    Kinked,
+    Linear,
+    Quadratic,
+    arb,
+    enclose,
+    precision,
+    psi_of,
+    stated_term,
+    times,
+    total,
+    truth,
+)
 
 REFUSALS = (ValueError, ArithmeticError, TypeError, np.linalg.LinAlgError)
 FIRST_ORDER = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent")
@@ -107,7 +127,9 @@ def certificates(target: Target, rng: np.random.Generator, *, steps: int = 24, w
     for number in rng.permutation(len(combinations))[:ways]:
         yield from _refused(lambda number=number: _path(target, *combinations[number], points, steps, rng))
     for solver in target.solvers:
-        yield from _refused(lambda solver=solver: _solves(target, solver, rng))
+        yield from _refused(
+            lambda solver=solver: _solves(target, solver, math.ceil(200 * min(target.effort, 1.0)), rng)
+        )
     if target.siblings:
         yield from _refused(lambda: _batches(target, rng))
 
@@ -134,13 +156,15 @@ def _path(
             return
 
 
-def _solves(target: Target, solver: Any, rng: np.random.Generator) -> Iterator[Claim]:
+def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) -> Iterator[Claim]:
     """A solve, the same continued to twice the digits, and a fixed number of steps."""
     size = target.minimiser.size() or 1.0
     within = size * 10.0 ** rng.uniform(-9, -1)
-    solution = suffice.solve(target.problem, within=within, solver=solver, max_steps=200)
+    solution = suffice.solve(target.problem, within=within, solver=solver, max_steps=most)
     yield claim(target, solver, "tightest", "solved", solution.x, solution.certificate.radius)
-    solution = suffice.solve(target.problem, within=within * within / size, solver=solver, warm=solution, max_steps=200)
+    solution = suffice.solve(
+        target.problem, within=within * within / size, solver=solver, warm=solution, max_steps=most
+    )
     yield claim(target, solver, "tightest", "continued", solution.x, solution.certificate.radius)
     solution = suffice.solve(target.problem, steps=int(rng.integers(1, 30)), solver=solver)
     yield claim(target, solver, "tightest", "fixed steps", solution.x, solution.certificate.radius)
@@ -344,6 +368,168 @@ def cancelling(rng: np.random.Generator) -> Target:
     return Target("linear, squared", model.at(l1=against, l2=l2))
 
 
+def means(rng: np.random.Generator) -> Target:
+    """Models held against their text: a_i = s_i / sum(s) or 1/N as rational numbers, where the package rounds them."""
+    loss = LOSSES[rng.choice(4)]
+    X, weights = matrix(rng), None
+    while len(X) < 2:
+        X = matrix(rng)
+    y = targets(rng, loss, X)
+    if rng.random() < 0.5:
+        weights = np.maximum(rng.integers(0, 4, len(X)), np.arange(len(X)) < 1).astype(float)
+    model = MODELS[loss](X, y, sample_weight=weights)
+    l1, l2 = penalties(rng, X, weights, loss, model.l1_max)
+    with precision(5000):
+        exact = [arb(float(s)) for s in (np.ones(len(X)) if weights is None else weights)]
+        F = Linear(X, model.y, [s / total(exact) for s in exact], psi_of(model.loss), l2)
+    g = Kinked.l1([l1] * X.shape[1])
+    solvers = LINEAR if loss != "poisson" else ("newton", "auto")
+    return Target(f"linear, {loss}", model.at(l1=l1, l2=l2), solvers=solvers, exactly=lambda: enclose(F, g))
+
+
+def penalised_by_column(
+    rng: np.random.Generator, model: Callable[[float], Any], l1: float, l2: float, size: int
+) -> Any:
+    """One penalty for all variables, or one each as `groups_of_features` has them."""
+    if rng.random() < 0.6:
+        return penalised(model, l1, l2, l2, size)
+    return penalised(model, l1 * 10.0 ** rng.uniform(-2, 1, size), l2 * 10.0 ** rng.uniform(-3, 3, size), l2, size)
+
+
+def intercept(rng: np.random.Generator) -> Target:
+    """Linear models whose intercept is minimised out."""
+    loss = ("squared", "logistic", "poisson")[rng.choice(3)]
+    X = matrix(rng)
+    while len(X) < 3:
+        X = matrix(rng)
+    y, weights = targets(rng, loss, X), sample_weights(rng, len(X))
+    if loss == "poisson":
+        y[0] += 1.0
+        X = X / (np.abs(X).max() or 1.0) * 10.0 ** rng.uniform(-2, 2)
+    X, dtype = typed(rng, X)
+    given, layout = (sp.csr_array(X), "CSR") if rng.random() < 0.4 else (X, "C")
+    design = Design.of(given, weights)
+    model = Intercepted(design, y, PSI[loss])
+    l1_max = float(np.max(np.abs(model.gradient(np.zeros(X.shape[1])))))
+    l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, loss, l1_max)
+    problem = penalised_by_column(rng, lambda l2: Intercepted(design, y, PSI[loss], l2), l1, l2, X.shape[1])
+    solvers = tuple(name for name in LINEAR if name != "fista_mixed") if loss != "poisson" else ("newton", "auto")
+    return Target(f"intercept, {loss}", problem, dtype, layout, solvers)
+
+
+def concomitant(rng: np.random.Generator) -> Target:
+    """Huber's regression with its scale minimised out, with and without an intercept."""
+    N, d = int(rng.integers(8, 31)), int(rng.integers(1, 5))
+    X = rng.standard_normal((N, d)) * 10.0 ** rng.uniform(-3, 3, d) + rng.choice([0.0, 1.0, 1e4])
+    y = targets(rng, "squared", X) + rng.standard_t(1.5, N)
+    weights, intercepted = sample_weights(rng, N), bool(rng.random() < 0.5)
+    X, dtype = typed(rng, X)
+    given, layout = (sp.csr_array(X), "CSR") if rng.random() < 0.4 else (X, "C")
+    design, epsilon = Design.of(given, weights), float(rng.choice([1.01, 1.35, 3.0]))
+    l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "huber", 1.0)
+    l1, l2 = l1 * rng.choice([0.0, 0.1, 10.0]), l2 / float(np.std(y))
+
+    def model(l2: float) -> ConcomitantHuber:
+        return ConcomitantHuber(design, y, epsilon, intercepted, l2)
+
+    problem = penalised_by_column(rng, model, float(l1), l2, d)
+    return Target("concomitant Huber", problem, dtype, layout, (NewtonWhole(),))
+
+
+def multinomial(rng: np.random.Generator) -> Target:
+    """Softmax regression, with and without intercepts."""
+    K, d = int(rng.integers(3, 5)), int(rng.integers(1, 4))
+    N = int(rng.integers(2 * K, 16))
+    labels = np.concatenate([np.arange(K), rng.integers(0, K, N - K)])
+    X = (rng.standard_normal((N, d)) + np.eye(K, d)[labels]) * 10.0 ** rng.uniform(-3, 3, d)
+    X = X + rng.choice([0.0, 1.0, 1e5])
+    weights = sample_weights(rng, N)
+    if weights is not None:
+        weights[:K] = np.maximum(weights[:K], 1e-3)
+    X, dtype = typed(rng, X)
+    given, layout = (sp.csr_array(X), "CSR") if rng.random() < 0.4 else (X, "C")
+    design, intercepted = Design.of(given, weights), bool(rng.random() < 0.6)
+
+    def model(l2: float) -> Multinomial:
+        return Multinomial(design, np.eye(K)[labels], intercepted, l2)
+
+    l1_max = float(np.max(np.abs(model(0.0).gradient(np.zeros(K * d)))))
+    l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "logistic", l1_max)
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonWhole())
+    problem = penalised_by_column(rng, model, l1, l2, K * d)
+    name = f"softmax{', intercept' if intercepted else ''}"
+    return Target(name, problem, dtype, layout, solvers, effort=0.3 if intercepted else 0.6)
+
+
+def term(rng: np.random.Generator, pull: Any, size: int) -> tuple[Any, str]:
+    """Some g; half of those that can be are a user's own, with value and prox only."""
+    strength, typical = 10.0 ** rng.uniform(-3, 0.1), float(np.max(np.abs(pull))) or 1.0
+    name = ("l1", "weighted l1", "elastic net", "group", "box", "non-negative", "zero")[rng.choice(7)]
+    if name == "l1":
+        made: Any = terms.L1(strength * typical)
+    elif name == "weighted l1":
+        made = terms.WeightedL1(strength * typical * rng.integers(0, 3, size) * rng.random(size))
+    elif name == "elastic net":
+        return terms.ElasticNet(strength * typical, 0.0), name  # its ridge is chosen by the caller
+    elif name == "group":
+        groups = np.array_split(rng.permutation(size)[: max(size - size // 4, 1)], max(1, size // 3))
+        made = terms.Group(groups, [strength * float(np.linalg.norm(pull[group])) for group in groups])
+    elif name == "box":
+        lower = -(10.0 ** rng.uniform(-6, 1)) * rng.random(size)
+        made = terms.Box(lower, lower + 10.0 ** rng.uniform(-6, 1) * rng.integers(0, 3, size))
+    elif name == "non-negative":
+        made = terms.NonNegative()
+    else:
+        return terms.Zero(), name
+    return (OwnProx(made), f"own {name}") if rng.random() < 0.4 else (made, name)
+
+
+def exact_term(prox: Any, size: int) -> tuple[Any, float]:
+    return stated_term(prox._term if isinstance(prox, OwnProx) else prox, size)
+
+
+def other_terms(rng: np.random.Generator) -> Target:
+    """Linear models with any g."""
+    loss = ("squared", "logistic", "huber")[rng.choice(3)]
+    X = matrix(rng)
+    while len(X) < 2:
+        X = matrix(rng)
+    y, weights = targets(rng, loss, X), sample_weights(rng, len(X))
+    X, dtype = typed(rng, X)
+    given, layout = laid_out(rng, X)
+    design = Design.of(given, weights)
+    model, size = terms.LinearModel(design, like(y, design.X), PSI[loss]), X.shape[1]
+    prox, name = term(rng, model.gradient(np.zeros(size)), size)
+    _, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, loss, 1.0)
+    share = float(rng.choice([0.0, 0.5, 1.0])) if name == "elastic net" else 0.0
+    if name == "elastic net":
+        prox = terms.ElasticNet(prox.l1, share * l2)
+    smooth = terms.LinearModel(design, model.y, PSI[loss], (1.0 - share) * l2)
+    problem = suffice.Composite(smooth, prox, mu=smooth.l2, L=smooth.L, size=size)
+    stated = suffice.Composite(smooth, prox._term, mu=smooth.l2, L=smooth.L, size=size) if "own" in name else problem
+    newton = ("newton",) if name in ("l1", "weighted l1", "elastic net", "zero") else ()
+    mixed = () if layout == "RowBlocks" else ("fista_mixed",)
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", *mixed, *newton)
+    return Target(f"linear with {name}", problem, dtype, layout, solvers, exactly=lambda: truth(stated))
+
+
+def own(rng: np.random.Generator) -> Target:
+    """A user's own quadratic, of which the package knows value and gradient only."""
+    kappa = 10.0 ** rng.uniform(0.0, 8.0)
+    smooth, _, mu, L, _ = _quadratic(rng, "own", kappa, 0.0)
+    size = len(smooth.b)
+    prox, name = term(rng, smooth.b, size)
+    while "group" in name:
+        prox, name = term(rng, smooth.b, size)
+    if name == "elastic net":
+        prox = terms.ElasticNet(prox.l1, mu * 10.0 ** rng.uniform(-3, 6))
+    g, ridge = exact_term(prox, size)
+    F = Quadratic(smooth.A, smooth.b, mu, ridge)
+    problem = suffice.Composite(smooth, prox, mu=mu, L=L, size=size)
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto")
+    return Target("own quadratic", problem, solvers=solvers, exactly=lambda: enclose(F, g))
+
+
 # Made by hand, one for each way in which a certificate has been false.
 
 
@@ -405,6 +591,12 @@ KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
     "linear": linear,
     "scales": scales,
     "cancelling": cancelling,
+    "means": means,
+    "intercept": intercept,
+    "concomitant": concomitant,
+    "multinomial": multinomial,
+    "terms": other_terms,
+    "own": own,
 }
 
 

@@ -227,14 +227,14 @@ class Concomitant:
         self.mu = self.linear.mu
         b = total(a * y for a, y in zip(self.linear.a, self.linear.y, strict=True)) if intercepted else ZERO
         spread = total(a * (y - b) ** 2 for a, y in zip(self.linear.a, self.linear.y, strict=True))
-        self.start = [*[ZERO] * self.width, *[b.mid()] * intercepted, spread.sqrt().mid()]
+        self.start = [*[ZERO] * self.width, *[b.mid()] * int(intercepted), spread.sqrt().mid()]
 
     def scaled(self, x):
         return [(m - y) / x[-1] for m, y in zip(self.linear.margins(x[:-1]), self.linear.y, strict=True)]
 
     def value(self, x):
         s, epsilon = x[-1], self.epsilon
-        if not s > 0:
+        if not s > self.start[-1] * arb(2) ** -100:  # the scale of data that are fitted exactly: there is no gradient
             return arb("inf")
         sizes = [abs(z) for z in self.scaled(x)]
         h = [z * z / 2 if z <= epsilon else epsilon * (z - epsilon / 2) for z in sizes]
@@ -400,7 +400,7 @@ class Kinked:
         for low, high in zip(lower, upper, strict=True):
             kinks.append([arb(float(bound)) for bound in sorted({low, high}) if math.isfinite(bound)])
             below, above = [-inf] * math.isfinite(low), [inf] * math.isfinite(high)
-            slopes.append([*below, *[ZERO] * (low < high), *above])
+            slopes.append([*below, *[ZERO] * int(low < high), *above])
         return cls(kinks, slopes)
 
     def place(self, j: int, value: Any) -> tuple[int, bool]:
@@ -490,7 +490,9 @@ def enclose(F: Any, g: Any, digits: int = DIGITS, start: Any = None) -> Enclosur
                 error = _error(F, g, x)
             except ZeroDivisionError:  # a matrix that is singular to so many bits
                 continue
-            if error <= norm(x[: F.width]) * arb(10) ** -digits:
+            # Where the minimiser is 0 the gradient says what is small.
+            pull = norm(F.gradient(x)[: F.width]) / F.mu * arb(10) ** -20
+            if error <= max(norm(x[: F.width]).mid(), pull.mid()) * arb(10) ** -digits:
                 return Enclosure(x[: F.width], error, bits)
     raise NotEnclosedError(f"no enclosure of {digits} digits")
 
@@ -525,9 +527,11 @@ def _minimised(F, g, x, bits):
         for _ in range(200):
             trial = target if t == 1 else [(here + t * part).mid() for here, part in zip(x, step, strict=True)]
             if F.value(trial) + free.value(trial) <= before + t * gain / 10000:
+                x = trial
                 break
             t = t / 2
-        x = trial
+        else:
+            return x
     return x
 
 
