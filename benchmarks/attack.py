@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from common import parser, provenance, table, target, write_json, write_text  # noqa: E402
 
-from tests.attacks import CRAFTED, KINDS, REFUSALS, Claim, certificates, target_of  # noqa: E402
+from tests.attacks import CRAFTED, KINDS, REFUSALS, SHARES, Claim, certificates, target_of  # noqa: E402
 from tests.reference_exact import NotEnclosedError  # noqa: E402
 
 WAVE = 16  # targets between two looks at how many certificates there are
@@ -180,11 +180,12 @@ def main() -> None:
         print(f"{one.claims.total()} certificates, {one.false.total()} false")
         return
     kinds = [options.only] if options.only else [*KINDS, "crafted"]
-    share = math.ceil(options.certificates / max(len(kinds) - ("crafted" in kinds and len(kinds) > 1), 1))
+    shares = {kind: SHARES.get(kind, 1.0) for kind in kinds if kind != "crafted" or options.only}
     tallies, tally = {}, Tally()
     pool = ProcessPoolExecutor(options.jobs) if options.jobs > 1 else None
     for kind in kinds:
-        tallies[kind] = waves(kind, options.seed, share, pool)
+        wanted = options.certificates * shares.get(kind, 1.0) / sum(shares.values())
+        tallies[kind] = waves(kind, options.seed, math.ceil(wanted), pool)
         tally.join(tallies[kind])
         print(f"{kind}: {tallies[kind].claims.total()} certificates, {tallies[kind].false.total()} false", flush=True)
     made = provenance("python-flint")

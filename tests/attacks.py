@@ -12,7 +12,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,12 @@ from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from tests.reference import OwnProx, _quadratic
 from tests.reference_exact import (
+    Concomitant,
     Enclosure,
     Kinked,
     Linear,
     Quadratic,
+    Softmax,
     arb,
     enclose,
     precision,
@@ -63,6 +65,7 @@ class Target:
     solvers: tuple[Any, ...] = LINEAR
     exactly: Callable[[], Enclosure] | None = None
     siblings: tuple[suffice.Composite, ...] = ()  # of one design: columns of a batch
+    start: tuple[float, ...] = ()  # one more point to start from, and to be certified
     effort: float = 1.0  # share of the usual number of certificates, for large ones
 
     @cached_property
@@ -110,6 +113,8 @@ def starts(target: Target, rng: np.random.Generator) -> dict[str, Any]:
         near = x_hat * (1.0 + 10.0 ** rng.uniform(-15, -3) * rng.standard_normal(len(x_hat)))
         far = 10.0 ** rng.uniform(-1, 3) * size * rng.standard_normal(len(x_hat))
     points = {"zero": np.zeros(len(x_hat)), "rounded": x_hat, "nudged": nudged, "near": near, "far": far}
+    if target.start:
+        points["given"] = np.array(target.start)
     return {how: point for how, point in points.items() if np.isfinite(point).all()}
 
 
@@ -160,7 +165,8 @@ def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) ->
     """A solve, the same continued to twice the digits, and a fixed number of steps."""
     size = target.minimiser.size() or 1.0
     within = size * 10.0 ** rng.uniform(-9, -1)
-    solution = suffice.solve(target.problem, within=within, solver=solver, max_steps=most)
+    warm = target.start or None
+    solution = suffice.solve(target.problem, within=within, solver=solver, warm=warm, max_steps=most)
     yield claim(target, solver, "tightest", "solved", solution.x, solution.certificate.radius)
     solution = suffice.solve(
         target.problem, within=within * within / size, solver=solver, warm=solution, max_steps=most
@@ -543,48 +549,113 @@ def exact_at_zero() -> Target:
     return Target("linear, squared", problems.ElasticNet(np.ones((3, 1)), [1e17, 1.0, -1e17]).at(l1=0.0, l2=1.0))
 
 
-def equal_rows(
-    X: Any, y: Any, loss: str, rows: Any, labels: Any, counts: Sequence[int], *, effort: float = 0.4, layout: str = "C"
-) -> Target:
-    """A large problem of few different rows, each as often as `counts` says: l1 = 0, l2 = 1."""
-    problem = MODELS[loss](X, y).at(l1=0.0, l2=1.0)
-    a = float(problem.smooth.design.weights[0])  # type: ignore[attr-defined]
-    weights = [times(count, a) for count in counts]
-    F = Linear(rows, labels, weights, psi_of(PSI[loss]), 1.0)
-    solvers = LINEAR if len(y) <= 10**6 else ("fista", "newton")
+def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, labels: Any, **how: Any) -> Target:
+    """N rows, of which few are different: `labels` says how often each of `rows` has which label. l1 = 0, l2 = 1, and
+    every addition of a sparse product rounds the same way.
+
+    `smooth` makes the package's term of (design, y); `exactly` that of the rows that differ, and their weights."""
+    cells = [(row, label, share) for row, shares in zip(rows, labels, strict=True) for label, share in shares.items()]
+    counts = [round(share * N) for _, _, share in cells]
+    counts[-1] += N - sum(counts)
+    X = np.repeat(np.array([row for row, _, _ in cells]), counts, axis=0)
+    y = np.repeat(np.array([label for _, label, _ in cells]), counts)
+    layout = how.get("layout", "CSR")
+    design = Design.of(sp.csr_array(X) if layout == "CSR" else X)
+    term, a = smooth(design, y), float(design.weights[0])
+    size = term.classes * len(rows[0]) if isinstance(term, Multinomial) else len(rows[0])
+    problem = suffice.Composite(term, terms.L1(0.0), mu=1.0, L=term.L, size=size)
+    X, y, weights = (
+        np.array([row for row, _, _ in cells]),
+        [label for _, label, _ in cells],
+        [times(n, a) for n in counts],
+    )
+    if isinstance(term, ConcomitantHuber):
+        F: Any = Concomitant(X, y, weights, term.epsilon, term.intercepted, 1.0)
+        solvers: tuple[Any, ...] = (NewtonWhole(),)
+    elif isinstance(term, Multinomial):
+        F, solvers = Softmax(X, np.eye(term.classes)[y], weights, 1.0, term.intercept), (NewtonWhole(),)
+    else:
+        F = Linear(X, y, weights, psi_of(term.loss), 1.0, isinstance(term, Intercepted))
+        solvers = LINEAR if isinstance(term, terms.LinearModel) and N <= 10**5 else ("fista", "newton")
+        solvers = solvers if N <= 10**6 else ("fista",)
+    g = Kinked.l1([0.0] * size)
     return Target(
-        f"linear, {loss}",
-        problem,
-        layout=layout,
-        solvers=solvers,
-        effort=effort,
-        exactly=lambda: enclose(F, Kinked.l1([0.0] * len(rows[0]))),
+        name, problem, "float64", layout, solvers, lambda: enclose(F, g), effort=how.get("effort", min(4e4 / N, 0.5))
     )
 
 
 def rare_positives(N: int) -> Target:
-    """A sparse column of ones and one label in a hundred: every addition rounds the same way."""
-    y = np.where(np.arange(N) < N // 100, 1.0, -1.0)
-    X = sp.csr_array(np.ones((N, 1)))
-    counts = (N // 100, N - N // 100)
-    return equal_rows(X, y, "logistic", [[1.0], [1.0]], [1.0, -1.0], counts, layout="CSR", effort=4e4 / N)
+    """A sparse column of ones and one label in a hundred."""
+    labels = [{1.0: 0.01, -1.0: 0.99}]
+    return equal_rows("linear, logistic", N, lambda X, y: terms.LinearModel(X, y, terms.LOGISTIC, 1.0), [[1.0]], labels)
 
 
 def constant_data(N: int, entry: float = 1.0, layout: str = "CSR") -> Target:
-    X = np.full((N, 1), entry)
-    given = sp.csr_array(X) if layout == "CSR" else X
-    return equal_rows(given, np.full(N, 0.1), "squared", [[entry]], [0.1], (N,), layout=layout, effort=4e4 / N)
+    """The same row N times."""
+
+    def smooth(design: Design, y: Any) -> terms.LinearModel:
+        return terms.LinearModel(design, y, terms.SQUARED, 1.0)
+
+    return equal_rows("linear, squared", N, smooth, [[entry]], [{0.1: 1.0}], layout=layout)
+
+
+ROWS = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.3]]
+
+
+def rare_with_intercept(N: int) -> Target:
+    labels = [{1.0: 0.01, -1.0: 0.4}, {1.0: 0.2, -1.0: 0.1}, {1.0: 0.04, -1.0: 0.25}]
+    return equal_rows("intercept, logistic", N, lambda X, y: Intercepted(X, y, terms.LOGISTIC, 1.0), ROWS, labels)
+
+
+def repeated_counts(N: int) -> Target:
+    labels = [{0.0: 0.1, 1.0: 0.3}, {3.0: 0.3}, {7.0: 0.1, 0.0: 0.2}]
+    return equal_rows("intercept, poisson", N, lambda X, y: Intercepted(X, y, terms.POISSON, 1.0), ROWS, labels)
+
+
+def repeated_residuals(N: int) -> Target:
+    labels = [{0.1: 0.1, 1.3: 0.3}, {-0.7: 0.3}, {0.7: 0.1, 4.1: 0.2}]
+    return equal_rows("concomitant Huber", N, lambda X, y: ConcomitantHuber(X, y, 1.35, True, 1.0), ROWS, labels)
+
+
+def repeated_classes(N: int) -> Target:
+    labels = [{0: 0.01, 1: 0.4}, {1: 0.2, 2: 0.1}, {0: 0.04, 1: 0.05, 2: 0.2}]
+
+    def smooth(design: Design, y: Any) -> Multinomial:
+        return Multinomial(design, np.eye(3)[y.astype(int)], True, 1.0)
+
+    return equal_rows("softmax, intercept", N, smooth, ROWS, labels)
+
+
+def underflowing() -> Target:
+    """A gradient of 1e-170, whose square is 0."""
+    return Target("linear, squared", problems.ElasticNet([[1e-170]], [1.0]).at(l1=0.0, l2=1.0))
+
+
+def overflowing() -> Target:
+    """Rates beyond the range of floats on rows that point apart: inf - inf."""
+    model = problems.ElasticNetPoisson([[1e5, 1e5], [1e5, -1e5]], [1.0, 2.0])
+    return Target("linear, poisson", model.at(l1=0.0, l2=1.0), solvers=("newton", "auto"), start=(1.0, 0.0))
+
+
+def flat_and_curved() -> Target:
+    """A step of length 1/l2 along a flat direction, which contracts nothing in the curved one."""
+    model = problems.ElasticNet([[1e-8, 0.0], [0.0, 2.2]], [1.0, 1.0])
+    return Target("linear, squared", model.at(l1=0.0, l2=1.0), start=(1e5, 1e4))
 
 
 CRAFTED: dict[str, Callable[[], Target]] = {
     "y against l1": cancelling_once,
     "exact at zero": exact_at_zero,
-    "rare positives, N = 1e5": lambda: rare_positives(10**5),
-    "rare positives, N = 1e6": lambda: rare_positives(10**6),
-    "rare positives, N = 4e6": lambda: rare_positives(4 * 10**6),
-    "constant data, CSR, N = 1e6": lambda: constant_data(10**6),
-    "constant data, CSR, N = 1e7": lambda: constant_data(10**7),
-    "constant data, dense, N = 1e7": lambda: constant_data(10**7, 0.1, "C"),
+    "underflow": underflowing,
+    "overflow": overflowing,
+    "flat and curved": flat_and_curved,
+    **{f"rare positives, N = {N:.0e}": partial(rare_positives, N) for N in (10**5, 10**6, 4 * 10**6)},
+    **{f"constant data, CSR, N = {N:.0e}": partial(constant_data, N) for N in (10**6, 10**7)},
+    "constant data, dense, N = 1e7": partial(constant_data, 10**7, 0.1, "C"),
+    **{f"intercept, rare positives, N = {N:.0e}": partial(rare_with_intercept, N) for N in (10**5, 3 * 10**5)},
+    "intercept, repeated counts, N = 3e5": partial(repeated_counts, 3 * 10**5),
+    "concomitant, repeated residuals, N = 3e5": partial(repeated_residuals, 3 * 10**5),
+    "softmax, repeated classes, N = 3e4": partial(repeated_classes, 3 * 10**4),
 }
 
 KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
@@ -598,6 +669,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
     "terms": other_terms,
     "own": own,
 }
+SHARES = {"linear": 6, "scales": 4, "cancelling": 3, "terms": 3, "concomitant": 2, "multinomial": 0.5}  # others: 1
 
 
 def target_of(kind: str, seed: int, number: int) -> tuple[Target, np.random.Generator]:

@@ -279,7 +279,7 @@ class Softmax:
         counts = [i for i, weight in enumerate(a) if weight > 0]
         self.rows = [[arb(float(entry)) for entry in X[i]] for i in counts]
         self.labels = [int(np.argmax(onehot[i])) for i in counts]
-        self.a = [arb(float(a[i])) for i in counts]
+        self.a = [arb(a[i]) for i in counts]
         self.K, self.d = onehot.shape[1], X.shape[1]
         self.width, self.rest = self.K * self.d, (self.K - 1) * int(intercepted)
         self.l2 = [arb(float(part)) for part in np.broadcast_to(l2, self.width)]
