@@ -4,7 +4,7 @@ Every target is a lower-level problem whose minimiser is enclosed to forty digit
 python-flint). It is solved in every way there is: all solvers, all rules, from zero, from the rounded minimiser and its
 neighbours, from afar, continued, in batches; the claimed radius of every iterate is held against its true distance.
 A violation is a radius below the distance, or one that is not a number. An error message is no claim and is counted as
-a refusal; an infinite radius claims nothing and is not counted. What is attacked is in `tests/attacks.py`.
+a refusal; an infinite radius claims nothing and is not counted. What is attacked is in `tests/attack_targets.py`.
 
 `--case KIND:NUMBER` repeats a single target, as named in the list of violations, and shows all that is false about it.
 """
@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from common import parser, provenance, table, target, write_json, write_text  # noqa: E402
 
-from tests.attacks import CRAFTED, KINDS, REFUSALS, SHARES, Claim, certificates, target_of  # noqa: E402
+from tests.attack_targets import CRAFTED, KINDS, SHARES, target_of  # noqa: E402
+from tests.attacks import REFUSALS, Claim, certificates  # noqa: E402
 from tests.reference_exact import NotEnclosedError  # noqa: E402
 
 WAVE = 16  # targets between two looks at how many certificates there are

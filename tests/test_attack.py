@@ -10,13 +10,17 @@ import pytest
 
 import suffice
 from suffice import problems, terms
+from suffice.lower.certificate import RULES
 from suffice.lower.solver import iterate
 
 pytest.importorskip("flint")
 
-from tests import attacks
+from flint import arb
+
+from tests import attack_targets, attacks
 from tests.reference import GroupNorms, Margins, minimise, norm
-from tests.reference_exact import NotEnclosedError, arb, precision, truth
+from tests.reference_balls import precision
+from tests.reference_exact import truth
 
 
 def false_claims(target, rng, **effort):
@@ -25,32 +29,28 @@ def false_claims(target, rng, **effort):
     return [f"{c.solver}, {c.rule}, {c.how}: {c.radius} < {float(c.distance)}" for c in found if c.false]
 
 
-@pytest.mark.parametrize("number", range(4))
-@pytest.mark.parametrize("kind", attacks.KINDS)
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("kind", attack_targets.KINDS)
 def test_no_certificate_of_a_random_problem_is_false(kind, number):
-    try:
-        target, rng = attacks.target_of(kind, 7, number)
-        _ = target.minimiser
-    except NotEnclosedError:
-        pytest.skip("the minimiser could not be enclosed")
+    target, rng = attack_targets.target_of(kind, 7, number)
     assert false_claims(target, rng, steps=8, ways=5) == []
 
 
-@pytest.mark.parametrize("solver", attacks.LINEAR)
-@pytest.mark.parametrize("rule", suffice.lower.certificate.RULES)
+@pytest.mark.parametrize(
+    ("solver", "rule"),
+    [(solver, rule) for solver in attacks.LINEAR for rule in RULES if (solver, rule) != ("newton", "subgradient")],
+)
 def test_every_rule_of_every_solver_tells_the_truth_down_to_rounding(solver, rule):
     """From zero to where rounding is all that is left, for data that cancel."""
-    if rule == "subgradient" and solver == "newton":
-        pytest.skip("needs a prox-gradient step")
     for name in ("y against l1", "exact at zero"):
-        target = attacks.CRAFTED[name]()
+        target = attack_targets.CRAFTED[name]()
         for _, solution in zip(range(8), iterate(target.problem, solver=solver, certificate=rule), strict=False):
             assert target.minimiser.distance(solution.x) <= arb(solution.certificate.radius)
 
 
 @pytest.mark.parametrize("name", ["y against l1", "exact at zero", "underflow", "overflow", "flat and curved"])
 def test_no_certificate_of_a_problem_made_by_hand_is_false(name):
-    target = attacks.CRAFTED[name]()
+    target = attack_targets.CRAFTED[name]()
     assert false_claims(target, np.random.default_rng(0), steps=20, ways=20) == []
 
 
@@ -59,50 +59,48 @@ def claim_of(solution, target):
 
 
 def test_what_cancels_in_the_first_gradient_is_rounding_too():
-    target = attacks.cancelling_once()
+    target = attack_targets.cancelling_once()
     assert claim_of(suffice.solve(target.problem, steps=1, solver="fista"), target)
 
 
 def test_a_gradient_at_zero_is_a_product_that_is_rounded_like_any_other():
-    target = attacks.exact_at_zero()
+    target = attack_targets.exact_at_zero()
     solution = suffice.solve(target.problem, within=1e-3)
     assert claim_of(solution, target)
     assert solution.reached == bool(target.minimiser.distance(solution.x) <= arb(1e-3))
 
 
 def test_a_step_that_was_accepted_with_a_slack_contracts_no_more_than_the_slack_allows():
-    target = attacks.flat_and_curved()
+    target = attack_targets.flat_and_curved()
     solution = suffice.solve(target.problem, within=1e-12, solver="fista_adaptive", warm=target.start)
     assert claim_of(solution, target)
 
 
 def test_radii_whose_squares_underflow_are_not_halved():
-    target = attacks.underflowing()
+    target = attack_targets.underflowing()
     assert target.minimiser.distance([0.0]) <= arb(suffice.certify(target.problem, [0.0]).radius)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_gradient_beyond_the_range_of_floats_certifies_nothing():
-    target = attacks.overflowing()
+    target = attack_targets.overflowing()
     assert suffice.certify(target.problem, target.start).radius == np.inf
 
 
 def test_the_smallest_numbers_have_rounding_as_well():
-    problem = problems.ElasticNet([[1.0]], [1e-323]).at(l1=0.0, l2=1e-3)
-    minimiser = truth(problem)
-    for x in ([0.0], [5e-324], [1e-323]):
-        assert minimiser.distance(x) <= arb(suffice.certify(problem, x).radius)
+    problem = problems.ElasticNet([[1.0]], [5e-324]).at(l1=0.0, l2=0.1)
+    assert truth(problem).distance([5e-324]) <= arb(suffice.certify(problem, [5e-324]).radius)
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_mixed", "gradient_descent", "newton"])
 def test_errors_of_a_sum_that_all_have_one_sign_add_up(solver):
-    target = attacks.rare_positives(10**5)
+    target = attack_targets.rare_positives(10**5)
     solution = suffice.solve(target.problem, within=0.0, solver=solver, max_steps=30)
     assert claim_of(solution, target)
 
 
 def test_errors_of_a_million_additions_are_not_their_square_root():
-    target = attacks.rare_positives(10**6)
+    target = attack_targets.rare_positives(10**6)
     assert claim_of(suffice.solve(target.problem, steps=8, solver="fista"), target)
 
 
@@ -128,7 +126,7 @@ def test_the_reference_in_extended_precision_lies_within_its_own_error(psi):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 5))
     y = np.where(X[:, 0] + rng.standard_normal(20) > 0, 1.0, -1.0) * (1.0 if psi == "logistic" else 2.0)
-    problem = attacks.MODELS[psi](X, y).at(l1=0.05, l2=0.01)
+    problem = attack_targets.MODELS[psi](X, y).at(l1=0.05, l2=0.01)
     f = Margins(X, y, problem.smooth.design.weights, psi, 0.01)
     x_hat, error = minimise(f, GroupNorms([[j] for j in range(5)], [0.05] * 5), 0.01, problem.L, 5)
     assert float(truth(problem).distance(x_hat)) <= float(error) + 1e-16 * float(norm(x_hat))
