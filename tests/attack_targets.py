@@ -175,7 +175,7 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
     if layout == "RowBlocks":
         solvers = tuple(name for name in solvers if name != "fista_mixed")
     siblings: Sequence[suffice.Composite] = ()
-    if loss != "poisson" and rng.random() < 0.3:
+    if loss != "poisson" and rng.random() < 0.5:
         siblings = [at(l1 * float(rng.uniform(0, 1)), l2 * 10.0 ** rng.uniform(-2, 2)) for _ in range(2)]
     return Target(f"linear, {loss}", at(l1, l2), dtype, layout, solvers, siblings=tuple(siblings))
 
@@ -212,6 +212,35 @@ def cancelling(rng: np.random.Generator) -> Target:
     l2 = 10.0 ** rng.uniform(-8, 12)
     against = model.l1_max * (1.0 - 10.0 ** rng.uniform(-16, -3)) if rng.random() < 0.7 else 0.0
     return Target("linear, squared", model.at(l1=against, l2=l2))
+
+
+def flat(rng: np.random.Generator) -> Target:
+    """One flat and one curved direction, or a few, from afar: steps of length 1/l2, and momentum that swings."""
+    d = int(rng.integers(2, 4))
+    X = np.diag(10.0 ** np.where(np.arange(d) == 0, rng.uniform(-10, -5), rng.uniform(-0.5, 0.7, d)))
+    if rng.random() < 0.3:
+        X = X @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    loss = ("squared", "huber", "squared hinge", "logistic")[rng.choice(4, p=[0.4, 0.3, 0.2, 0.1])]
+    y = np.where(np.arange(d) % 2 == 0, 1.0, -1.0)
+    smooth = terms.LinearModel(Design.of(X), y, PSI[loss], 1.0)
+    problem = suffice.Composite(smooth, terms.L1(float(rng.choice([0.0, 1e-9, 0.1]))), mu=1.0, L=smooth.L, size=d)
+    start = 10.0 ** rng.uniform(0, 6) * np.where(np.arange(d) == 0, 1.0, 10.0 ** rng.uniform(-7, 0, d))
+    return Target(f"linear, {loss}", problem, start=tuple(start), solvers=LINEAR)
+
+
+def borderline(rng: np.random.Generator) -> Target:
+    """Variables that are zero, or not, by the last digits of their gradients: is one screened that should not be?"""
+    H = np.array([[1.0]])
+    for _ in range(int(rng.integers(2, 6))):
+        H = np.block([[H, H], [H, -H]])
+    X = H[:, : int(rng.integers(2, min(len(H), 12) + 1))] * 2.0 ** rng.integers(-3, 4)
+    w = rng.standard_normal(X.shape[1]) * 10.0 ** rng.uniform(-3, 3)
+    w[1:] = w[0] * (1.0 + rng.choice([0.0, 1e-15, 1e-12, -1e-13, 1e-3], X.shape[1] - 1))
+    y = X @ w + rng.choice([0.0, 1.0]) * rng.standard_normal(len(X))
+    model = problems.ElasticNet(X, y)
+    l1 = model.l1_max * (1.0 - 10.0 ** rng.uniform(-16, -9))
+    l2 = float(np.sum(X[:, 0] ** 2)) / len(X) * 10.0 ** rng.uniform(-6, 2)
+    return Target("linear, squared", model.at(l1=l1, l2=l2))
 
 
 def means(rng: np.random.Generator) -> Target:
@@ -429,6 +458,12 @@ def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, 
     )
 
 
+def flat_by_default() -> Target:
+    """The same for the solver that is taken by default, off by a factor of 1e8."""
+    model = problems.ElasticNetHuber([[1e-8, 0.0], [0.0, 0.5]], [1.0, -1.0])
+    return Target("linear, huber", model.at(l1=0.0, l2=1.0), start=(1e5, 0.1))
+
+
 def rare_positives(N: int) -> Target:
     """A sparse column of ones and one label in a hundred."""
     labels = [{1.0: 0.01, -1.0: 0.99}]
@@ -494,6 +529,7 @@ CRAFTED: dict[str, Callable[[], Target]] = {
     "underflow": underflowing,
     "overflow": overflowing,
     "flat and curved": flat_and_curved,
+    "flat by default": flat_by_default,
     **{f"rare positives, N = {N:.0e}": partial(rare_positives, N) for N in (10**5, 10**6, 4 * 10**6)},
     **{f"constant data, CSR, N = {N:.0e}": partial(constant_data, N) for N in (10**6, 10**7)},
     "constant data, dense, N = 1e7": partial(constant_data, 10**7, 0.1, "C"),
@@ -507,6 +543,8 @@ KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
     "linear": linear,
     "scales": scales,
     "cancelling": cancelling,
+    "flat": flat,
+    "borderline": borderline,
     "means": means,
     "intercept": intercept,
     "concomitant": concomitant,

@@ -152,7 +152,7 @@ def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) ->
 def _batches(target: Target, rng: np.random.Generator) -> Iterator[Claim]:
     columns = [target.problem, *target.siblings]
     minimisers = [target.minimiser, *(truth(problem) for problem in target.siblings)]
-    for solver in ("fista", "fista_adaptive"):
+    for solver in ("fista", "fista_adaptive", "fista", "fista_adaptive"):
         steps = int(rng.integers(1, 30))
         warm = [exact.rounded() if rng.random() < 0.3 else None for exact in minimisers]
         within = [(exact.size() or 1.0) * 10.0 ** rng.uniform(-14, -1) for exact in minimisers]

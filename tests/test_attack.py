@@ -48,7 +48,9 @@ def test_every_rule_of_every_solver_tells_the_truth_down_to_rounding(solver, rul
             assert target.minimiser.distance(solution.x) <= arb(solution.certificate.radius)
 
 
-@pytest.mark.parametrize("name", ["y against l1", "exact at zero", "underflow", "overflow", "flat and curved"])
+@pytest.mark.parametrize(
+    "name", ["y against l1", "exact at zero", "underflow", "overflow", "flat and curved", "flat by default"]
+)
 def test_no_certificate_of_a_problem_made_by_hand_is_false(name):
     target = attack_targets.CRAFTED[name]()
     assert false_claims(target, np.random.default_rng(0), steps=20, ways=20) == []
@@ -70,9 +72,12 @@ def test_a_gradient_at_zero_is_a_product_that_is_rounded_like_any_other():
     assert solution.reached == bool(target.minimiser.distance(solution.x) <= arb(1e-3))
 
 
-def test_a_step_that_was_accepted_with_a_slack_contracts_no_more_than_the_slack_allows():
-    target = attack_targets.flat_and_curved()
-    solution = suffice.solve(target.problem, within=1e-12, solver="fista_adaptive", warm=target.start)
+@pytest.mark.parametrize(
+    ("name", "solver", "within"), [("flat and curved", "fista_adaptive", 1e-12), ("flat by default", "auto", 1e-9)]
+)
+def test_a_step_that_was_accepted_with_a_slack_contracts_no_more_than_the_slack_allows(name, solver, within):
+    target = attack_targets.CRAFTED[name]()
+    solution = suffice.solve(target.problem, within=within, solver=solver, warm=target.start)
     assert claim_of(solution, target)
 
 
