@@ -1,0 +1,165 @@
+"""Every certificate that the package gives of a problem, beside the truth.
+
+A `Target` is a problem with its exact minimiser (`tests.reference_exact`); `tests.attack_targets` makes them.
+`certificates` solves a target in every way there is and yields what was claimed and what is true. A claim is false if
+its radius is below the distance, or not a number.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import arb
+
+import suffice
+from suffice.lower.certificate import RULES
+from suffice.lower.solver import iterate
+from suffice.lower.together import solve_together
+from tests.reference_exact import Enclosure, truth
+
+REFUSALS = (ValueError, ArithmeticError, TypeError, np.linalg.LinAlgError)
+FIRST_ORDER = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent")
+LINEAR = (*FIRST_ORDER, "newton", "auto")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A problem, what it is called in tables, and how its minimiser is found."""
+
+    name: str
+    problem: suffice.Composite
+    dtype: str = "float64"
+    layout: str = "C"
+    solvers: tuple[Any, ...] = LINEAR
+    exactly: Callable[[], Enclosure] | None = None
+    siblings: tuple[suffice.Composite, ...] = ()  # of one design: columns of a batch
+    start: tuple[float, ...] = ()  # one more point to start from, and to be certified
+    effort: float = 1.0  # share of the usual number of certificates, for large ones
+
+    @cached_property
+    def minimiser(self) -> Enclosure:
+        return truth(self.problem) if self.exactly is None else self.exactly()
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A certificate beside the truth; `distance` is a lower bound on the true distance, as a ball."""
+
+    solver: str
+    rule: str
+    how: str
+    radius: float
+    distance: Any
+
+    @property
+    def ratio(self) -> float:
+        """Distance over radius; above 1, or not a number, the certificate is false."""
+        if math.isnan(self.radius):
+            return math.nan
+        if self.radius == 0.0:
+            return math.inf if self.distance > 0 else 0.0
+        return float(self.distance / arb(self.radius)) if math.isfinite(self.radius) else 0.0
+
+    @property
+    def false(self) -> bool:
+        return math.isnan(self.radius) or bool(
+            self.distance > (arb(self.radius) if math.isfinite(self.radius) else arb("inf"))
+        )
+
+
+def claim(target: Target, solver: Any, rule: str, how: str, x: Any, radius: float) -> Claim:
+    name = solver if isinstance(solver, str) else solver.name
+    return Claim(name, rule, how, radius, target.minimiser.distance(x))
+
+
+def starts(target: Target, rng: np.random.Generator) -> dict[str, Any]:
+    """Zero; the minimiser rounded to float64, where rounding is all there is; beside it; far away."""
+    x_hat = target.minimiser.rounded()
+    size = float(np.linalg.norm(x_hat)) or 1.0
+    with np.errstate(all="ignore"):
+        nudged = np.nextafter(x_hat, rng.choice([-np.inf, np.inf], len(x_hat)))
+        near = x_hat * (1.0 + 10.0 ** rng.uniform(-15, -3) * rng.standard_normal(len(x_hat)))
+        far = 10.0 ** rng.uniform(-1, 3) * size * rng.standard_normal(len(x_hat))
+    points = {"zero": np.zeros(len(x_hat)), "rounded": x_hat, "nudged": nudged, "near": near, "far": far}
+    if target.start:
+        points["given"] = np.array(target.start)
+    return {how: point for how, point in points.items() if np.isfinite(point).all()}
+
+
+def certificates(target: Target, rng: np.random.Generator, *, steps: int = 24, ways: int = 12) -> Iterator[Claim | str]:
+    """Claims; a refusal, which is no claim, is told by its message."""
+    points = starts(target, rng)
+    for how, x in points.items():
+        yield from _told(_certified, target, how, x)
+    combinations = [(solver, rule, how) for solver in target.solvers for rule in RULES for how in points]
+    steps, ways = math.ceil(target.effort * steps), math.ceil(target.effort * ways)
+    for number in rng.permutation(len(combinations))[:ways]:
+        yield from _told(_path, target, *combinations[number], points, steps, rng)
+    for solver in target.solvers:
+        yield from _told(_solves, target, solver, math.ceil(200 * min(target.effort, 1.0)), rng)
+    if target.siblings:
+        yield from _told(_batches, target, rng)
+
+
+def _told(make: Callable[..., Iterator[Claim]], *arguments: Any) -> list[Claim | str]:
+    found: list[Claim | str] = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            found.extend(make(*arguments))
+        except REFUSALS as error:
+            found.append(f"{type(error).__name__}: {error}")
+    return found
+
+
+def _certified(target: Target, how: str, x: Any) -> Iterator[Claim]:
+    yield claim(target, "certify", "tightest", how, x, suffice.certify(target.problem, x).radius)
+
+
+def _path(
+    target: Target, solver: Any, rule: str, how: str, points: dict[str, Any], steps: int, rng: Any
+) -> Iterator[Claim]:
+    """Certificates along the way; every one at first, some later."""
+    spacing = int(rng.choice([1, 1, 4]))
+    for k, solution in enumerate(iterate(target.problem, solver=solver, warm=points[how], certificate=rule)):  # type: ignore[arg-type]
+        if k > 0 and (k <= 6 or k % spacing == 0):
+            yield claim(target, solver, rule, f"{how}, step {k}", solution.x, solution.certificate.radius)
+        if k >= steps * spacing:
+            return
+
+
+def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) -> Iterator[Claim]:
+    """A solve, the same continued to twice the digits, and a fixed number of steps."""
+    size = target.minimiser.size() or 1.0
+    within = size * 10.0 ** rng.uniform(-9, -1)
+    warm = np.array(target.start) if target.start else None
+    solution = suffice.solve(target.problem, within=within, solver=solver, warm=warm, max_steps=most)
+    yield claim(target, solver, "tightest", "solved", solution.x, solution.certificate.radius)
+    solution = suffice.solve(
+        target.problem, within=within * within / size, solver=solver, warm=solution, max_steps=most
+    )
+    yield claim(target, solver, "tightest", "continued", solution.x, solution.certificate.radius)
+    solution = suffice.solve(target.problem, steps=int(rng.integers(1, 30)), solver=solver)
+    yield claim(target, solver, "tightest", "fixed steps", solution.x, solution.certificate.radius)
+
+
+def _batches(target: Target, rng: np.random.Generator) -> Iterator[Claim]:
+    columns = [target.problem, *target.siblings]
+    minimisers = [target.minimiser, *(truth(problem) for problem in target.siblings)]
+    for solver in ("fista", "fista_adaptive", "fista", "fista_adaptive"):
+        steps = int(rng.integers(1, 30))
+        warm = [exact.rounded() if rng.random() < 0.3 else None for exact in minimisers]
+        within = [(exact.size() or 1.0) * 10.0 ** rng.uniform(-14, -1) for exact in minimisers]
+        for how, solutions in (
+            ("fixed steps", solve_together(columns, steps=steps, solver=solver, warm=warm)),
+            ("solved", solve_together(columns, within=within, solver=solver, max_steps=200)),
+        ):
+            for exact, solution in zip(minimisers, solutions, strict=True):
+                radius = solution.certificate.radius
+                yield Claim(f"{solver}, batch", "tightest", how, radius, exact.distance(solution.x))
