@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._looks import GAP, TURNED, levels_of
+from suffice.sklearn._looks import GAP, TURNED, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
@@ -121,3 +121,16 @@ def test_looks_do_not_cost_more_than_a_hundred_steps_a_model():
     search = SufficeSearchCV(ElasticNet(), space, cv=CV, refit=False, options=ONE).fit(X, y / y.std())
     looks = search.cv_results_["purpose"] == "first look"
     assert search.cv_results_["work"][looks].max() <= 4 * 100 + 4
+
+
+def test_where_all_looks_are_alike_the_first_is_where_the_search_begins():
+    """All weights are zero beyond the largest useful l1, and a level below it they may still be."""
+    levels = [[0.0, -1.0, -2.0], [0.0, -1.0]]
+    for plateau in (False, True):
+        lattice = Lattice(None, levels, np.array([0, 1]), plateau)
+        lattice.heights = {lattice.plainest: 1.0, (-1.0, 0.0): 1.0, (-1.0, -1.0): 1.0, (-2.0, -1.0): 1.0}
+        assert lattice.valleys() == [lattice.plainest]
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    y = np.where(np.arange(60) == 0, 1.0, 0.0)  # nothing but one row has a signal, and only folds that train with it
+    search = SufficeSearchCV(ElasticNet(), WIDE, cv=CV, refit=False).fit(X, y)
+    assert loss(search) <= 1.0001 * loss_at(ElasticNet(), X, y, CV, WIDE, l1=1e2, l2=1e2)

@@ -63,7 +63,7 @@ def finite(fun):
 @pytest.mark.parametrize(("fun", "theta0"), CASES)
 def test_the_minimiser_is_found_next_to_places_without_residuals(fun, theta0, model):
     result = tune(exact(fun), theta0, options=Options(max_evaluations=300, model=model, initial_radius=0.5))
-    assert result.status is Status.CONVERGED
+    assert result.status in (Status.CONVERGED, Status.TARGET)  # at a residual of exactly 0 there is nothing left to do
     failed = [record for record in result.history if record.note]
     assert failed  # or the test says nothing
     reference = least_squares(finite(fun), result.theta, xtol=1e-14, ftol=1e-14, gtol=1e-14)

@@ -206,14 +206,16 @@ class Lattice:
         return False
 
     def valleys(self) -> list[Place]:
-        """Places better than all neighbours seen, and nearly as good as the best, which is the first."""
-        heights, limit = self.heights, NEARLY * min(self.heights.values())
+        """Places better than all neighbours seen, and nearly as good as the best, which is the first. Of places that
+        are alike the one seen first counts as better, so that a plateau has a valley, too."""
+        rank = {place: (height, k) for k, (place, height) in enumerate(self.heights.items())}
+        limit = NEARLY * min(self.heights.values())
         low = [
             place
-            for place, height in heights.items()
-            if height <= limit and all(height < heights.get(near, math.inf) for near in self.neighbours(place))
+            for place, height in self.heights.items()
+            if height <= limit and all(rank[place] < rank.get(near, (math.inf,)) for near in self.neighbours(place))
         ]
-        return sorted(low, key=lambda place: heights[place])
+        return sorted(low, key=lambda place: rank[place])
 
 
 def levels_of(kind: str, largest: float, low: float, high: float, kinds: int) -> list[float]:

@@ -68,6 +68,7 @@ from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
+EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
 
 
@@ -378,7 +379,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
         def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
             noted.purpose = "edge"
-            return noted.look(theta, within=within, warm=warm)
+            return noted.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
         self.result_ = search_with_edges(search, look, noted.space.bounds, starts, options)
         if self.result_.status is Status.STOPPED:
