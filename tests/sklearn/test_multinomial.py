@@ -120,3 +120,14 @@ def test_the_score_of_scikit_learns_own_fits_lies_in_the_proven_interval(scoring
     assert low - 1e-8 <= np.mean(theirs) <= high + 1e-8
     assert high - low <= 1e-4 * abs(low)
     assert list(search.classes_) == ["one", "three", "two"]
+
+
+def test_probabilities_that_are_all_0_or_1_do_not_break_the_intercept():
+    """sum_i a_i (diag(p_i) - p_i p_i^T) vanishes there, and so does every pivot."""
+    X = np.array([[1.0], [-1.0], [2.0], [-2.0], [0.5], [-0.5]])
+    onehot = np.eye(3)[[0, 1, 0, 1, 2, 2]]
+    model = Multinomial(Design.of(X), onehot, True, 1e-12)
+    W = 1e6 * np.array([1.0, -1.0, 0.0])
+    b, error = model.shift(model.image(W))
+    assert np.isfinite(b).all() and (error > 0.0 or error == np.inf)
+    assert np.isfinite(model.hessian(model.image(W), np.arange(3))).all()

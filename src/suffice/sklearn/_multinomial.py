@@ -108,7 +108,7 @@ class Multinomial:
             s, H, noise = self._pull(image, b)
             if norm(s) <= noise:
                 break
-            step = np.linalg.solve(H + 1.0 / K, -s)
+            step = _solve_across(H, -s)
             t, slope = 1.0, float(s @ step)
             trial = self._value(image, b + step)
             while trial > value + 1e-4 * t * slope + 8.0 * EPS * abs(value) and t > 1e-10:
@@ -182,7 +182,7 @@ class Multinomial:
                 across[here, j], across[there, k] = columns[k].T @ c, columns[j].T @ c
                 of_b[k, j] = of_b[j, k] = float(c.sum())
         if self.intercept:
-            H -= across @ np.linalg.solve(of_b + 1.0 / K, across.T)
+            H -= across @ _solve_across(of_b, across.T)
         H[np.diag_indices(len(H))] += self.l2
         return H
 
@@ -204,6 +204,15 @@ class Multinomial:
         change = x_image - z_image
         spread = change.max(axis=1) - change.min(axis=1)  # a variance is at most range^2 / 4, wherever p is
         return min(majoriser_along(self.design, 0.5, z, x, spread, np.full(len(spread), 0.25)) + self.l2, self.L)
+
+
+def _solve_across(H: Array, b: Array) -> Array:
+    """The solution of H s = b with sum s = 0, for sums of diag(p) - p p^T, which vanish where all p are 0 or 1: then a
+    little is added to them, as much as rounding may have left out."""
+    K = len(H)
+    shifted = H + 1.0 / K + np.diag(np.full(K, 4.0 * K * EPS * (1.0 + float(np.trace(H)))))
+    solved: Array = np.linalg.solve(shifted, b)
+    return solved
 
 
 @dataclass(frozen=True, eq=False)
