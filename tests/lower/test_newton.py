@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from suffice import Composite, Outcome, certify, iterate, solve
 from suffice.lower import auto, newton
 from suffice.lower.fista import FistaState
-from suffice.lower.newton import NewtonState, gram, minimise_model, sample_rows
+from suffice.lower.newton import NewtonState, gram, sample_rows
+from suffice.lower.quadratic import Matrix, minimise_model
 from suffice.plain import decode, encode
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
@@ -101,13 +102,13 @@ def test_the_model_is_brought_close_to_its_minimiser(seed, log_l1, size):
     def q(v):
         return gradient @ (v - w) + 0.5 * (v - w) @ H @ (v - w) + l1 * np.abs(v).sum()
 
-    v = minimise_model(H, gradient, w, l1)
+    v = minimise_model(Matrix(H), gradient, w, l1)
     assert q(v) < q(w) or np.array_equal(v, w)
 
 
 def test_a_model_without_l1_is_a_linear_system():
     H = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert minimise_model(H, np.array([1.0, -1.0]), np.array([1.0, 1.0]), 0.0) == pytest.approx(
+    assert minimise_model(Matrix(H), np.array([1.0, -1.0]), np.array([1.0, 1.0]), 0.0) == pytest.approx(
         np.array([1.0, 1.0]) - np.linalg.solve(H, [1.0, -1.0])
     )
 

@@ -6,7 +6,8 @@ r"""The method that is fastest for the problem at hand.
   40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from the beginning.
 - Everything else: `fista_adaptive`.
 
-A solve whose support has grown too large goes on with FISTA from the point it has reached.
+A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one that Newton's
+method can take no further, as long as that is not all that rounding lets anybody prove.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from suffice._array import Array
 from suffice.lower.fista import AdaptiveFista, FistaState
-from suffice.lower.newton import Newton, NewtonState, Terms, largest_working_set
+from suffice.lower.newton import Newton, NewtonState, Terms, has_factors, largest_matrix
 from suffice.problem import Canonical
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
@@ -41,7 +42,7 @@ class Auto:
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
-        if math.isfinite(problem.L) and not _is_for_newton(problem, state.x):
+        if math.isfinite(problem.L) and (state.ended or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
 
@@ -52,5 +53,6 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
         return False
     design, s = terms.model.design, float(np.count_nonzero(x))
     entries = getattr(design.X, "nnz", math.prod(design.shape))
-    hessian = design.shape[0] * s**2 + 4.0 * s**3
-    return s <= largest_working_set(design) and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries
+    N, fits = design.shape[0], s <= largest_matrix(design) or has_factors(design)
+    hessian = (N * s**2 + 4.0 * s**3) if s <= N or not has_factors(design) else (N**2 * s + 4.0 * N**3)
+    return fits and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries

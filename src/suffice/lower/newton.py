@@ -3,22 +3,26 @@ r"""Prox-Newton on a working set, for linear models with an l1 penalty:
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1.
 
 A step minimises the model  q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  over the columns W of the
-working set, which holds the support of w and the zeros that violate optimality most, and then searches along v - w
-for a decrease of Phi.
+working set (`suffice.lower.quadratic`) and then searches along v - w for a decrease of Phi. The working set holds the
+support of w, always, and the zeros that violate optimality most.
 
 - H = X_W^T C X_W + l2, C = diag(a_i psi''), is a sum over rows. While the working set still grows, a sample of the rows
   is enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. Close to the solution all rows
   count, and H is used again as long as steps with it get on faster than the price of a fresh one allows. For least
   squares H is the same everywhere, and made once for all (`Design.gram`).
-- q is minimised by ADMM, one pair of triangular solves with H + R, R = 0.3 diag(H), per iteration:
+- H is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
+  memory, products with X take its place.
+- Values of Phi end the search as long as they can: differences of values below their own rounding tell nothing. Then
+  the derivative of phi(t) = Phi(w + t (v - w)) does. It increases, so that
 
-      s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
+      phi(t) <= phi(0) + t phi'(t)      and      phi(t) <= phi(0) + t/2 (phi'(t/2) + phi'(t)):
 
-  b = H w - grad f(w). It finds the signs of the minimiser within a few iterations; with the signs known the minimiser
-  is one linear solve.
+  where either sum is no more than phi(0), the step decreases Phi, whatever rounding has done to its values.
 
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A state is a point, and where H
-was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other.
+was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other. A step that shortens
+the least subgradient no more, with a fresh H of all rows, is the last; so is the last of PATIENCE steps in a row that
+find none shorter than the shortest before.
 """
 
 from __future__ import annotations
@@ -30,31 +34,28 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, WeightedL1, Zero, l1_least_subgradient, soft
+from suffice.terms.prox import L1, WeightedL1, Zero
 from suffice.terms.smooth import LinearModel, Ridged, Squared
-
-Indices = npt.NDArray[np.intp]
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
-MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
-ADMM_ITERATIONS = 500
-CHECK_EVERY = 5
 HALVINGS = 60
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
-MEMORY = 3.0  # times X: the most that all matrices of a step take together
+MEMORY = 3.0  # times X: the most that all matrices of a step take together,
+SMALL = 1 << 23  # bytes, unless it is no more than that
+BLURRED = 1e-6  # of Phi: differences of values below need not be more than their rounding
+PATIENCE = 50  # steps without a shorter subgradient than before
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,8 @@ class NewtonState:
     rows: int = 0  # for the next Hessian; 0 before the first
     metric: Metric | None = None  # the Hessian to use again
     ended: bool = False  # rounding is all that is left
+    shortest: float = math.inf  # least subgradient so far,
+    idle: int = 0  # and the steps since then
     image: Any = None
     evidence: Evidence | None = None
 
@@ -119,8 +122,7 @@ class Newton:
         least = problem.g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
-        most = largest_working_set(terms.model.design)
-        working, complete = _working_set(here.z, least, most)
+        working, complete = _working_set(terms, here.z, least)
         metric, fresh = state.metric, False
         if metric is None or not np.isin(working, metric.working).all():
             metric, fresh = Metric(here.z, working, _rows(terms, state, len(working))), True
@@ -128,22 +130,23 @@ class Newton:
         W = metric.working
         target = here.z.copy()
         target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
-        x, image, whole, blurred = _search(problem, here, target)
+        found = search(problem, here, target)
 
-        there = _evidence(problem, terms, x, image)
-        before, after = norm(least), norm(problem.g.least_subgradient(x, there.z_gradient))
+        there = _evidence(problem, terms, found.x, found.image, found.gradient)
+        before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
         N = terms.model.design.shape[0]
-        if blurred and after > 0.5 * before:
-            # Values of Phi no longer tell one point from the other, and subgradients hardly fall any more.
-            best_model = fresh and metric.rows == N
-            if after >= before:
-                return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
-            ended = best_model and complete
-            return NewtonState(x, state.k + 1, N, None, ended, image, there)
-        rows = min(4 * metric.rows, N) if complete or len(working) == most else metric.rows
+        best_model = fresh and metric.rows == N
+        if found.blurred and not after < before:
+            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
+        shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
+        ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
+        if found.blurred and after > 0.5 * before:
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, found.image, there)
+        rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
-        keep = whole and after <= _good_enough(terms.model.design, rows, len(W)) * before
-        return NewtonState(x, state.k + 1, rows, metric if keep else None, image=image, evidence=there)
+        keep = found.whole and after <= _good_enough(terms.model.design, rows, len(W)) * before
+        kept = metric if keep else None
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, found.image, there)
 
 
 def _good_enough(design: Design, rows: int, columns: int) -> float:
@@ -164,31 +167,44 @@ def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
     return _evidence(problem, terms, state.x, problem.f.image(state.x) if state.image is None else state.image)
 
 
-def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any) -> Evidence:
+def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any, gradient: Array | None = None) -> Evidence:
     rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * float(np.max(terms.l2)) * norm(x)
-    return Evidence(x, image, problem.f.gradient_at(x, image), rounding=rounding)
+    return Evidence(x, image, problem.f.gradient_at(x, image) if gradient is None else gradient, rounding=rounding)
 
 
-def largest_working_set(design: Design) -> int:
-    """As many columns as keep four square matrices of that size within MEMORY times X."""
+def largest_matrix(design: Design) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
     X = design.X
     parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
     size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
-    return max(FIRST_WORKING_SET, math.isqrt(int(0.75 * MEMORY * size) // 32))
+    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
 
 
-def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
-    """The columns to move, at most so many, and whether they are all that are not at their optimum."""
-    support, wanted = x != 0.0, (x != 0.0) | (least != 0.0)
-    limit = min(max(FIRST_WORKING_SET, int(GROWTH * np.count_nonzero(support))), most)
-    candidates = np.flatnonzero(wanted)
-    if len(candidates) <= limit:
+def has_factors(design: Design) -> bool:
+    """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
+    return design.shape[0] <= largest_matrix(design) and (isinstance(design.X, np.ndarray) or sp.issparse(design.X))
+
+
+def _working_set(terms: Terms, x: Array, least: Array) -> tuple[Indices, bool]:
+    """The columns to move, and whether they are all that are not at their optimum."""
+    support = x != 0.0
+    candidates = np.flatnonzero(support | (least != 0.0))
+    s = np.count_nonzero(support)
+    limit = max(FIRST_WORKING_SET, int(GROWTH * s))
+    most = largest_matrix(terms.model.design)
+    if limit > most >= 1.1 * s and not has_factors(terms.model.design):
+        limit = most
+    if len(candidates) <= limit or not np.any(terms.l1):
         return candidates, True
     pull = np.abs(least[candidates])
-    if limit < most:  # there is room for all of the support
-        pull[support[candidates]] = math.inf
+    pull[support[candidates]] = math.inf
     chosen = np.argpartition(pull, len(pull) - limit)[len(pull) - limit :]
     return np.sort(candidates[chosen]), False
+
+
+def _grows(terms: Terms, working: Indices) -> bool:
+    """Whether the next working set may be larger than this one."""
+    return has_factors(terms.model.design) or len(working) != largest_matrix(terms.model.design)
 
 
 def _rows(terms: Terms, state: NewtonState, columns: int) -> int:
@@ -203,33 +219,45 @@ class _Memory(threading.local):
     """The last Hessian of this thread, for as long as a state refers to it."""
 
     def __init__(self) -> None:
-        self.hessians: WeakKeyDictionary[Metric, Array] = WeakKeyDictionary()
+        self.hessians: WeakKeyDictionary[Metric, Quadratic] = WeakKeyDictionary()
 
 
 _memory = _Memory()
 
 
-def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Array:
+def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
     """H of the module's text, at the metric's anchor, whose image may be known."""
     known = _memory.hessians.get(metric)
     if known is not None:
         return known
     _memory.hessians.clear()
-    model, design = terms.model, terms.model.design
-    of_all = _known_hessian(terms)
-    if of_all is not None:
-        rows, weights = np.arange(len(design.weights)), design.weights
-        H = of_all[np.ix_(metric.working, metric.working)]
-    else:
-        image = problem.f.image(metric.anchor) if image is None else image
-        rows, weights = sample_rows(model.row_curvature(image), design.row_norms, metric.rows)
-        H = gram(design.X, metric.working, rows, np.sqrt(weights), _precision(problem, design))
-    if isinstance(model, Intercepted) and weights.any():
-        mean = (design.X[rows].T @ weights)[metric.working]
-        H -= np.outer(mean, mean / weights.sum())
-    H[np.diag_indices(len(H))] += on_these(terms.l2, metric.working)
-    _memory.hessians[metric] = H
+    _memory.hessians[metric] = H = _fresh_hessian(problem, terms, metric, image)
     return H
+
+
+def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
+    model, design, W = terms.model, terms.model.design, metric.working
+    N, ridge, centred = design.shape[0], on_these(terms.l2, W), isinstance(model, Intercepted)
+    of_all = _known_hessian(terms)
+    image = problem.f.image(metric.anchor) if of_all is None and image is None else image
+    curvature = design.weights if of_all is not None else model.row_curvature(image)
+    factors = len(W) > N and has_factors(design)
+    if factors or len(W) > largest_matrix(design):
+        if not factors:
+            return Product(design, W, curvature, ridge, centred)
+        mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
+        return Factor.of(design.X, W, curvature, ridge, mean)
+    if of_all is not None:
+        rows, weights = np.arange(N), curvature
+        H = of_all[np.ix_(W, W)]
+    else:
+        rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
+        H = gram(design.X, W, rows, np.sqrt(weights), _precision(problem, design))
+    if centred and weights.any():
+        mean = (design.X[rows].T @ weights)[W]
+        H -= np.outer(mean, mean / weights.sum())
+    H[np.diag_indices(len(H))] += ridge
+    return Matrix(H)
 
 
 def _precision(problem: Canonical, design: Design) -> type:
@@ -300,98 +328,58 @@ def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     return X[rows].take(columns, axis=1)
 
 
-def _search(problem: Canonical, here: Evidence, target: Array) -> tuple[Array, Any, bool, bool]:
-    """A point on the way to `target` where Phi is less: (x, its image, whether it is the target, whether rounding
-    decided)."""
+@dataclass(frozen=True)
+class Found:
+    """A point where Phi is less, with what is known there: whether it is the target, and whether the gradient's rounding
+    hides the decrease."""
+
+    x: Array
+    image: Any
+    gradient: Array | None = None
+    whole: bool = False
+    blurred: bool = False
+
+
+def search(problem: Canonical, here: Evidence, target: Array) -> Found:
+    """A point on the way to `target` where Phi is less (see the module's text), or x itself."""
     f, g, x = problem.f, problem.g, here.z
+    l1 = 0.0 if isinstance(g, Zero) else g.l1  # type: ignore[attr-defined]
     direction, image = target - x, f.image(target)
+    along = image - here.z_image
     with np.errstate(over="ignore", invalid="ignore"):
         value = f.value_at(x, here.z_image) + g.value(x)
-        slope = min(float(here.z_gradient @ direction) + g.value(target) - g.value(x), 0.0)
+        slope = float(np.sum(here.z_gradient * direction + l1 * (np.abs(target) - np.abs(x))))
         noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
-        blurred = abs(slope) <= 16.0 * noise
-        if f.value_at(target, image) + g.value(target) <= value + 1e-3 * slope + noise:
-            return target, image, True, blurred
-        along = image - here.z_image
+        at_zero = f.value_at(np.zeros_like(x), 0.0 * image)
+        reach = 4.0 * (here.rounding or 0.0) * norm(direction)
+        hidden, blurred = abs(slope) <= reach < math.inf, abs(slope) <= BLURRED * (abs(value) + abs(at_zero))
         t = 1.0
         for _ in range(HALVINGS):
-            t *= 0.5
-            trial = x + t * direction
-            if f.value_at(trial, here.z_image + t * along) + g.value(trial) <= value + 1e-3 * t * slope + noise:
-                return trial, f.image(trial), False, blurred
-    return x, here.z_image, False, True
+            trial = target if t == 1.0 else x + t * direction
+            there = image if t == 1.0 else here.z_image + t * along
+            change = f.value_at(trial, there) + g.value(trial) - value
+            if not blurred and change <= 1e-3 * t * slope + noise:
+                return Found(trial, there if t == 1.0 else f.image(trial), None, t == 1.0, hidden)
+            shorter = 0.5
+            if blurred:
+                there = there if t == 1.0 else f.image(trial)
+                gradient = f.gradient_at(trial, there)
+                end = _derivative(l1, trial, gradient, direction)
+                if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along) < 0.0:
+                    return Found(trial, there, gradient, t == 1.0, hidden)
+                if slope < 0.0:
+                    shorter = min(max(-slope / (end - slope), 0.1), 0.9)
+            t *= shorter
+    return Found(x, here.z_image, here.z_gradient, blurred=True)
 
 
-def on_these(weights: float | Array, working: Indices) -> float | Array:
-    """One weight for all variables, or those of the working set."""
-    return weights[working] if isinstance(weights, np.ndarray) else weights
+def _derivative(l1: float | Array, x: Array, gradient: Array, direction: Array) -> float:
+    """phi' from the left: that of Phi at x, where it came from."""
+    of_norm = np.where(x != 0.0, np.sign(x) * direction, -np.abs(direction))
+    return float(np.sum(gradient * direction + l1 * of_norm))
 
 
-def minimise_model(H: Array, gradient: Array, w: Array, l1: float | Array) -> Array:
-    """v with  <gradient, v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  less than at w, near the minimiser."""
-    b = H @ w - gradient
-    if not np.any(l1):
-        return _solve(_factor(H), b)
-    noise = 8.0 * EPS * (norm(np.abs(H) @ np.abs(w)) + norm(gradient))  # what rounding leaves of any subgradient
-    goal = max(MODEL_TOLERANCE * norm(l1_least_subgradient(l1, w, gradient)), noise)
-    settled = np.count_nonzero(w) > 0.8 * len(w)
-    v = _with_signs_of(w, gradient, H, b, l1, goal) if settled else None
-    v = _admm(H, b, w, gradient, l1, goal) if v is None else v
-    if v is None:
-        tau = 1.0 / float(np.abs(H).sum(axis=0).max())
-        v = soft(w - tau * gradient, tau * l1)
-    return v
-
-
-def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float | Array, goal: float) -> Array | None:
-    R = 0.3 * np.diag(H)
-    factor = _factor(H, R)
-    v, y, threshold, signs = w, np.clip(-gradient, -l1, l1), l1 / R, np.sign(w)
-    for iteration in range(1, ADMM_ITERATIONS + 1):
-        s = _solve(factor, b + R * v - y)
-        s = 1.6 * s - 0.6 * v + y / R
-        inside = np.clip(s, -threshold, threshold)
-        v, y = s - inside, R * inside
-        if iteration % CHECK_EVERY == 0:
-            before, signs, at_v = signs, np.sign(v), H @ v - b
-            near = norm(l1_least_subgradient(l1, v, at_v)) <= goal
-            if near or np.array_equal(signs, before):
-                exact = _with_signs_of(v, at_v, H, b, l1, goal)
-                if exact is not None:
-                    return exact
-                if near:
-                    return v
-    step = v - w
-    change = float(gradient @ step) + 0.5 * float(step @ (H @ step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
-    return v if change < 0.0 else None
-
-
-def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float | Array, goal: float) -> Array | None:
-    """The minimiser of q among points with the signs of v, if it has them and is as good as wanted."""
-    signs = np.where(v != 0.0, np.sign(v), -np.sign(l1_least_subgradient(l1, v, gradient)))
-    free = np.flatnonzero(signs)
-    if free.size == 0:
-        return None
-    exact = np.zeros_like(v)
-    exact[free] = _solve(_factor(H[np.ix_(free, free)]), b[free] - (l1 * signs)[free])
-    if (exact * signs < 0.0).any() or norm(l1_least_subgradient(l1, exact, H @ exact - b)) > goal:
-        return None
-    return exact
-
-
-def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:
-    """A Cholesky factor of H plus a diagonal; plus a little more where rounding has made it indefinite."""
-    shift = 0.0
-    while True:
-        shifted = np.array(H.T, order="F")
-        shifted[np.diag_indices(len(H))] += diagonal + shift
-        factor, failed = dpotrf(shifted, overwrite_a=True, clean=False)
-        if not failed:
-            return np.asarray(factor)
-        shift = max(10.0 * shift, EPS * float(np.trace(H)))
-        if not math.isfinite(shift):
-            raise ArithmeticError("the Hessian of the working set is not finite")
-
-
-def _solve(factor: Array, b: Array) -> Array:
-    return np.asarray(dpotrs(factor, b)[0])
+def _middle(problem: Canonical, here: Evidence, l1: float | Array, t: float, direction: Array, along: Any) -> float:
+    """phi'(t/2)."""
+    x, image = here.z + 0.5 * t * direction, here.z_image + 0.5 * t * along
+    return _derivative(l1, x, problem.f.gradient_at(x, image), direction)
