@@ -106,12 +106,18 @@ class Newton:
     name: str = "newton"
 
     def start(self, problem: Canonical, x: Array) -> NewtonState:
-        if Terms.of(problem) is None:
+        terms = Terms.of(problem)
+        if terms is None:
             raise ValueError(
                 "solver='newton' needs a linear model (a suffice.terms.LinearModel) with an l1 penalty or none, got "
                 f"{type(problem.f).__name__} and {type(problem.g).__name__}: try 'fista_adaptive', or 'auto'"
             )
-        return NewtonState(x, image=problem.f.image(x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            image = problem.f.image(x)
+            if math.isinf(problem.L) and not math.isfinite(terms.model.rounding_at(x, image)):
+                x = np.zeros_like(x)  # where rates overflow nothing can be computed, and no step begins
+                image = problem.f.image(x)
+        return NewtonState(x, image=image)
 
     def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
         if state.ended:
@@ -192,7 +198,7 @@ def _working_set(terms: Terms, x: Array, least: Array) -> tuple[Indices, bool]:
     s = np.count_nonzero(support)
     limit = max(FIRST_WORKING_SET, int(GROWTH * s))
     most = largest_matrix(terms.model.design)
-    if limit > most >= 1.1 * s and not has_factors(terms.model.design):
+    if limit > most >= max(1.1 * s, FIRST_WORKING_SET) and not has_factors(terms.model.design):
         limit = most
     if len(candidates) <= limit or not np.any(terms.l1):
         return candidates, True

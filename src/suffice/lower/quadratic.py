@@ -40,8 +40,8 @@ Indices = npt.NDArray[np.intp]
 Solve = Callable[[Array], Array]
 
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
-ITERATIONS = 500  # of ADMM, of FISTA, of conjugate gradients
-FACES = 50
+ADMM_ITERATIONS, ITERATIONS = 100, 500  # the latter of FISTA, and of conjugate gradients
+FACES = 20
 CHECK_EVERY = 5
 CG_TOLERANCE = 0.02  # by which conjugate gradients shorten a residual
 BLOCK_BYTES = 1 << 22  # of columns of A that are dense at a time
@@ -250,8 +250,6 @@ def _sought(H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: fl
                     return exact
                 if near:
                     return v
-        if iteration == ITERATIONS:
-            break
     v = _from_face_to_face(v, H, gradient, w, l1, goal)
     step = v - w
     change = float(gradient @ step) + 0.5 * float(step @ H.product(step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
@@ -299,7 +297,7 @@ def _admm(H: Matrix | Factor, gradient: Array, w: Array, l1: float | Array) -> I
     b, R = H.product(w) - gradient, 0.3 * H.diagonal
     solve, threshold = H.solver(R), l1 / R
     v, y = w, np.clip(-gradient, -l1, l1)
-    while True:
+    for _ in range(ADMM_ITERATIONS):
         s = 1.6 * solve(b + R * v - y) - 0.6 * v + y / R
         inside = np.clip(s, -threshold, threshold)
         v, y = s - inside, R * inside
@@ -309,7 +307,7 @@ def _admm(H: Matrix | Factor, gradient: Array, w: Array, l1: float | Array) -> I
 def _fista(H: Product, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
     D, M, t = H.diagonal, 1.0, 1.0
     v, before, at_v, at_before = w, w, gradient, gradient  # at_v is the gradient of q's smooth part at v
-    while True:
+    for _ in range(ITERATIONS):
         t_next = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
         beta = (t - 1.0) / t_next
         z, at_z = v + beta * (v - before), at_v + beta * (at_v - at_before)

@@ -29,7 +29,7 @@ from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
 from suffice.lower.fista import AdaptiveFista, FistaState, rate
-from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
+from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, out_of_reach, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.prox import L1
 from suffice.terms.smooth import LinearModel
@@ -257,7 +257,7 @@ def _proven(
     for j, start in enumerate(starts):
         if start.certificate.radius <= within[j]:
             solutions[j] = replace(start, outcome=Outcome.REACHED)
-        elif start.certificate.radius <= 2.0 * start.certificate.rounding:
+        elif out_of_reach(start.certificate, within[j]):
             solutions[j] = replace(start, outcome=Outcome.PRECISION)
         elif limits[j] == 0:
             solutions[j] = replace(start, outcome=Outcome.MAX_STEPS)
@@ -297,13 +297,14 @@ def _proven(
             proof = solution.certificate
             if proof.radius <= asked[i]:
                 outcome = Outcome.REACHED
-            elif proof.radius <= 2.0 * proof.rounding or stuck[i]:
+            elif out_of_reach(proof, asked[i]) or stuck[i]:
                 outcome = Outcome.PRECISION
             elif spent[i]:
                 outcome = Outcome.MAX_STEPS
             else:
                 # Rounding, which the estimate leaves out, spoils the proof: ask again when it would not.
-                goal[i] = min(max(asked[i] - proof.rounding, proof.rounding), 0.9 * estimate[i])
+                least = asked[i] - proof.rounding if asked[i] > proof.rounding else proof.rounding
+                goal[i] = min(least, 0.9 * estimate[i])
                 kept.append(i)
                 continue
             solutions[left[i]] = replace(solution, outcome=outcome)
@@ -499,8 +500,6 @@ def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
     proof = start.certificate
     if made:
         proof = certify_step(problem.canonical, x, image, evidence, "tightest", start.initial_radius)
-        if math.isnan(proof.radius):
-            raise ArithmeticError(f"the gradient is not finite after {start.steps} steps of {start.solver}")
     return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 
 
