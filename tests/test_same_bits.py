@@ -1,5 +1,5 @@
-"""A journal changes nothing but the disk: runs without one, with one, and killed and taken up again are the same, to the
-last bit, whatever solves the problems below."""
+"""A journal changes nothing but the disk: runs without one, with one, and killed and taken up again are the same to
+the last bit, whatever solves the problems below."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ class Own:
         self.inner, self.x, self.image, self.evidence = inner, inner.x, inner.image, inner.evidence
 
 
-SOLVERS = {name: name for name in ("fista", "fista_adaptive", "fista_mixed", "gradient_descent", "newton", "auto")}
-SOLVERS["a user's own"] = Momentum("own")
+NAMES = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent", "newton", "auto")
+SOLVERS = {**{name: name for name in NAMES}, "a user's own": Momentum("own")}
 
 
 def classifiers(solver):
@@ -50,8 +50,8 @@ def signals(solver):
     rng = np.random.default_rng(0)
     truth = np.where(np.arange(40) // 10 % 2 == 0, 1.0, -1.0)
     noisy = [truth + 0.3 * rng.standard_normal(40) for _ in range(2)]
-    space = suffice.Space(alpha=(1e-4, 1.0), eps_tv=(1e-4, 1.0))
-    lower = [Denoising(y, eps_l2=1e-3) for y in noisy]
+    space = suffice.Space(alpha=(1e-4, 1.0), eps_tv=(1e-3, 1.0))
+    lower = [Denoising(y, eps_l2=1e-2) for y in noisy]
     return suffice.BilevelProblem(lower, [SquaredDistance(truth)] * 2, space=space, solver=solver)
 
 
@@ -73,10 +73,7 @@ def killed_after(count):
 def bits(result):
     """All that a run has found; equal text is equal bits."""
     results = result.starts or (result,)
-    return [
-        (repr(one.history), one.theta.tobytes(), one.cost.hex(), one.status)
-        for one in results
-    ]
+    return [(repr(one.history), one.theta.tobytes(), one.cost.hex(), one.status) for one in results]
 
 
 def run(problem, starts, journal=None, callback=None):

@@ -221,5 +221,3 @@ def test_a_step_out_of_the_range_of_floats_is_not_made(solver):
     assert np.isfinite(solution.x).all() and not math.isnan(solution.certificate.radius)
     fixed = solve(problem, steps=10, solver=solver)
     assert np.isfinite(fixed.x).all() and not math.isnan(fixed.certificate.radius)
-
-

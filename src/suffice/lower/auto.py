@@ -1,9 +1,10 @@
 r"""The method that is fastest for the problem at hand.
 
 - A linear model with an l1 penalty or none: `newton`, as long as its support of s columns fits into bounded memory and
-  a Hessian, N s^2 + 4 s^3 operations that run fast (N^2 s + 4 N^3 if N < s), costs less than the products that FISTA would need, about
-  sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured on problems from
-  40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from the beginning.
+  a Hessian, N s^2 + 4 s^3 operations that run fast (N^2 s + 4 N^3 if N < s), costs less than the products that FISTA
+  would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
+  on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
+  the beginning.
 - Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which

@@ -3,8 +3,8 @@ r"""Prox-Newton on a working set, for linear models with an l1 penalty:
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1.
 
 A step minimises the model  q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  over the columns W of the
-working set (`suffice.lower.quadratic`) and then searches along v - w for a decrease of Phi. The working set holds the
-support of w, always, and the zeros that violate optimality most.
+working set (`suffice.lower.quadratic`) and then searches along v - w (`suffice.lower.line_search`). The working set
+holds the support of w, always, and the zeros that violate optimality most.
 
 - H = X_W^T C X_W + l2, C = diag(a_i psi''), is a sum over rows. While the working set still grows, a sample of the rows
   is enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. Close to the solution all rows
@@ -12,12 +12,8 @@ support of w, always, and the zeros that violate optimality most.
   squares H is the same everywhere, and made once for all (`Design.gram`).
 - H is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
   memory, products with X take its place.
-- Values of Phi end the search as long as they can: differences of values below their own rounding tell nothing. Then
-  the derivative of phi(t) = Phi(w + t (v - w)) does. It increases, so that
-
-      phi(t) <= phi(0) + t phi'(t)      and      phi(t) <= phi(0) + t/2 (phi'(t/2) + phi'(t)):
-
-  where either sum is no more than phi(0), the step decreases Phi, whatever rounding has done to its values.
+- A step that gets no farther than SHORT of its way was misled by psi'' at w: rows of Huber's loss with a large residual
+  have none. It is tried again with the mean of psi'' on the way that was too long.
 
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A state is a point, and where H
 was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other. A step that shortens
@@ -38,6 +34,7 @@ import scipy.sparse as sp
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.line_search import Found, search
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
@@ -49,12 +46,11 @@ from suffice.terms.smooth import LinearModel, Ridged, Squared
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
-HALVINGS = 60
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 MEMORY = 3.0  # times X: the most that all matrices of a step take together,
 SMALL = 1 << 23  # bytes, unless it is no more than that
-BLURRED = 1e-6  # of Phi: differences of values below need not be more than their rounding
+SHORT, TRIES = 0.3, 8  # of the way to the target: a step that was misled, and is tried again so many times
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -133,10 +129,10 @@ class Newton:
         if metric is None or not np.isin(working, metric.working).all():
             metric, fresh = Metric(here.z, working, _rows(terms, state, len(working))), True
         H = _hessian(problem, terms, metric, here.z_image if fresh else None)
-        W = metric.working
-        target = here.z.copy()
-        target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
+        target = _target(terms, here, metric.working, H)
         found = search(problem, here, target)
+        if found.t <= SHORT and not found.blurred:
+            found = _steadier(problem, terms, here, metric, target, found)
 
         there = _evidence(problem, terms, found.x, found.image, found.gradient)
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
@@ -150,9 +146,31 @@ class Newton:
             return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, found.image, there)
         rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
-        keep = found.whole and after <= _good_enough(terms.model.design, rows, len(W)) * before
+        keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
         kept = metric if keep else None
         return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, found.image, there)
+
+
+def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, target: Array, found: Found) -> Found:
+    """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
+    C = terms.model.row_curvature(here.z_image)
+    for _ in range(TRIES):
+        C = np.maximum(C, _mean_curvature(terms.model, here.z_image, problem.f.image(target)))
+        if not np.isfinite(C).all():
+            break
+        target = _target(terms, here, metric.working, _of_curvature(problem, terms, metric, C))
+        other = search(problem, here, target)
+        found = min(found, other, key=lambda one: one.change)
+        if other.t > SHORT:
+            break
+    return found
+
+
+def _target(terms: Terms, here: Evidence, W: Indices, H: Quadratic) -> Array:
+    """The minimiser of q over these columns."""
+    target = here.z.copy()
+    target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
+    return target
 
 
 def _good_enough(design: Design, rows: int, columns: int) -> float:
@@ -242,20 +260,28 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Qu
 
 
 def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
-    model, design, W = terms.model, terms.model.design, metric.working
-    N, ridge, centred = design.shape[0], on_these(terms.l2, W), isinstance(model, Intercepted)
-    of_all = _known_hessian(terms)
-    image = problem.f.image(metric.anchor) if of_all is None and image is None else image
-    curvature = design.weights if of_all is not None else model.row_curvature(image)
+    known = _known_hessian(terms)
+    if known is None:
+        image = problem.f.image(metric.anchor) if image is None else image
+        return _of_curvature(problem, terms, metric, terms.model.row_curvature(image))
+    return _of_curvature(problem, terms, metric, terms.model.design.weights, known)
+
+
+def _of_curvature(
+    problem: Canonical, terms: Terms, metric: Metric, curvature: Array, known: Array | None = None
+) -> Quadratic:
+    """H with this C, on the metric's working set and rows; X^T C X may be known."""
+    design, W, ridge = terms.model.design, metric.working, on_these(terms.l2, metric.working)
+    N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
-    if factors or len(W) > largest_matrix(design):
-        if not factors:
-            return Product(design, W, curvature, ridge, centred)
+    if not factors and len(W) > largest_matrix(design):
+        return Product(design, W, curvature, ridge, centred)
+    if factors:
         mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
         return Factor.of(design.X, W, curvature, ridge, mean)
-    if of_all is not None:
+    if known is not None:
         rows, weights = np.arange(N), curvature
-        H = of_all[np.ix_(W, W)]
+        H = known[np.ix_(W, W)]
     else:
         rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
         H = gram(design.X, W, rows, np.sqrt(weights), _precision(problem, design))
@@ -264,6 +290,16 @@ def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any)
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += ridge
     return Matrix(H)
+
+
+def _mean_curvature(model: LinearModel | Intercepted, image: Any, other: Any) -> Array:
+    """a_i times the mean psi'' between two margins of every row."""
+    a, y = host(model.design.weights), host(model.y)
+    m, n = (host(one) + (model.intercept(one)[0] if isinstance(model, Intercepted) else 0.0) for one in (image, other))
+    moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
+    change = model.loss.derivative(n, y) - model.loss.derivative(m, y)
+    mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), model.row_curvature(image))
+    return mean
 
 
 def _precision(problem: Canonical, design: Design) -> type:
@@ -332,60 +368,3 @@ def _block(X: Any, rows: Indices, columns: Indices) -> Any:
         rows, columns = (xp.asarray(index, device=X.device) for index in (rows, columns))
         return xp.take(xp.take(X, rows, axis=0), columns, axis=1)
     return X[rows].take(columns, axis=1)
-
-
-@dataclass(frozen=True)
-class Found:
-    """A point where Phi is less, with what is known there: whether it is the target, and whether the gradient's rounding
-    hides the decrease."""
-
-    x: Array
-    image: Any
-    gradient: Array | None = None
-    whole: bool = False
-    blurred: bool = False
-
-
-def search(problem: Canonical, here: Evidence, target: Array) -> Found:
-    """A point on the way to `target` where Phi is less (see the module's text), or x itself."""
-    f, g, x = problem.f, problem.g, here.z
-    l1 = 0.0 if isinstance(g, Zero) else g.l1  # type: ignore[attr-defined]
-    direction, image = target - x, f.image(target)
-    along = image - here.z_image
-    with np.errstate(over="ignore", invalid="ignore"):
-        value = f.value_at(x, here.z_image) + g.value(x)
-        slope = float(np.sum(here.z_gradient * direction + l1 * (np.abs(target) - np.abs(x))))
-        noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
-        at_zero = f.value_at(np.zeros_like(x), 0.0 * image)
-        reach = 4.0 * (here.rounding or 0.0) * norm(direction)
-        hidden, blurred = abs(slope) <= reach < math.inf, abs(slope) <= BLURRED * (abs(value) + abs(at_zero))
-        t = 1.0
-        for _ in range(HALVINGS):
-            trial = target if t == 1.0 else x + t * direction
-            there = image if t == 1.0 else here.z_image + t * along
-            change = f.value_at(trial, there) + g.value(trial) - value
-            if not blurred and change <= 1e-3 * t * slope + noise:
-                return Found(trial, there if t == 1.0 else f.image(trial), None, t == 1.0, hidden)
-            shorter = 0.5
-            if blurred:
-                there = there if t == 1.0 else f.image(trial)
-                gradient = f.gradient_at(trial, there)
-                end = _derivative(l1, trial, gradient, direction)
-                if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along) < 0.0:
-                    return Found(trial, there, gradient, t == 1.0, hidden)
-                if slope < 0.0:
-                    shorter = min(max(-slope / (end - slope), 0.1), 0.9)
-            t *= shorter
-    return Found(x, here.z_image, here.z_gradient, blurred=True)
-
-
-def _derivative(l1: float | Array, x: Array, gradient: Array, direction: Array) -> float:
-    """phi' from the left: that of Phi at x, where it came from."""
-    of_norm = np.where(x != 0.0, np.sign(x) * direction, -np.abs(direction))
-    return float(np.sum(gradient * direction + l1 * of_norm))
-
-
-def _middle(problem: Canonical, here: Evidence, l1: float | Array, t: float, direction: Array, along: Any) -> float:
-    """phi'(t/2)."""
-    x, image = here.z + 0.5 * t * direction, here.z_image + 0.5 * t * along
-    return _derivative(l1, x, problem.f.gradient_at(x, image), direction)

@@ -18,7 +18,8 @@ import numpy as np
 
 from suffice._array import Array, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.newton import NewtonState, search
+from suffice.lower.line_search import search
+from suffice.lower.newton import NewtonState
 from suffice.lower.quadratic import Indices, Matrix, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.prox import L1, WeightedL1, Zero
@@ -62,9 +63,7 @@ class NewtonWhole:
         target = here.z.copy()
         H = term.hessian(here.z_image, working)
         H[np.diag_indices(len(H))] += on_these(ridge, working)
-        target[working] = minimise_model(
-            Matrix(H), here.z_gradient[working], here.z[working], on_these(l1, working)
-        )
+        target[working] = minimise_model(Matrix(H), here.z_gradient[working], here.z[working], on_these(l1, working))
         found = search(problem, here, target)
         there = self._evidence(problem, found.x, found.image)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))

@@ -16,7 +16,9 @@ The first two minimise q by ADMM, one solve with H + R, R = 0.3 diag(H), per ite
 
 b = H w - g. The last one takes FISTA, restarted where it turns back, in the metric of M diag(H); M is the largest
 curvature that it has met. Either finds the signs of the minimiser within a few iterations; with the signs known the
-minimiser is one linear system, for the step v - w, so that nothing cancels: by a factor of H, or by conjugate gradients.
+minimiser is one linear system, for the step v - w, so that nothing cancels: by a factor of H, or by conjugate
+gradients. Where signs do not settle, q is minimised along the way to the minimiser with the signs at hand, and so on
+from face to face.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from suffice.terms.design import Design
 from suffice.terms.prox import l1_least_subgradient, soft
 
 Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 Solve = Callable[[Array], Array]
 
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
@@ -196,7 +199,8 @@ class Product:
     @property
     def diagonal(self) -> Array:
         # As if C were a multiple of the sample weights: it scales variables, and proves nothing.
-        return self.design.column_norms[self.working] ** 2 * self.curvature.sum() + self.ridge
+        diagonal: Array = self.design.column_norms[self.working] ** 2 * self.curvature.sum() + self.ridge
+        return diagonal
 
     def product(self, v: Array) -> Array:
         whole = np.zeros(self.design.shape[1])
@@ -276,7 +280,7 @@ def _from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: fl
     return v
 
 
-def _least_along(v: Array, step: Array, slope: float, bend: float, l1: float | Array) -> tuple[float, Array]:
+def _least_along(v: Array, step: Array, slope: float, bend: float, l1: float | Array) -> tuple[float, Mask]:
     """t >= 0 that minimises  t slope + t^2/2 bend + sum_i l1_i |v_i + t step_i|, and which entries reach 0 there."""
     sizes = l1 * np.abs(step)
     slope += float(np.sum(np.where(v * step < 0.0, -sizes, sizes)))

@@ -35,8 +35,8 @@ from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
 from suffice.losses import LossAt
-from suffice.lower.newton import Indices
 from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.quadratic import Indices
 from suffice.problem import Composite
 from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import Design
