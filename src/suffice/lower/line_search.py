@@ -23,7 +23,7 @@ from suffice.problem import Canonical
 from suffice.terms.prox import L1, WeightedL1
 
 MOST_TRIALS = 60
-BLURRED = 1e-6  # of Phi: differences of values below need not be more than their rounding
+BLURRED = 1e-6  # of Phi: smaller differences of values need not be more than their rounding
 
 
 @dataclass(frozen=True)
@@ -51,28 +51,23 @@ def search(problem: Canonical, here: Evidence, target: Array) -> Found:
     along = image - here.z_image
     with np.errstate(over="ignore", invalid="ignore"):
         value = f.value_at(x, here.z_image) + g.value(x)
-        slope = float(np.sum(here.z_gradient * direction + l1 * (np.abs(target) - np.abs(x))))
+        slope = min(float(np.sum(here.z_gradient * direction + l1 * (np.abs(target) - np.abs(x)))), 0.0)
         noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
-        at_zero = f.value_at(np.zeros_like(x), 0.0 * image)
-        reach = 4.0 * (here.rounding or 0.0) * norm(direction)
-        hidden, blurred = abs(slope) <= reach < math.inf, abs(slope) <= BLURRED * (abs(value) + abs(at_zero))
+        hidden = abs(slope) <= 4.0 * (here.rounding or 0.0) * norm(direction) < math.inf
         t = 1.0
         for _ in range(MOST_TRIALS):
             trial = target if t == 1.0 else x + t * direction
             there = image if t == 1.0 else here.z_image + t * along
             change = f.value_at(trial, there) + g.value(trial) - value
-            if not blurred and change <= 1e-3 * t * slope + noise:
-                return Found(trial, there if t == 1.0 else f.image(trial), None, t, change, hidden)
-            shorter = 0.5
-            if blurred:
-                there = there if t == 1.0 else f.image(trial)
-                gradient = f.gradient_at(trial, there)
-                end = _derivative(l1, trial, gradient, direction)
-                if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along) < 0.0:
-                    return Found(trial, there, gradient, t, change, hidden)
-                if slope < 0.0:
-                    shorter = min(max(-slope / (end - slope), 0.1), 0.9)
-            t *= shorter
+            clear = abs(slope) > BLURRED * abs(value) and change <= 1e-3 * t * slope + noise
+            there = there if t == 1.0 else f.image(trial)
+            if clear:
+                return Found(trial, there, None, t, change, hidden)
+            gradient = f.gradient_at(trial, there)
+            end = _derivative(l1, trial, gradient, direction)
+            if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along) < 0.0:
+                return Found(trial, there, gradient, t, change, hidden)
+            t *= min(max(slope / (slope - end), 0.1), 0.9) if slope < 0.0 and end < math.inf else 0.1
     return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
 
 

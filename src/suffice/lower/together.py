@@ -283,7 +283,7 @@ def _proven(
         estimate = _estimate(batch, columns, [starts[j] for j in left])
         better = estimate < 0.999 * best
         best, best_at = np.where(better, estimate, best), np.where(better, taken, best_at)
-        stuck = taken - best_at > patience
+        stuck = (taken - best_at > patience) | np.isnan(estimate)
         spent = np.array([taken >= limits[j] for j in left])
         kept = []
         for i in range(len(left)):
@@ -488,6 +488,8 @@ def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
     """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
     problem, k = batch.problems[j], int(s.k[j])
     x, image = _column(s.W, j), _image(batch, s.M, j)
+    if not np.isfinite(x).all():  # beyond the range of floats nothing is known but the start
+        return start
     tau, taken = (float(s.tau[j]), float(s.taken[j])) if batch.adaptive else (0.0, 0.0)
     made = k > start.state.k
     evidence = _evidence(batch, s, j) if made else start.state.evidence

@@ -179,7 +179,7 @@ def solve_images(
         better = estimate < 0.999 * best[left]
         best[left] = np.where(better, estimate, best[left])
         best_at[left] = np.where(better, taken, best_at[left])
-        stuck = taken - best_at[left] > patience
+        stuck = (taken - best_at[left] > patience) | np.isnan(estimate)
         ripe = (estimate <= goal[left]) | stuck | (taken >= limits[left])
         if not ripe.any():
             continue
