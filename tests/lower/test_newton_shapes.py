@@ -12,6 +12,7 @@ from suffice import Composite, Outcome, solve
 from suffice.lower import auto, newton, quadratic
 from suffice.lower.fista import FistaState
 from suffice.lower.newton import NewtonState
+from suffice.lower.together import solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import LOGISTIC
 from suffice.terms.design import Design
@@ -203,21 +204,20 @@ def test_huge_and_tiny_data_end_with_an_outcome(solver, scale):
     assert np.isfinite(solution.x).all() and not math.isnan(solution.certificate.radius)
 
 
-class Explodes:
-    """A user's own f, whose gradient leaves the range of floats away from 0."""
-
-    def value(self, x):
-        return float(np.sum(np.exp(x)))
-
-    def gradient(self, x):
-        return np.where(np.abs(x) > 0.1, math.inf, -np.ones_like(x))
-
-
-@pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "auto"])
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "newton", "auto"])
 def test_a_step_out_of_the_range_of_floats_is_not_made(solver):
-    problem = Composite(Explodes(), Zero(), mu=0.5, L=1.0, size=3)
+    X, y = data("tall")
+    problem = ElasticNet(1e150 * X, 1e200 * y).at(l1=1e-3, l2=1e-3)  # a gradient of 1e350
     solution = solve(problem, within=1e-6, solver=solver, max_steps=1000)
     assert solution.outcome is Outcome.PRECISION and solution.steps <= 5
-    assert np.isfinite(solution.x).all() and not math.isnan(solution.certificate.radius)
-    fixed = solve(problem, steps=10, solver=solver)
-    assert np.isfinite(fixed.x).all() and not math.isnan(fixed.certificate.radius)
+    for found in (solution, solve(problem, steps=10, solver=solver)):
+        assert np.isfinite(found.x).all() and found.certificate.radius == math.inf
+
+
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])
+def test_neither_is_one_of_many_together(solver):
+    X, y = data("tall")
+    family = ElasticNet(1e150 * X, 1e200 * y)
+    for asked in ({"within": [1e-6, 1e-6]}, {"steps": 10}):
+        for solution in solve_together([family.at(l1=1e-3, l2=l2) for l2 in (1e-3, 1e-2)], solver=solver, **asked):
+            assert np.isfinite(solution.x).all() and solution.certificate.radius == math.inf

@@ -67,7 +67,7 @@ def search(problem: Canonical, here: Evidence, target: Array) -> Found:
             end = _derivative(l1, trial, gradient, direction)
             if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along) < 0.0:
                 return Found(trial, there, gradient, t, change, hidden)
-            t *= min(max(slope / (slope - end), 0.1), 0.9) if slope < 0.0 and end < math.inf else 0.1
+            t *= min(max(slope / (slope - end), 0.5), 0.9) if slope < 0.0 and end < math.inf else 0.5
     return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
 
 

@@ -12,8 +12,8 @@ holds the support of w, always, and the zeros that violate optimality most.
   squares H is the same everywhere, and made once for all (`Design.gram`).
 - H is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
   memory, products with X take its place.
-- A step that gets no farther than SHORT of its way was misled by psi'' at w: rows of Huber's loss with a large residual
-  have none. It is tried again with the mean of psi'' on the way that was too long.
+- Steps in a row that get no farther than SHORT of their way were misled by psi'' at w: rows of Huber's loss with a
+  large residual have none. The next one is tried again with the mean of psi'' on its way.
 
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A state is a point, and where H
 was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other. A step that shortens
@@ -50,7 +50,7 @@ FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient ne
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 MEMORY = 3.0  # times X: the most that all matrices of a step take together,
 SMALL = 1 << 23  # bytes, unless it is no more than that
-SHORT, TRIES = 0.3, 8  # of the way to the target: a step that was misled, and is tried again so many times
+SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -74,6 +74,7 @@ class NewtonState:
     ended: bool = False  # rounding is all that is left
     shortest: float = math.inf  # least subgradient so far,
     idle: int = 0  # and the steps since then
+    short: int = 0  # steps in a row that were cut short
     image: Any = None
     evidence: Evidence | None = None
 
@@ -131,7 +132,8 @@ class Newton:
         H = _hessian(problem, terms, metric, here.z_image if fresh else None)
         target = _target(terms, here, metric.working, H)
         found = search(problem, here, target)
-        if found.t <= SHORT and not found.blurred:
+        short = state.short + 1 if found.t <= SHORT else 0
+        if short > HESITANT and not found.blurred:
             found = _steadier(problem, terms, here, metric, target, found)
 
         there = _evidence(problem, terms, found.x, found.image, found.gradient)
@@ -143,12 +145,12 @@ class Newton:
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         if found.blurred and after > 0.5 * before:
-            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, found.image, there)
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there)
         rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
         keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
         kept = metric if keep else None
-        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, found.image, there)
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there)
 
 
 def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, target: Array, found: Found) -> Found:

@@ -193,10 +193,15 @@ def _iterate(
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
-    """The state after a step; one that leaves the range of floats is not made."""
+    """The state after a step; one that leaves the range of floats is not made. A user's own f that has no finite
+    gradient is an error."""
     with np.errstate(over="ignore", invalid="ignore"):
         made = step(problem, state)
-        return made if math.isfinite(float(np.add.reduce(made.x))) or np.isfinite(made.x).all() else state
+        if math.isfinite(float(np.add.reduce(made.x))) or np.isfinite(made.x).all():
+            return made
+    if not problem.f.rounding_is_known:
+        raise ArithmeticError("the gradient or the prox is not finite")
+    return state
 
 
 def _freeze(state: Any) -> None:

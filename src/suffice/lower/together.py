@@ -227,10 +227,11 @@ def solve_together(
         raise ValueError("problems must be linear models that share one design and one loss, with an l1 penalty")
     warm = [None] * len(problems) if warm is None else warm
     starts = [_start(problem, one, solver) for problem, one in zip(problems, warm, strict=True)]
-    if within is None:
-        return _fixed(problems, steps or 0, solver, starts)
     limits = np.broadcast_to(np.asarray(np.inf if max_steps is None else max_steps, dtype=np.float64), len(problems))
-    return _proven(problems, [float(one) for one in within], solver, starts, limits)
+    with np.errstate(over="ignore", invalid="ignore"):  # of columns that leave the range of floats: they end
+        if within is None:
+            return _fixed(problems, steps or 0, solver, starts)
+        return _proven(problems, [float(one) for one in within], solver, starts, limits)
 
 
 def _fixed(problems: Sequence[Composite], steps: int, solver: str, starts: list[Solution]) -> list[Solution]:
@@ -283,7 +284,9 @@ def _proven(
         estimate = _estimate(batch, columns, [starts[j] for j in left])
         better = estimate < 0.999 * best
         best, best_at = np.where(better, estimate, best), np.where(better, taken, best_at)
-        stuck = (taken - best_at > patience) | np.isnan(estimate)
+        stuck = taken - best_at > patience
+        if not np.isfinite(estimate).all():
+            stuck |= ~(np.isfinite(host(columns.W)).all(axis=0) & np.isfinite(host(columns.tau)))
         spent = np.array([taken >= limits[j] for j in left])
         kept = []
         for i in range(len(left)):

@@ -179,7 +179,9 @@ def solve_images(
         better = estimate < 0.999 * best[left]
         best[left] = np.where(better, estimate, best[left])
         best_at[left] = np.where(better, taken, best_at[left])
-        stuck = (taken - best_at[left] > patience) | np.isnan(estimate)
+        stuck = taken - best_at[left] > patience
+        if not np.isfinite(estimate).all():
+            stuck |= ~np.isfinite(stack.X).all(axis=1)
         ripe = (estimate <= goal[left]) | stuck | (taken >= limits[left])
         if not ripe.any():
             continue
