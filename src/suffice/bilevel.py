@@ -199,9 +199,10 @@ class BilevelProblem:
         problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
         if self.executor is None:
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
-            return _settle_all(settling, self.solver)
-        travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
-        answers = self.executor.map(self._share, travelling)
+            answers = [light(answer) for answer in _settle_all(settling, self.solver)]
+        else:
+            travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
+            answers = self.executor.map(self._share, travelling)
         return [replace(answer, problem=problem) for answer, problem in zip(answers, problems, strict=True)]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:

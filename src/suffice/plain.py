@@ -25,6 +25,7 @@ from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
 from suffice.lower.mixed import MixedState
 from suffice.lower.newton import Metric, NewtonState
+from suffice.lower.newton_tv import VariationState
 from suffice.lower.solver import Outcome, Solution
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
@@ -32,35 +33,29 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.state import Pending, Plan, Point, State, Trial
 
+SolverState = FistaState | DescentState | NewtonState | MixedState | VariationState
+
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(
-            Certificate,
-            FistaState,
-            DescentState,
-            NewtonState,
-            MixedState,
-            Metric,
-            Solution,
-            Options,
-            Record,
-            Evaluation,
-            Scaling,
-        ),
+        *get_args(SolverState),
+        *(Certificate, Metric, Solution, Options, Record, Evaluation, Scaling),
         *(Pending, Plan, Point, State, Trial),
     )
 }
 _ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}
 
 # What can be had again at the price of a matrix product, or belongs to the user, stays out: linear images and
-# evidence are recomputed by the next step (to the same bits), the problem is given again.
+# evidence are recomputed by the next step, the problem is given again. An image that one product made for many
+# problems has other last bits than one made for a few: so an evaluation, from which searches go on, never has any of
+# this (`light`), whether it goes through a file or not.
 _LEFT_OUT: dict[type, tuple[str, ...]] = {
     Solution: ("problem",),
     FistaState: ("image", "previous_image", "evidence"),
     DescentState: ("image", "evidence"),
     NewtonState: ("image", "evidence"),
     MixedState: ("image", "evidence"),
+    VariationState: ("gradient", "evidence"),
 }
 
 
@@ -102,21 +97,24 @@ def _encode_fields(value: Any) -> dict[str, Any]:
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if type(value.state) not in (FistaState, DescentState, NewtonState, MixedState):
+        if not isinstance(value.state, SolverState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 
 
 def light(solution: Solution) -> Solution:
-    """The solution without what can be had again: all that a worker needs to continue it, and hardly more than x."""
+    """The solution as a file would give it back, but for its solver: all that is needed to continue it, and hardly more
+    than x."""
     return replace(solution, problem=None, state=_light(solution.state))
 
 
-def _light(state: Any) -> Any:
+def _light(state: Any) -> SolverState | None:
+    if not isinstance(state, SolverState):
+        return None
     left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
     if isinstance(state, MixedState):
         left_out["path"] = _light(state.path)
-    return replace(state, **left_out) if left_out else state
+    return replace(state, **left_out)
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.
@@ -197,7 +195,7 @@ def _hints(cls: type) -> dict[str, Any]:
     if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
         hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
     if cls is Solution:
-        hints |= {"solver": str, "state": FistaState | DescentState | NewtonState | MixedState | None}
+        hints |= {"solver": str, "state": SolverState | None}
     if cls is Options:  # which checks itself, and takes whole numbers for real ones
         hints = dict.fromkeys(hints, Any)
     return hints

@@ -37,6 +37,34 @@ def test_solutions_are_those_of_fista():
         assert newton.steps < fista.steps / 5
 
 
+@pytest.mark.parametrize("y", [np.array([2.0]), np.array([[-3.0]]), np.array([1.0 - 2.0j]), np.array([[2.0j]])])
+def test_a_single_pixel_without_differences_is_shrunk_by_its_ridge(y):
+    solution = suffice.solve(Denoising(y).at(alpha=5.0, eps_l2=0.25, eps_tv=0.1), within=1e-12, solver="newton_tv")
+    assert solution.reached and solution.steps <= 2
+    assert np.abs(solution.x.view(y.dtype) - y.ravel() / 1.25).max() <= 1e-12
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)])
+def test_a_single_pixel_next_to_a_zero_solves_one_equation(shape):
+    """x (1 + eps_l2) + k alpha x / sqrt(k x^2 + eps_tv^2) = y, with k differences to pixels that are 0."""
+    k, x, alpha, eps_l2, eps_tv = len(shape), 0.7, 0.4, 0.1, 0.05
+    y = x * (1.0 + eps_l2) + k * alpha * x / np.sqrt(k * x * x + eps_tv**2)
+    problem = Denoising(np.full(shape, y), boundary="zero").at(alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
+    solution = suffice.solve(problem, within=1e-12, solver="newton_tv")
+    assert solution.reached and abs(solution.x[0] - x) <= 1e-12 + 1e-15
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("shape", [(1, 40), (40, 1)])
+def test_an_image_of_one_row_or_column_is_a_signal(shape, kind):
+    y = noisy[:40] + 0.5j * noisy[40:80] if kind == "complex" else noisy[:40]
+    one, other = (
+        suffice.solve(Denoising(z).at(alpha=0.3, eps_l2=1e-3, eps_tv=1e-2), within=1e-9, solver="newton_tv")
+        for z in (y, y.reshape(shape))
+    )
+    assert one.reached and other.reached and np.linalg.norm(one.x - other.x) <= 2e-9
+
+
 def test_it_is_a_solver_like_any_other():
     problems = [Denoising(noisy[:30]).at(alpha=alpha, eps_l2=1e-2, eps_tv=1e-2) for alpha in (0.0, 0.1, 10.0)]
     testing.check_solver("newton_tv", problems)

@@ -1,12 +1,14 @@
 r"""The method that is fastest for the problem at hand.
 
 - A linear model with an l1 penalty or none: `newton`, as long as its support of s columns fits into bounded memory and
-  a Hessian, N s^2 + 4 s^3 operations that run fast, costs less than the products that FISTA would need, about
-  sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured on problems from
-  40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from the beginning.
+  a Hessian, N s^2 + 4 s^3 operations that run fast (N^2 s + 4 N^3 if N < s), costs less than the products that FISTA
+  would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
+  on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
+  the beginning.
 - Everything else: `fista_adaptive`.
 
-A solve whose support has grown too large goes on with FISTA from the point it has reached.
+A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
+Newton's method makes no progress any more though rounding would let it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 
 from suffice._array import Array
 from suffice.lower.fista import AdaptiveFista, FistaState
-from suffice.lower.newton import Newton, NewtonState, Terms, largest_working_set
+from suffice.lower.newton import PATIENCE, Newton, NewtonState, Terms, has_factors, largest_matrix
 from suffice.problem import Canonical
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
@@ -41,7 +43,7 @@ class Auto:
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
-        if math.isfinite(problem.L) and not _is_for_newton(problem, state.x):
+        if math.isfinite(problem.L) and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
 
@@ -52,5 +54,6 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
         return False
     design, s = terms.model.design, float(np.count_nonzero(x))
     entries = getattr(design.X, "nnz", math.prod(design.shape))
-    hessian = design.shape[0] * s**2 + 4.0 * s**3
-    return s <= largest_working_set(design) and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries
+    side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
+    hessian = design.shape[0] * s * side + 4.0 * side**3
+    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries

@@ -32,7 +32,7 @@ import numpy as np
 
 from suffice._array import EPS, Array, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.newton import Indices
+from suffice.lower.quadratic import Indices
 from suffice.lower.screening import Restricted, still_active
 from suffice.problem import Canonical
 from suffice.terms.smooth import CARRIED

@@ -3,22 +3,22 @@ r"""Prox-Newton on a working set, for linear models with an l1 penalty:
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1.
 
 A step minimises the model  q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  over the columns W of the
-working set, which holds the support of w and the zeros that violate optimality most, and then searches along v - w
-for a decrease of Phi.
+working set (`suffice.lower.quadratic`) and then searches along v - w (`suffice.lower.line_search`). The working set
+holds the support of w, always, and the zeros that violate optimality most.
 
 - H = X_W^T C X_W + l2, C = diag(a_i psi''), is a sum over rows. While the working set still grows, a sample of the rows
   is enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. Close to the solution all rows
   count, and H is used again as long as steps with it get on faster than the price of a fresh one allows. For least
   squares H is the same everywhere, and made once for all (`Design.gram`).
-- q is minimised by ADMM, one pair of triangular solves with H + R, R = 0.3 diag(H), per iteration:
-
-      s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
-
-  b = H w - grad f(w). It finds the signs of the minimiser within a few iterations; with the signs known the minimiser
-  is one linear solve.
+- H is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
+  memory, products with X take its place.
+- Steps in a row that get no farther than SHORT of their way were misled by psi'' at w: rows of Huber's loss with a
+  large residual have none. The next one is tried again with the mean of psi'' on its way.
 
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A state is a point, and where H
-was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other.
+was taken: H itself is kept for the last state only, and is made again, bit for bit, for any other. A step that shortens
+the least subgradient no more, with a fresh H of all rows, is the last; so is the last of PATIENCE steps in a row that
+find none shorter than the shortest before.
 """
 
 from __future__ import annotations
@@ -30,31 +30,28 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.line_search import Found, search
+from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, WeightedL1, Zero, l1_least_subgradient, soft
+from suffice.terms.prox import L1, WeightedL1, Zero
 from suffice.terms.smooth import LinearModel, Ridged, Squared
-
-Indices = npt.NDArray[np.intp]
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
-MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
-ADMM_ITERATIONS = 500
-CHECK_EVERY = 5
-HALVINGS = 60
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
-MEMORY = 3.0  # times X: the most that all matrices of a step take together
+MEMORY = 3.0  # times X: the most that all matrices of a step take together,
+SMALL = 1 << 23  # bytes, unless it is no more than that
+SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
+PATIENCE = 50  # steps without a shorter subgradient than before
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +72,9 @@ class NewtonState:
     rows: int = 0  # for the next Hessian; 0 before the first
     metric: Metric | None = None  # the Hessian to use again
     ended: bool = False  # rounding is all that is left
+    shortest: float = math.inf  # least subgradient so far,
+    idle: int = 0  # and the steps since then
+    short: int = 0  # steps in a row that were cut short
     image: Any = None
     evidence: Evidence | None = None
 
@@ -103,12 +103,18 @@ class Newton:
     name: str = "newton"
 
     def start(self, problem: Canonical, x: Array) -> NewtonState:
-        if Terms.of(problem) is None:
+        terms = Terms.of(problem)
+        if terms is None:
             raise ValueError(
                 "solver='newton' needs a linear model (a suffice.terms.LinearModel) with an l1 penalty or none, got "
                 f"{type(problem.f).__name__} and {type(problem.g).__name__}: try 'fista_adaptive', or 'auto'"
             )
-        return NewtonState(x, image=problem.f.image(x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            image = problem.f.image(x)
+            if math.isinf(problem.L) and not math.isfinite(terms.model.rounding_at(x, image)):
+                x = np.zeros_like(x)  # where rates overflow nothing can be computed, and no step begins
+                image = problem.f.image(x)
+        return NewtonState(x, image=image)
 
     def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
         if state.ended:
@@ -119,31 +125,54 @@ class Newton:
         least = problem.g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
-        most = largest_working_set(terms.model.design)
-        working, complete = _working_set(here.z, least, most)
+        working, complete = _working_set(terms, here.z, least)
         metric, fresh = state.metric, False
         if metric is None or not np.isin(working, metric.working).all():
             metric, fresh = Metric(here.z, working, _rows(terms, state, len(working))), True
         H = _hessian(problem, terms, metric, here.z_image if fresh else None)
-        W = metric.working
-        target = here.z.copy()
-        target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
-        x, image, whole, blurred = _search(problem, here, target)
+        target = _target(terms, here, metric.working, H)
+        found = search(problem, here, target)
+        short = state.short + 1 if found.t <= SHORT else 0
+        if short > HESITANT and not found.blurred:
+            found = _steadier(problem, terms, here, metric, target, found)
 
-        there = _evidence(problem, terms, x, image)
-        before, after = norm(least), norm(problem.g.least_subgradient(x, there.z_gradient))
+        there = _evidence(problem, terms, found.x, found.image, found.gradient)
+        before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
         N = terms.model.design.shape[0]
-        if blurred and after > 0.5 * before:
-            # Values of Phi no longer tell one point from the other, and subgradients hardly fall any more.
-            best_model = fresh and metric.rows == N
-            if after >= before:
-                return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
-            ended = best_model and complete
-            return NewtonState(x, state.k + 1, N, None, ended, image, there)
-        rows = min(4 * metric.rows, N) if complete or len(working) == most else metric.rows
+        best_model = fresh and metric.rows == N
+        if found.blurred and not after < before:
+            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
+        shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
+        ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
+        if found.blurred and after > 0.5 * before:
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there)
+        rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
-        keep = whole and after <= _good_enough(terms.model.design, rows, len(W)) * before
-        return NewtonState(x, state.k + 1, rows, metric if keep else None, image=image, evidence=there)
+        keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
+        kept = metric if keep else None
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there)
+
+
+def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, target: Array, found: Found) -> Found:
+    """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
+    C = terms.model.row_curvature(here.z_image)
+    for _ in range(TRIES):
+        C = np.maximum(C, _mean_curvature(terms.model, here.z_image, problem.f.image(target)))
+        if not np.isfinite(C).all():
+            break
+        target = _target(terms, here, metric.working, _of_curvature(problem, terms, metric, C))
+        other = search(problem, here, target)
+        found = min(found, other, key=lambda one: one.change)
+        if other.t > SHORT:
+            break
+    return found
+
+
+def _target(terms: Terms, here: Evidence, W: Indices, H: Quadratic) -> Array:
+    """The minimiser of q over these columns."""
+    target = here.z.copy()
+    target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
+    return target
 
 
 def _good_enough(design: Design, rows: int, columns: int) -> float:
@@ -164,31 +193,44 @@ def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
     return _evidence(problem, terms, state.x, problem.f.image(state.x) if state.image is None else state.image)
 
 
-def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any) -> Evidence:
+def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any, gradient: Array | None = None) -> Evidence:
     rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * float(np.max(terms.l2)) * norm(x)
-    return Evidence(x, image, problem.f.gradient_at(x, image), rounding=rounding)
+    return Evidence(x, image, problem.f.gradient_at(x, image) if gradient is None else gradient, rounding=rounding)
 
 
-def largest_working_set(design: Design) -> int:
-    """As many columns as keep four square matrices of that size within MEMORY times X."""
+def largest_matrix(design: Design) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
     X = design.X
     parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
     size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
-    return max(FIRST_WORKING_SET, math.isqrt(int(0.75 * MEMORY * size) // 32))
+    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
 
 
-def _working_set(x: Array, least: Array, most: int) -> tuple[Indices, bool]:
-    """The columns to move, at most so many, and whether they are all that are not at their optimum."""
-    support, wanted = x != 0.0, (x != 0.0) | (least != 0.0)
-    limit = min(max(FIRST_WORKING_SET, int(GROWTH * np.count_nonzero(support))), most)
-    candidates = np.flatnonzero(wanted)
-    if len(candidates) <= limit:
+def has_factors(design: Design) -> bool:
+    """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
+    return design.shape[0] <= largest_matrix(design) and (isinstance(design.X, np.ndarray) or sp.issparse(design.X))
+
+
+def _working_set(terms: Terms, x: Array, least: Array) -> tuple[Indices, bool]:
+    """The columns to move, and whether they are all that are not at their optimum."""
+    support = x != 0.0
+    candidates = np.flatnonzero(support | (least != 0.0))
+    s = np.count_nonzero(support)
+    limit = max(FIRST_WORKING_SET, int(GROWTH * s))
+    most = largest_matrix(terms.model.design)
+    if limit > most >= max(1.1 * s, FIRST_WORKING_SET) and not has_factors(terms.model.design):
+        limit = most
+    if len(candidates) <= limit or not np.any(terms.l1):
         return candidates, True
     pull = np.abs(least[candidates])
-    if limit < most:  # there is room for all of the support
-        pull[support[candidates]] = math.inf
+    pull[support[candidates]] = math.inf
     chosen = np.argpartition(pull, len(pull) - limit)[len(pull) - limit :]
     return np.sort(candidates[chosen]), False
+
+
+def _grows(terms: Terms, working: Indices) -> bool:
+    """Whether the next working set may be larger than this one."""
+    return has_factors(terms.model.design) or len(working) != largest_matrix(terms.model.design)
 
 
 def _rows(terms: Terms, state: NewtonState, columns: int) -> int:
@@ -203,33 +245,63 @@ class _Memory(threading.local):
     """The last Hessian of this thread, for as long as a state refers to it."""
 
     def __init__(self) -> None:
-        self.hessians: WeakKeyDictionary[Metric, Array] = WeakKeyDictionary()
+        self.hessians: WeakKeyDictionary[Metric, Quadratic] = WeakKeyDictionary()
 
 
 _memory = _Memory()
 
 
-def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Array:
+def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
     """H of the module's text, at the metric's anchor, whose image may be known."""
     known = _memory.hessians.get(metric)
     if known is not None:
         return known
     _memory.hessians.clear()
-    model, design = terms.model, terms.model.design
-    of_all = _known_hessian(terms)
-    if of_all is not None:
-        rows, weights = np.arange(len(design.weights)), design.weights
-        H = of_all[np.ix_(metric.working, metric.working)]
-    else:
-        image = problem.f.image(metric.anchor) if image is None else image
-        rows, weights = sample_rows(model.row_curvature(image), design.row_norms, metric.rows)
-        H = gram(design.X, metric.working, rows, np.sqrt(weights), _precision(problem, design))
-    if isinstance(model, Intercepted) and weights.any():
-        mean = (design.X[rows].T @ weights)[metric.working]
-        H -= np.outer(mean, mean / weights.sum())
-    H[np.diag_indices(len(H))] += on_these(terms.l2, metric.working)
-    _memory.hessians[metric] = H
+    _memory.hessians[metric] = H = _fresh_hessian(problem, terms, metric, image)
     return H
+
+
+def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
+    known = _known_hessian(terms)
+    if known is None:
+        image = problem.f.image(metric.anchor) if image is None else image
+        return _of_curvature(problem, terms, metric, terms.model.row_curvature(image))
+    return _of_curvature(problem, terms, metric, terms.model.design.weights, known)
+
+
+def _of_curvature(
+    problem: Canonical, terms: Terms, metric: Metric, curvature: Array, known: Array | None = None
+) -> Quadratic:
+    """H with this C, on the metric's working set and rows; X^T C X may be known."""
+    design, W, ridge = terms.model.design, metric.working, on_these(terms.l2, metric.working)
+    N, centred = design.shape[0], isinstance(terms.model, Intercepted)
+    factors = len(W) > N and has_factors(design)
+    if not factors and len(W) > largest_matrix(design):
+        return Product(design, W, curvature, ridge, centred)
+    if factors:
+        mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
+        return Factor.of(design.X, W, curvature, ridge, mean)
+    if known is not None:
+        rows, weights = np.arange(N), curvature
+        H = known[np.ix_(W, W)]
+    else:
+        rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
+        H = gram(design.X, W, rows, np.sqrt(weights), _precision(problem, design))
+    if centred and weights.any():
+        mean = (design.X[rows].T @ weights)[W]
+        H -= np.outer(mean, mean / weights.sum())
+    H[np.diag_indices(len(H))] += ridge
+    return Matrix(H)
+
+
+def _mean_curvature(model: LinearModel | Intercepted, image: Any, other: Any) -> Array:
+    """a_i times the mean psi'' between two margins of every row."""
+    a, y = host(model.design.weights), host(model.y)
+    m, n = (host(one) + (model.intercept(one)[0] if isinstance(model, Intercepted) else 0.0) for one in (image, other))
+    moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
+    change = model.loss.derivative(n, y) - model.loss.derivative(m, y)
+    mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), model.row_curvature(image))
+    return mean
 
 
 def _precision(problem: Canonical, design: Design) -> type:
@@ -298,100 +370,3 @@ def _block(X: Any, rows: Indices, columns: Indices) -> Any:
         rows, columns = (xp.asarray(index, device=X.device) for index in (rows, columns))
         return xp.take(xp.take(X, rows, axis=0), columns, axis=1)
     return X[rows].take(columns, axis=1)
-
-
-def _search(problem: Canonical, here: Evidence, target: Array) -> tuple[Array, Any, bool, bool]:
-    """A point on the way to `target` where Phi is less: (x, its image, whether it is the target, whether rounding
-    decided)."""
-    f, g, x = problem.f, problem.g, here.z
-    direction, image = target - x, f.image(target)
-    with np.errstate(over="ignore", invalid="ignore"):
-        value = f.value_at(x, here.z_image) + g.value(x)
-        slope = min(float(here.z_gradient @ direction) + g.value(target) - g.value(x), 0.0)
-        noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
-        blurred = abs(slope) <= 16.0 * noise
-        if f.value_at(target, image) + g.value(target) <= value + 1e-3 * slope + noise:
-            return target, image, True, blurred
-        along = image - here.z_image
-        t = 1.0
-        for _ in range(HALVINGS):
-            t *= 0.5
-            trial = x + t * direction
-            if f.value_at(trial, here.z_image + t * along) + g.value(trial) <= value + 1e-3 * t * slope + noise:
-                return trial, f.image(trial), False, blurred
-    return x, here.z_image, False, True
-
-
-def on_these(weights: float | Array, working: Indices) -> float | Array:
-    """One weight for all variables, or those of the working set."""
-    return weights[working] if isinstance(weights, np.ndarray) else weights
-
-
-def minimise_model(H: Array, gradient: Array, w: Array, l1: float | Array) -> Array:
-    """v with  <gradient, v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1  less than at w, near the minimiser."""
-    b = H @ w - gradient
-    if not np.any(l1):
-        return _solve(_factor(H), b)
-    noise = 8.0 * EPS * (norm(np.abs(H) @ np.abs(w)) + norm(gradient))  # what rounding leaves of any subgradient
-    goal = max(MODEL_TOLERANCE * norm(l1_least_subgradient(l1, w, gradient)), noise)
-    settled = np.count_nonzero(w) > 0.8 * len(w)
-    v = _with_signs_of(w, gradient, H, b, l1, goal) if settled else None
-    v = _admm(H, b, w, gradient, l1, goal) if v is None else v
-    if v is None:
-        tau = 1.0 / float(np.abs(H).sum(axis=0).max())
-        v = soft(w - tau * gradient, tau * l1)
-    return v
-
-
-def _admm(H: Array, b: Array, w: Array, gradient: Array, l1: float | Array, goal: float) -> Array | None:
-    R = 0.3 * np.diag(H)
-    factor = _factor(H, R)
-    v, y, threshold, signs = w, np.clip(-gradient, -l1, l1), l1 / R, np.sign(w)
-    for iteration in range(1, ADMM_ITERATIONS + 1):
-        s = _solve(factor, b + R * v - y)
-        s = 1.6 * s - 0.6 * v + y / R
-        inside = np.clip(s, -threshold, threshold)
-        v, y = s - inside, R * inside
-        if iteration % CHECK_EVERY == 0:
-            before, signs, at_v = signs, np.sign(v), H @ v - b
-            near = norm(l1_least_subgradient(l1, v, at_v)) <= goal
-            if near or np.array_equal(signs, before):
-                exact = _with_signs_of(v, at_v, H, b, l1, goal)
-                if exact is not None:
-                    return exact
-                if near:
-                    return v
-    step = v - w
-    change = float(gradient @ step) + 0.5 * float(step @ (H @ step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
-    return v if change < 0.0 else None
-
-
-def _with_signs_of(v: Array, gradient: Array, H: Array, b: Array, l1: float | Array, goal: float) -> Array | None:
-    """The minimiser of q among points with the signs of v, if it has them and is as good as wanted."""
-    signs = np.where(v != 0.0, np.sign(v), -np.sign(l1_least_subgradient(l1, v, gradient)))
-    free = np.flatnonzero(signs)
-    if free.size == 0:
-        return None
-    exact = np.zeros_like(v)
-    exact[free] = _solve(_factor(H[np.ix_(free, free)]), b[free] - (l1 * signs)[free])
-    if (exact * signs < 0.0).any() or norm(l1_least_subgradient(l1, exact, H @ exact - b)) > goal:
-        return None
-    return exact
-
-
-def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:
-    """A Cholesky factor of H plus a diagonal; plus a little more where rounding has made it indefinite."""
-    shift = 0.0
-    while True:
-        shifted = np.array(H.T, order="F")
-        shifted[np.diag_indices(len(H))] += diagonal + shift
-        factor, failed = dpotrf(shifted, overwrite_a=True, clean=False)
-        if not failed:
-            return np.asarray(factor)
-        shift = max(10.0 * shift, EPS * float(np.trace(H)))
-        if not math.isfinite(shift):
-            raise ArithmeticError("the Hessian of the working set is not finite")
-
-
-def _solve(factor: Array, b: Array) -> Array:
-    return np.asarray(dpotrs(factor, b)[0])

@@ -38,7 +38,9 @@ SHORTEST = 1e-10
 
 
 @dataclass(frozen=True)
-class NewtonState:
+class VariationState:
+    """Gradient and evidence are None in a state that comes from a file: the next step has to compute them."""
+
     x: Array
     dual: Array | None = None  # w, one row per component of a difference
     gradient: Array | None = None
@@ -55,7 +57,7 @@ class NewtonTV:
 
     name: str = "newton_tv"
 
-    def start(self, problem: Canonical, x: Array) -> NewtonState:
+    def start(self, problem: Canonical, x: Array) -> VariationState:
         f = problem.f
         if not isinstance(f, Variation) or not isinstance(problem.g, Zero):
             raise TypeError("solver='newton_tv' is for problems of suffice.problems.imaging, without a further term g")
@@ -64,9 +66,9 @@ class NewtonTV:
                 f"solver='newton_tv' solves dense systems for this problem, of at most {DENSE_SIZE} real unknowns, "
                 f"got {f.size}; use 'fista'"
             )
-        return NewtonState(x)
+        return VariationState(x)
 
-    def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
+    def step(self, problem: Canonical, state: VariationState) -> VariationState:
         f, x = problem.f, state.x
         assert isinstance(f, Variation)
         g = f.gradient(x) if state.gradient is None else state.gradient
@@ -78,7 +80,7 @@ class NewtonTV:
         w_new = (d + d_change) / eta - w * np.sum(d * d_change, axis=0) / eta**2
         w_new /= np.maximum(np.sqrt(np.sum(w_new * w_new, axis=0)), 1.0)
         gradient = f.gradient(x_new)
-        return NewtonState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
+        return VariationState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
 
     def _search(self, problem: Canonical, f: Variation, x: Array, g: Array, s: Array) -> Array:
         """x + t s for the first t = 1, 1/2, ... that decreases f enough, up to its rounding."""
@@ -112,7 +114,7 @@ def _solve(f: Variation, d: Array, eta: Array, w: Array, rhs: Array) -> Array:
         for t in range(q):
             C[r, t] = (float(r == t) - 0.5 * (w[r] * d[t] + d[r] * w[t]) / eta) * (f.alpha / eta)
     if _banded(f):
-        bands = _bands(f, C)
+        bands = _bands(f, C)[-f.size :]  # a single pixel has one diagonal only
         bands[-1] += 1.0 + f.eps_l2
         solved: Array = scipy.linalg.solveh_banded(bands, rhs, overwrite_ab=True, check_finite=False)
         return solved

@@ -18,9 +18,11 @@ import numpy as np
 
 from suffice._array import Array, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.newton import Indices, NewtonState, _search, minimise_model, on_these
+from suffice.lower.line_search import search
+from suffice.lower.newton import NewtonState
+from suffice.lower.quadratic import Indices, Matrix, minimise_model, on_these
 from suffice.problem import Canonical
-from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.prox import L1, WeightedL1, Zero
 from suffice.terms.smooth import ImagedSmooth, Ridged
 
 STUCK = 1e-3
@@ -51,7 +53,8 @@ class NewtonWhole:
             return state
         f, g = problem.f, problem.g
         term, ridge = (f.term, f.ridge) if isinstance(f, Ridged) else (f, 0.0)
-        assert isinstance(term, Curved) and isinstance(g, L1 | WeightedL1)
+        assert isinstance(term, Curved) and isinstance(g, L1 | WeightedL1 | Zero)
+        l1 = 0.0 if isinstance(g, Zero) else g.l1
         here = state.evidence or self._evidence(problem, state.x, f.image(state.x))
         least = g.least_subgradient(here.z, here.z_gradient)
         working = np.flatnonzero((here.z != 0.0) | (least != 0.0))
@@ -60,15 +63,15 @@ class NewtonWhole:
         target = here.z.copy()
         H = term.hessian(here.z_image, working)
         H[np.diag_indices(len(H))] += on_these(ridge, working)
-        target[working] = minimise_model(H, here.z_gradient[working], here.z[working], on_these(g.l1, working))
-        x, image, _, blurred = _search(problem, here, target)
-        there = self._evidence(problem, x, image)
-        before, after = norm(least), norm(g.least_subgradient(x, there.z_gradient))
-        if blurred and after >= before:
+        target[working] = minimise_model(Matrix(H), here.z_gradient[working], here.z[working], on_these(l1, working))
+        found = search(problem, here, target)
+        there = self._evidence(problem, found.x, found.image)
+        before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
+        if found.blurred and not after < before:
             return replace(state, ended=True, image=here.z_image, evidence=here)
-        stuck = norm(x - here.z) <= STUCK * norm(target - here.z)
-        ended = stuck or (blurred and after > 0.5 * before) or math.isinf(there.rounding or 0.0)
-        return NewtonState(x, state.k + 1, ended=ended, image=image, evidence=there)
+        stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z)
+        ended = stuck or (found.blurred and after > 0.9 * before) or math.isinf(there.rounding or 0.0)
+        return NewtonState(found.x, state.k + 1, ended=ended, image=found.image, evidence=there)
 
     def _evidence(self, problem: Canonical, x: Array, image: Array) -> Evidence:
         rounding = problem.f.gradient_rounding(x, image)

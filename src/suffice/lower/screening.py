@@ -28,7 +28,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice._array import EPS, Array, norm, vector
-from suffice.lower.newton import Indices, Terms
+from suffice.lower.newton import Terms
+from suffice.lower.quadratic import Indices
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma as roundings

@@ -10,7 +10,7 @@ would have.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
@@ -129,21 +129,27 @@ def solve(
     state = None
     for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0)):
         if within is not None:
-            if certificate == "rate" and taken > 0 and solution.state.evidence.rate == math.inf:
+            evidence = getattr(solution.state, "evidence", None)
+            if certificate == "rate" and taken > 0 and evidence is not None and evidence.rate == math.inf:
                 raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
             if solution.certificate.radius <= within:
                 return replace(solution, outcome=Outcome.REACHED)
             if solution.certificate.radius < 0.999 * best:
                 best, best_at = solution.certificate.radius, taken
-            # Either rounding is all that is left of the radius, or the solver says so, or the radius has stopped
-            # falling, as it does where a user's own terms are blurred by more rounding than we know of.
-            blurred = solution.certificate.radius <= 2.0 * solution.certificate.rounding
-            if blurred or solution.state is state or taken - best_at > patience:
+            # Either rounding forbids what is asked for and is all that is left of the radius, or the solver says so, or
+            # the radius has stopped falling, as it does where a user's own terms are blurred by more rounding than we
+            # know of.
+            if out_of_reach(solution.certificate, within) or solution.state is state or taken - best_at > patience:
                 return replace(solution, outcome=Outcome.PRECISION)
             state = solution.state
         if taken == limit:
             return replace(solution, outcome=Outcome.STEPS if within is None else Outcome.MAX_STEPS)
     raise AssertionError("the iteration has no end of its own")
+
+
+def out_of_reach(proof: Certificate, within: float) -> bool:
+    """Whether rounding alone is more than what is asked for, and hardly anything else is left of the radius."""
+    return proof.rounding >= within and proof.radius <= 2.0 * proof.rounding
 
 
 def iterate(
@@ -180,19 +186,30 @@ def _iterate(
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
     taken, pending = 0, False
     while True:
-        before, state = state, method.step(canonical, state)
+        before, state = state, _in_range(method.step, canonical, state)
         steps, taken = steps + 1, taken + 1
-        if steps == 1 and state.evidence.tau is not None:
+        if steps == 1 and state.evidence is not None and state.evidence.tau is not None:
             start_radius = initial_radius(canonical, state.x, state.evidence)
         # Without new evidence the step was not made, and the proof stands.
         pending = pending or state.evidence is not before.evidence
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
+            proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             pending = False
-            if math.isnan(proof.radius):
-                raise ArithmeticError(f"the gradient or the prox is not finite after {steps} steps of {method.name}")
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
+
+
+def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
+    """The state after a step; one that leaves the range of floats is not made. A user's own f that has no finite
+    gradient is an error."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = step(problem, state)
+        if math.isfinite(float(np.add.reduce(made.x))) or np.isfinite(made.x).all():
+            return made
+    if not problem.f.rounding_is_known:
+        raise ArithmeticError("the gradient or the prox is not finite")
+    return state
 
 
 def _freeze(state: Any) -> None:

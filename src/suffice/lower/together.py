@@ -29,7 +29,7 @@ from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper
 from suffice.lower.fista import AdaptiveFista, FistaState, carried_size, contraction, majorised_contraction, rate
-from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, solve, start_point
+from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, out_of_reach, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
@@ -228,10 +228,11 @@ def solve_together(
         raise ValueError("problems must be linear models that share one design and one loss, with an l1 penalty")
     warm = [None] * len(problems) if warm is None else warm
     starts = [_start(problem, one, solver) for problem, one in zip(problems, warm, strict=True)]
-    if within is None:
-        return _fixed(problems, steps or 0, solver, starts)
     limits = np.broadcast_to(np.asarray(np.inf if max_steps is None else max_steps, dtype=np.float64), len(problems))
-    return _proven(problems, [float(one) for one in within], solver, starts, limits)
+    with np.errstate(over="ignore", invalid="ignore"):  # of columns that leave the range of floats: they end
+        if within is None:
+            return _fixed(problems, steps or 0, solver, starts)
+        return _proven(problems, [float(one) for one in within], solver, starts, limits)
 
 
 def _fixed(problems: Sequence[Composite], steps: int, solver: str, starts: list[Solution]) -> list[Solution]:
@@ -258,7 +259,7 @@ def _proven(
     for j, start in enumerate(starts):
         if start.certificate.radius <= within[j]:
             solutions[j] = replace(start, outcome=Outcome.REACHED)
-        elif start.certificate.radius <= 2.0 * start.certificate.rounding:
+        elif out_of_reach(start.certificate, within[j]):
             solutions[j] = replace(start, outcome=Outcome.PRECISION)
         elif limits[j] == 0:
             solutions[j] = replace(start, outcome=Outcome.MAX_STEPS)
@@ -285,6 +286,8 @@ def _proven(
         better = estimate < 0.999 * best
         best, best_at = np.where(better, estimate, best), np.where(better, taken, best_at)
         stuck = taken - best_at > patience
+        if not np.isfinite(estimate).all():
+            stuck |= ~(np.isfinite(host(columns.W)).all(axis=0) & np.isfinite(host(columns.tau)))
         spent = np.array([taken >= limits[j] for j in left])
         kept = []
         for i in range(len(left)):
@@ -298,13 +301,14 @@ def _proven(
             proof = solution.certificate
             if proof.radius <= asked[i]:
                 outcome = Outcome.REACHED
-            elif proof.radius <= 2.0 * proof.rounding or stuck[i]:
+            elif out_of_reach(proof, asked[i]) or stuck[i]:
                 outcome = Outcome.PRECISION
             elif spent[i]:
                 outcome = Outcome.MAX_STEPS
             else:
                 # Rounding, which the estimate leaves out, spoils the proof: ask again when it would not.
-                goal[i] = min(max(asked[i] - proof.rounding, proof.rounding), 0.9 * estimate[i])
+                least = asked[i] - proof.rounding if asked[i] > proof.rounding else proof.rounding
+                goal[i] = min(least, 0.9 * estimate[i])
                 kept.append(i)
                 continue
             solutions[left[i]] = replace(solution, outcome=outcome)
@@ -502,6 +506,8 @@ def _solution(batch: Batch, s: Columns, j: int, start: Solution) -> Solution:
     """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
     problem, k = batch.problems[j], int(s.k[j])
     x, image = _column(s.W, j), _image(batch, s.M, j)
+    if not np.isfinite(x).all():  # beyond the range of floats nothing is known but the start
+        return start
     tau, taken = (float(s.tau[j]), float(s.taken[j])) if batch.adaptive else (0.0, 0.0)
     made = k > start.state.k
     evidence = _evidence(batch, s, j) if made else start.state.evidence

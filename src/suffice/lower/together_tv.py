@@ -20,7 +20,7 @@ from suffice._array import Array, frozen
 from suffice.lower.certificate import Certificate, Evidence, certify_step, fixed_point_radius, smooth_gap
 from suffice.lower.fista import FistaState, contraction, momentum, rate
 from suffice.lower.gradient_descent import DescentState, GradientDescent
-from suffice.lower.solver import Outcome, Solution, continues, find_solver, initial_radius, start_point
+from suffice.lower.solver import Outcome, Solution, continues, find_solver, initial_radius, out_of_reach, start_point
 from suffice.problem import Canonical, Composite
 from suffice.terms.prox import Zero
 from suffice.terms.variation import NO_IMAGE, Variation
@@ -180,6 +180,8 @@ def solve_images(
         best[left] = np.where(better, estimate, best[left])
         best_at[left] = np.where(better, taken, best_at[left])
         stuck = taken - best_at[left] > patience
+        if not np.isfinite(estimate).all():
+            stuck |= ~np.isfinite(stack.X).all(axis=1)
         ripe = (estimate <= goal[left]) | stuck | (taken >= limits[left])
         if not ripe.any():
             continue
@@ -193,7 +195,7 @@ def solve_images(
                     continue
                 # Rounding, which the estimate leaves out, spoils the proof: ask again when it would not.
                 rounding = solution.certificate.rounding
-                goal[j] = min(max(within[j] - rounding, rounding), estimate[i])
+                goal[j] = min(within[j] - rounding if within[j] > rounding else rounding, estimate[i])
             kept.append(i)
         if len(kept) < len(left):
             left = [left[i] for i in kept]
@@ -204,7 +206,7 @@ def solve_images(
 def _ended(proof: Certificate, within: float, taken: int, limit: float, stuck: bool) -> Outcome | None:
     if proof.radius <= within:
         return Outcome.REACHED
-    if proof.radius <= 2.0 * proof.rounding or stuck:
+    if out_of_reach(proof, within) or stuck:
         return Outcome.PRECISION
     return Outcome.MAX_STEPS if taken >= limit else None
 

@@ -35,8 +35,8 @@ from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
 from suffice.losses import LossAt, norm_rounding
-from suffice.lower.newton import Indices
 from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.quadratic import Indices
 from suffice.problem import Composite
 from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import OF_FACTORS, Design
@@ -99,7 +99,7 @@ class Multinomial:
         for known, b, error in self._latest:
             if known is image:
                 return b, error
-        a, K = self.design.weights, self.classes
+        a = self.design.weights
         shares = a @ self.onehot
         b = np.log(np.maximum(shares, 1e-300))
         b = b - b.mean() - (a @ image - (a @ image).mean())
@@ -211,8 +211,7 @@ def _solve_across(H: Array, b: Array) -> Array:
     little is added to them, as much as rounding may have left out."""
     K = len(H)
     shifted = H + 1.0 / K + np.diag(np.full(K, 4.0 * K * EPS * (1.0 + float(np.trace(H)))))
-    solved: Array = np.linalg.solve(shifted, b)
-    return solved
+    return np.asarray(np.linalg.solve(shifted, b), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

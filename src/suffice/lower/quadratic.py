@@ -1,0 +1,382 @@
+r"""The model of a Newton step,  q(v) = <g, v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1,  and its minimiser.
+
+H = A^T C A + D on the columns of a working set, A of N rows and s columns, C and D diagonal, comes in three forms:
+
+- `Matrix`: H itself, s^2 numbers, for s <= N;
+- `Factor`: A, where it has fewer rows than columns. With any D' > 0 in place of D,
+
+      (A^T C A + D')^-1 = D'^-1 - D'^-1 B^T (1 + B D'^-1 B^T)^-1 B D'^-1,        B = C^(1/2) A,
+
+  takes a matrix of N^2 numbers, and of fewer where entries of C vanish (Woodbury);
+- `Product`: nothing but v -> H v, where neither fits.
+
+The first two minimise q by ADMM, one solve with H + R, R = 0.3 diag(H), per iteration:
+
+    s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
+
+b = H w - g. The last one takes FISTA, restarted where it turns back, in the metric of M diag(H); M is the largest
+curvature that it has met. Either finds the signs of the minimiser within a few iterations; with the signs known the
+minimiser is one linear system, for the step v - w, so that nothing cancels: by a factor of H, or by conjugate
+gradients. Where signs do not settle, q is minimised along the way to the minimiser with the signs at hand, and so on
+from face to face.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+from suffice._array import EPS, Array, host, like, norm
+from suffice.terms.design import Design
+from suffice.terms.prox import l1_least_subgradient, soft
+
+Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+Solve = Callable[[Array], Array]
+
+MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
+ADMM_ITERATIONS, ITERATIONS = 100, 500  # the latter of FISTA, and of conjugate gradients
+FACES = 20
+CHECK_EVERY = 5
+CG_TOLERANCE = 0.02  # by which conjugate gradients shorten a residual
+BLOCK_BYTES = 1 << 22  # of columns of A that are dense at a time
+
+
+class Quadratic(Protocol):
+    """H, as far as minimising q needs it."""
+
+    @property
+    def diagonal(self) -> Array:
+        """That of H, roughly."""
+        ...
+
+    def product(self, v: Array) -> Array:
+        """H v."""
+        ...
+
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        """b -> (H + diag(added))^-1 b, nearly."""
+        ...
+
+    def on(self, free: Indices) -> Quadratic:
+        """H on some of its variables."""
+        ...
+
+    def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+        """Points on the way from w to the minimiser of q."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """H as it stands."""
+
+    H: Array
+
+    @property
+    def diagonal(self) -> Array:
+        return np.diag(self.H)
+
+    def product(self, v: Array) -> Array:
+        product: Array = self.H @ v
+        return product
+
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        factor = _factor(self.H.T, added)  # in LAPACK's order
+        return lambda b: _solved(factor, b)
+
+    def on(self, free: Indices) -> Matrix:
+        return Matrix(self.H[np.ix_(free, free)])
+
+    def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+        return _admm(self, gradient, w, l1)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A, C and D of the module's text: A = X - 1 m^T, X dense or sparse, on some of its columns; `mean` is m, or None
+    for 0."""
+
+    X: Any
+    columns: Indices
+    curvature: Array
+    ridge: float | Array
+    mean: Array | None = None
+
+    @classmethod
+    def of(cls, X: Any, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> Factor:
+        """With a copy of the columns where they are few of X's."""
+        if 4 * len(columns) <= X.shape[1]:
+            X, columns = X[:, columns], np.arange(len(columns))
+        return cls(X, columns, curvature, ridge, mean)
+
+    @property
+    def diagonal(self) -> Array:
+        squares = np.empty(len(self.columns))
+        for place, block in self._blocks():
+            squares[place] = self.curvature @ block**2
+        return squares + self.ridge
+
+    def product(self, v: Array) -> Array:
+        return self._adjoint(self.curvature * self._image(v)) + self.ridge * v
+
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        D = np.broadcast_to(np.asarray(self.ridge + added, dtype=np.float64), len(self.columns))
+        root = np.sqrt(self.curvature)
+        factor = _factor(self._outer(root, D), 1.0)
+
+        def once(b: Array) -> Array:
+            inner = _solved(factor, root * self._image(b / D))
+            return (b - self._adjoint(root * inner)) / D
+
+        def solve(b: Array) -> Array:
+            s = once(b)
+            return s + once(b - (self.product(s) + added * s))  # what cancels for a small D is had again
+
+        return solve
+
+    def on(self, free: Indices) -> Quadratic:
+        ridge, mean = on_these(self.ridge, free), None if self.mean is None else self.mean[free]
+        part = Factor.of(self.X, self.columns[free], self.curvature, ridge, mean)
+        if len(free) > len(self.curvature):
+            return part
+        B = np.concatenate([block for _, block in part._blocks()], axis=1)
+        B *= np.sqrt(self.curvature)[:, None]
+        H = B.T @ B
+        H[np.diag_indices(len(H))] += ridge
+        return Matrix(H)
+
+    def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+        return _admm(self, gradient, w, l1)
+
+    def _image(self, v: Array) -> Array:
+        whole = np.zeros(self.X.shape[1])
+        whole[self.columns] = v
+        image: Array = self.X @ whole
+        return image if self.mean is None else image - float(self.mean @ v)
+
+    def _adjoint(self, r: Array) -> Array:
+        adjoint: Array = (self.X.T @ r)[self.columns]
+        return adjoint if self.mean is None else adjoint - self.mean * r.sum()
+
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        """A, a few columns at a time."""
+        width = max(16, BLOCK_BYTES // (8 * self.X.shape[0]))
+        for first in range(0, len(self.columns), width):
+            place = slice(first, first + width)
+            block = self.X[:, self.columns[place]]
+            block = block.toarray() if sp.issparse(block) else block
+            yield place, block if self.mean is None else block - self.mean[place]
+
+    def _outer(self, root: Array, D: Array) -> Array:
+        """The upper triangle of B D^-1 B^T."""
+        N = self.X.shape[0]
+        outer = np.zeros((N, N), order="F")
+        for place, block in self._blocks():
+            scaled = block * root[:, None] / np.sqrt(D[place])
+            outer = dsyrk(1.0, scaled.T, beta=1.0, c=outer, trans=1, overwrite_c=True)
+        return outer
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction."""
+
+    design: Design
+    working: Indices
+    curvature: Array
+    ridge: float | Array
+    centred: bool = False
+
+    @property
+    def diagonal(self) -> Array:
+        # As if C were a multiple of the sample weights: it scales variables, and proves nothing.
+        diagonal: Array = self.design.column_norms[self.working] ** 2 * self.curvature.sum() + self.ridge
+        return diagonal
+
+    def product(self, v: Array) -> Array:
+        whole = np.zeros(self.design.shape[1])
+        whole[self.working] = v
+        image = host(self.design.margins(whole))
+        if self.centred and self.curvature.any():
+            image = image - float(self.curvature @ image) / self.curvature.sum()
+        product: Array = self.design.adjoint(like(self.curvature * image, self.design.X))[self.working]
+        return product + self.ridge * v
+
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        inverse = 1.0 / (self.diagonal + added)
+        return lambda b: _conjugate_gradients(lambda v: self.product(v) + added * v, inverse, b)
+
+    def on(self, free: Indices) -> Product:
+        return Product(self.design, self.working[free], self.curvature, on_these(self.ridge, free), self.centred)
+
+    def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+        return _fista(self, gradient, w, l1)
+
+
+def on_these(weights: float | Array, working: Indices) -> float | Array:
+    """One weight for all variables, or those of these."""
+    return weights[working] if isinstance(weights, np.ndarray) else weights
+
+
+def minimise_model(H: Quadratic, gradient: Array, w: Array, l1: float | Array) -> Array:
+    """v with q(v) less than q(w), near the minimiser of q."""
+    if not np.any(l1):
+        return w - H.solver()(gradient)
+    noise = 8.0 * EPS * norm(np.abs(gradient) + l1)  # what rounding leaves of any subgradient
+    goal = max(MODEL_TOLERANCE * norm(l1_least_subgradient(l1, w, gradient)), noise)
+    settled = np.count_nonzero(w) > 0.8 * len(w)
+    v = _with_signs_of(w, gradient, H, gradient, w, l1, goal) if settled else None
+    v = _sought(H, gradient, w, l1, goal) if v is None else v
+    if v is None:
+        M = float(H.diagonal.sum())
+        v = soft(w - gradient / M, l1 / M)
+    return v
+
+
+def _sought(H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float) -> Array | None:
+    v, signs = w, np.sign(w)
+    for iteration, v in enumerate(H.seek(gradient, w, l1), 1):
+        if iteration % CHECK_EVERY == 0:
+            before, signs, at_v = signs, np.sign(v), gradient + H.product(v - w)
+            near = norm(l1_least_subgradient(l1, v, at_v)) <= goal
+            if near or np.array_equal(signs, before):
+                exact = _with_signs_of(v, at_v, H, gradient, w, l1, goal)
+                if exact is not None:
+                    return exact
+                if near:
+                    return v
+    v = _from_face_to_face(v, H, gradient, w, l1, goal)
+    step = v - w
+    change = float(gradient @ step) + 0.5 * float(step @ H.product(step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
+    return v if change < 0.0 else None
+
+
+def _from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float) -> Array:
+    """On from v to where q is least on the way to its minimiser among points with the signs that v has, and zeros
+    want; and so on, as long as q's least subgradient is longer than `goal`."""
+    at_v = gradient + H.product(v - w)
+    for _ in range(FACES):
+        least = l1_least_subgradient(l1, v, at_v)
+        if norm(least) <= goal:
+            break
+        signs = np.where(v != 0.0, np.sign(v), -np.sign(least))
+        free = np.flatnonzero(signs)
+        step = np.zeros_like(v)
+        step[free] = -H.on(free).solver()((at_v + l1 * signs)[free])
+        bent = H.product(step)
+        t, crossed = _least_along(v, step, float(at_v @ step), float(step @ bent), l1)
+        if t == 0.0:
+            break
+        v, at_v = np.where(crossed, 0.0, v + t * step), at_v + t * bent
+    return v
+
+
+def _least_along(v: Array, step: Array, slope: float, bend: float, l1: float | Array) -> tuple[float, Mask]:
+    """t >= 0 that minimises  t slope + t^2/2 bend + sum_i l1_i |v_i + t step_i|, and which entries reach 0 there."""
+    sizes = l1 * np.abs(step)
+    slope += float(np.sum(np.where(v * step < 0.0, -sizes, sizes)))
+    changing = np.flatnonzero(v * step < 0.0)
+    at = -v[changing] / step[changing]
+    none = np.zeros(len(v), dtype=np.bool_)
+    for k in np.argsort(at):
+        if slope + bend * at[k] >= 0.0:
+            break
+        slope += 2.0 * sizes[changing[k]]  # the derivative jumps where an entry changes its sign
+        if slope + bend * at[k] >= 0.0:
+            none[changing[at == at[k]]] = True
+            return float(at[k]), none
+    return max(-slope / bend, 0.0) if bend > 0.0 else 0.0, none
+
+
+def _admm(H: Matrix | Factor, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+    b, R = H.product(w) - gradient, 0.3 * H.diagonal
+    solve, threshold = H.solver(R), l1 / R
+    v, y = w, np.clip(-gradient, -l1, l1)
+    for _ in range(ADMM_ITERATIONS):
+        s = 1.6 * solve(b + R * v - y) - 0.6 * v + y / R
+        inside = np.clip(s, -threshold, threshold)
+        v, y = s - inside, R * inside
+        yield v
+
+
+def _fista(H: Product, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+    D, M, t = H.diagonal, 1.0, 1.0
+    v, before, at_v, at_before = w, w, gradient, gradient  # at_v is the gradient of q's smooth part at v
+    for _ in range(ITERATIONS):
+        t_next = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * t * t))
+        beta = (t - 1.0) / t_next
+        z, at_z = v + beta * (v - before), at_v + beta * (at_v - at_before)
+        while True:
+            new = soft(z - at_z / (M * D), l1 / (M * D))
+            step = new - z
+            bent, size = H.product(step), float(step @ (D * step))
+            if size == 0.0 or float(step @ bent) <= 1.000001 * M * size:
+                break
+            M = 1.1 * float(step @ bent) / size
+        turned = float((z - new) @ (D * (new - v))) > 0.0
+        v, before, at_v, at_before = new, v, at_z + bent, at_v
+        t = 1.0 if turned else t_next
+        yield v
+
+
+def _with_signs_of(
+    v: Array, at_v: Array, H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float
+) -> Array | None:
+    """The minimiser of q among points with the signs of v, if it has them and is as good as wanted."""
+    signs = np.where(v != 0.0, np.sign(v), -np.sign(l1_least_subgradient(l1, v, at_v)))
+    free = np.flatnonzero(signs)
+    if free.size == 0:
+        return None
+    start = np.where(signs != 0.0, w, 0.0)
+    left = gradient + (H.product(start - w) if not np.array_equal(start, w) else 0.0) + l1 * signs
+    exact = start
+    exact[free] -= H.on(free).solver()(left[free])
+    if (exact * signs < 0.0).any():
+        return None
+    return exact if norm(l1_least_subgradient(l1, exact, gradient + H.product(exact - w))) <= goal else None
+
+
+def _conjugate_gradients(product: Solve, inverse: Array, b: Array) -> Array:
+    x, r = np.zeros_like(b), b
+    p = z = inverse * r
+    rz, enough = float(r @ z), CG_TOLERANCE * norm(b)
+    for _ in range(ITERATIONS):
+        if rz == 0.0:
+            break
+        Hp = product(p)
+        a = rz / float(p @ Hp)
+        x, r = x + a * p, r - a * Hp
+        if norm(r) <= enough:
+            break
+        z = inverse * r
+        rz, before = float(r @ z), rz
+        p = z + rz / before * p
+    return x
+
+
+def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:
+    """A Cholesky factor of H (its upper triangle) plus a diagonal; plus a little more where rounding has made it
+    indefinite."""
+    shift = 0.0
+    while True:
+        shifted = np.array(H, order="F")
+        shifted[np.diag_indices(len(H))] += diagonal + shift
+        factor, failed = dpotrf(shifted, overwrite_a=True, clean=False)
+        if not failed:
+            return np.asarray(factor)
+        shift = max(10.0 * shift, EPS * float(np.trace(H)))
+        if not 0.0 < shift < math.inf:
+            raise ArithmeticError("the Hessian of the working set is not finite")
+
+
+def _solved(factor: Array, b: Array) -> Array:
+    return np.asarray(dpotrs(factor, b)[0])
