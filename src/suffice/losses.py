@@ -29,7 +29,7 @@ from scipy.special import expit
 from suffice._array import Array, frozen, host, lives_elsewhere, norm, positive, vector
 from suffice.problems import signs
 from suffice.terms.design import Design
-from suffice.terms.rounding import gamma
+from suffice.terms.rounding import norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
@@ -234,11 +234,6 @@ class SquaredError(_MarginLoss):
     def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
         size = np.abs(m - self.y)
         return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
-
-
-def norm_rounding(residuals: Array) -> float:
-    """How far a computed norm of residuals, and one of their ranges, may be from those of exact margins."""
-    return 2.0 * gamma(residuals.size + 16) * norm(residuals)
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

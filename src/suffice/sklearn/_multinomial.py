@@ -34,13 +34,13 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
-from suffice.losses import LossAt, norm_rounding
+from suffice.losses import LossAt
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.lower.quadratic import Indices
 from suffice.problem import Composite
 from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import OF_FACTORS, Design
-from suffice.terms.rounding import TINY, block_length, dense_product, gamma, roundings
+from suffice.terms.rounding import TINY, block_length, dense_product, gamma, norm_rounding, roundings
 from suffice.terms.smooth import CARRIED, majoriser_along
 
 R = math.sqrt(2.0)

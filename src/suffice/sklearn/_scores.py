@@ -26,11 +26,11 @@ import numpy as np
 from scipy.special import expit
 
 from suffice._array import EPS, Array, norm
-from suffice.losses import BRIER_CURVATURE, LossAt, norm_rounding
+from suffice.losses import BRIER_CURVATURE, LossAt
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.rounding import gamma
+from suffice.terms.rounding import gamma, norm_rounding
 
 
 class Score(Protocol):

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from suffice._array import EPS, Array
+from suffice._array import EPS, Array, norm
 
 U = 0.5 * EPS
 TINY = 5e-324
@@ -40,6 +40,11 @@ def roundings(n: int, block: int | None = None) -> int:
     """How many roundings a term of a sum of n passes at most, in blocks of this length."""
     B = block_length(n) if block is None else block
     return min(n, B + math.ceil(n / B) + 1)
+
+
+def norm_rounding(residuals: Array) -> float:
+    """How far the computed norm of residuals, each a few roundings off, may be from that of the exact ones."""
+    return 2.0 * gamma(residuals.size + 16) * norm(residuals)
 
 
 def dot(a: Array, b: Array) -> float:
