@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Composite, Outcome, certify, iterate, solve
+from suffice.journal.codec import decode, encode
 from suffice.lower import auto, newton
 from suffice.lower.fista import FistaState
 from suffice.lower.newton import NewtonState, gram, minimise_model, sample_rows
-from suffice.plain import decode, encode
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
 from suffice.terms.design import Design

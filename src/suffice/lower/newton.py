@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -36,6 +36,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
@@ -75,8 +76,8 @@ class NewtonState:
     rows: int = 0  # for the next Hessian; 0 before the first
     metric: Metric | None = None  # the Hessian to use again
     ended: bool = False  # rounding is all that is left
-    image: Any = None
-    evidence: Evidence | None = None
+    image: Any = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)

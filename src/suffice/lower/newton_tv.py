@@ -19,7 +19,7 @@ DENSE_SIZE real unknowns. The certificate is the (gap) rule at x: ||grad f(x)|| 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +28,7 @@ import scipy.sparse as sp
 
 from suffice._array import EPS, Array
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical
 from suffice.terms.prox import Zero
 from suffice.terms.variation import NO_IMAGE, Variation, differences
@@ -38,11 +39,11 @@ SHORTEST = 1e-10
 
 
 @dataclass(frozen=True)
-class NewtonState:
+class VariationState:
     x: Array
     dual: Array | None = None  # w, one row per component of a difference
-    gradient: Array | None = None
-    evidence: Evidence | None = None
+    gradient: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
     @property
     def image(self) -> Array:
@@ -55,7 +56,7 @@ class NewtonTV:
 
     name: str = "newton_tv"
 
-    def start(self, problem: Canonical, x: Array) -> NewtonState:
+    def start(self, problem: Canonical, x: Array) -> VariationState:
         f = problem.f
         if not isinstance(f, Variation) or not isinstance(problem.g, Zero):
             raise TypeError("solver='newton_tv' is for problems of suffice.problems.imaging, without a further term g")
@@ -64,9 +65,9 @@ class NewtonTV:
                 f"solver='newton_tv' solves dense systems for this problem, of at most {DENSE_SIZE} real unknowns, "
                 f"got {f.size}; use 'fista'"
             )
-        return NewtonState(x)
+        return VariationState(x)
 
-    def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
+    def step(self, problem: Canonical, state: VariationState) -> VariationState:
         f, x = problem.f, state.x
         assert isinstance(f, Variation)
         g = f.gradient(x) if state.gradient is None else state.gradient
@@ -78,7 +79,7 @@ class NewtonTV:
         w_new = (d + d_change) / eta - w * np.sum(d * d_change, axis=0) / eta**2
         w_new /= np.maximum(np.sqrt(np.sum(w_new * w_new, axis=0)), 1.0)
         gradient = f.gradient(x_new)
-        return NewtonState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
+        return VariationState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
 
     def _search(self, problem: Canonical, f: Variation, x: Array, g: Array, s: Array) -> Array:
         """x + t s for the first t = 1, 1/2, ... that decreases f enough, up to its rounding."""

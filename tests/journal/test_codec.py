@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from suffice import Evaluation, Options, Outcome, Solution, Status, problems, solve
+from suffice.journal.codec import decode, encode
 from suffice.lower.solver import SOLVERS
-from suffice.plain import decode, encode
 from suffice.result import Purpose
 
 

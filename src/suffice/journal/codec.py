@@ -2,7 +2,8 @@
 for bit.
 
 Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
-under their name. Nothing is ever executed on the way back: only the classes listed here are built.
+under their name, without those that are declared as left out (`suffice.lower.fields`). Nothing is ever executed on the
+way back: only the classes listed here are built.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import numpy as np
 
 from suffice._array import Array
 from suffice.lower.certificate import Certificate
+from suffice.lower.fields import left_out
 from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
 from suffice.lower.mixed import MixedState
 from suffice.lower.newton import Metric, NewtonState
+from suffice.lower.newton_tv import VariationState
 from suffice.lower.solver import Outcome, Solution
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
@@ -32,36 +35,17 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.state import Pending, Plan, Point, State, Trial
 
+SolverState = FistaState | DescentState | NewtonState | MixedState | VariationState
+
 _CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(
-            Certificate,
-            FistaState,
-            DescentState,
-            NewtonState,
-            MixedState,
-            Metric,
-            Solution,
-            Options,
-            Record,
-            Evaluation,
-            Scaling,
-        ),
+        *get_args(SolverState),
+        *(Certificate, Metric, Solution, Options, Record, Evaluation, Scaling),
         *(Pending, Plan, Point, State, Trial),
     )
 }
 _ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}
-
-# What can be had again at the price of a matrix product, or belongs to the user, stays out: linear images and
-# evidence are recomputed by the next step (to the same bits), the problem is given again.
-_LEFT_OUT: dict[type, tuple[str, ...]] = {
-    Solution: ("problem",),
-    FistaState: ("image", "previous_image", "evidence"),
-    DescentState: ("image", "evidence"),
-    NewtonState: ("image", "evidence"),
-    MixedState: ("image", "evidence"),
-}
 
 
 def encode(value: Any) -> Any:
@@ -94,15 +78,13 @@ def encode(value: Any) -> Any:
 
 
 def _encode_fields(value: Any) -> dict[str, Any]:
-    left_out = _LEFT_OUT.get(type(value), ())
-    encoded = {
-        item.name: getattr(value, item.name) for item in fields(value) if item.init and item.name not in left_out
-    }
+    again = left_out(type(value))
+    encoded = {item.name: getattr(value, item.name) for item in fields(value) if item.init and item.name not in again}
     if isinstance(value, Solution):
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if type(value.state) not in (FistaState, DescentState, NewtonState, MixedState):
+        if type(value.state) not in get_args(SolverState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 
@@ -113,10 +95,12 @@ def light(solution: Solution) -> Solution:
 
 
 def _light(state: Any) -> Any:
-    left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
+    if type(state) not in get_args(SolverState):
+        return state
+    again: dict[str, Any] = dict.fromkeys(left_out(type(state)))
     if isinstance(state, MixedState):
-        left_out["path"] = _light(state.path)
-    return replace(state, **left_out) if left_out else state
+        again["path"] = _light(state.path)
+    return replace(state, **again)
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.
@@ -197,7 +181,7 @@ def _hints(cls: type) -> dict[str, Any]:
     if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
         hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
     if cls is Solution:
-        hints |= {"solver": str, "state": FistaState | DescentState | NewtonState | MixedState | None}
+        hints |= {"solver": str, "state": SolverState | None}
     if cls is Options:  # which checks itself, and takes whole numbers for real ones
         hints = dict.fromkeys(hints, Any)
     return hints
