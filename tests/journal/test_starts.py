@@ -380,10 +380,3 @@ def test_an_old_journal_beside_the_latest_turn_must_be_at_it(tmp_path):
     cut(books(folder)[told[0]["start"]], 3)
     with pytest.raises(JournalError, match=f"start-00{told[0]['start']}"):
         resume(folder, problem=suffice.exact(rosenbrock))
-
-
-def test_old_journals_of_searches_are_read(tmp_path):
-    folder = old(tmp_path, "search")
-    header = json.loads((folder / "journal.jsonl").read_bytes().splitlines()[0][30:])
-    with SearchJournal(folder, header["fingerprint"]) as journal:
-        assert journal.evaluations == 6

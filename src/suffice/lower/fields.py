@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import cache
 
 # Metadata of a field, which must have a default: why it is left out.
 RECOMPUTED: Mapping[str, str] = {"left out": "the next step computes it again"}
 GIVEN_AGAIN: Mapping[str, str] = {"left out": "it belongs to the user, who gives it again"}
 
 
-@cache
 def left_out(cls: type) -> tuple[str, ...]:
     """The fields of a dataclass that are declared so."""
     return tuple(item.name for item in fields(cls) if "left out" in item.metadata)
