@@ -289,6 +289,15 @@ class _Reading:
         except NONSENSE as error:
             raise JournalError(f"the journal {path} cannot be understood: {shortened(error)}") from error
         return Contents(
-            *(self.header, setting, state, held, tuple(self.events), self.end, settings),
-            *(extent.began, extent.digest, extent.size, extent.torn),
+            self.header,
+            setting,
+            state,
+            held,
+            events=tuple(self.events),
+            end=self.end,
+            settings=settings,
+            began=extent.began,
+            digest=extent.digest,
+            size=extent.size,
+            torn=extent.torn,
         )
