@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -17,6 +17,7 @@ from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status,
 from suffice.journal.codec import SolverState, decode, encode, light
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import left_out
+from suffice.lower.fista import FistaState
 from suffice.lower.solver import SOLVERS, SPECIAL
 from suffice.result import Purpose
 
@@ -169,6 +170,28 @@ def test_a_light_solution_is_what_a_file_gives_back(cls):
     assert encode(there) == encode(back)
     for name in left_out(cls):
         assert getattr(there.state, name) is None
+
+
+def test_a_solution_of_total_variation_continues_to_the_same_bits_after_its_journey():
+    problem = problems.Denoising(np.random.default_rng(0).standard_normal(60)).at(alpha=0.5, eps_l2=1e-3, eps_tv=1e-3)
+    half = solve(problem, steps=3, solver="newton_tv")
+    back = replace(through_json(half), problem=problem)
+    straight, continued = (solve(problem, within=1e-9, solver="newton_tv", warm=warm) for warm in (half, back))
+    assert straight.steps == continued.steps > 4
+    assert continued.certificate == straight.certificate and same(continued.x, straight.x)
+
+
+@dataclass(frozen=True)
+class OwnState(FistaState):
+    """A user's state, made from one of the package's."""
+
+    memory: object = None
+
+
+def test_a_state_of_the_user_s_own_is_left_behind_whatever_it_was_made_from():
+    state = OwnState(np.ones(2), np.zeros(2), 1.0, 1, memory=object())
+    back = through_json(Solution(np.ones(2), Certificate(1.0, "tightest"), 3, Outcome.STEPS, "own", state))
+    assert back.state is None and same(back.x, np.ones(2))
 
 
 class Colour(Enum):

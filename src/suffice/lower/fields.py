@@ -2,8 +2,8 @@
 
 A solver's state holds, besides its point x, linear images A x and the evidence for a certificate: functions of the rest
 of the state and of the problem, at the price of a matrix product. They stay out of files and of what is sent to
-workers, and their fields are None there until the next step computes them again. The problem itself is the user's, and
-is given again.
+workers, where their fields are None until the next step computes them again. The problem itself is the user's, and is
+given again. A field of which nothing is said is written.
 """
 
 from __future__ import annotations
