@@ -35,7 +35,9 @@ from hypothesis import strategies as st
 
 import suffice
 from suffice import journal, losses, problems
-from suffice import plain as plain_data
+from suffice.journal import codec, run
+from suffice.journal import lines as journal_lines
+from suffice.journal import states as journal_states
 from suffice.tabular import Limits, TableError
 from suffice.tabular import table as tables
 
@@ -159,7 +161,7 @@ def good(folder: Path) -> list[dict[str, Any]]:
     )
     suffice.tune(problem, {"l1": 0.1, "l2": 0.1}, options=suffice.Options(max_evaluations=4), journal=folder)
     lines = (folder / journal.FILE).read_bytes().splitlines()
-    return [json.loads(line[journal.PREFIX :]) for line in lines]
+    return [json.loads(line[journal_lines.PREFIX :]) for line in lines]
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -188,7 +190,7 @@ def signed(texts: list[bytes]) -> bytes:
     """Texts as a journal whose checksums are right."""
     data, digest = [], b""
     for text in texts:
-        digest = journal._digest(digest, text)
+        digest = journal_lines.digest_of(digest, text)
         data.append(b"%s %012d %s\n" % (digest, len(text), text))
     return b"".join(data)
 
@@ -261,7 +263,7 @@ def main() -> None:
         (place / "seeds" / "whole").write_bytes(data)
         for i, content in enumerate(TABLES):
             (place / "seeds" / f"table{i}").write_bytes(content)
-        for module in (journal, plain_data, tables):
+        for module in (journal_lines, run, journal_states, codec, tables):
             for name, function in list(vars(module).items()):
                 if isinstance(function, FunctionType) and function.__module__ == module.__name__:
                     setattr(module, name, atheris.instrument_func(function))

@@ -207,7 +207,7 @@ def test_the_lock_tells_which_run_began_in_a_folder(run, tmp_path):
 
 
 def test_a_journal_written_anew_is_still_that_of_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(suffice.journal, "SLACK", -(1 << 30))  # at every evaluation
+    monkeypatch.setattr(suffice.journal.run, "SLACK", -(1 << 30))  # at every evaluation
     journal = suffice.Journal(tmp_path, settings={"columns": ("a", "b"), "alpha": 0.1})
     tune(exact(rosenbrock), [-1.2, 1.0], options=OPTIONS, journal=journal)
     began = suffice.journal.read(tmp_path).began

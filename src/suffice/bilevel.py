@@ -19,11 +19,11 @@ import numpy as np
 
 from suffice._array import Array, norm, positive, whole_number
 from suffice.executors import Spread, find
+from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.lower.solver import Outcome, Solution, Solver, continues, find_solver
 from suffice.lower.together import Ask, solve_each
 from suffice.options import Policy
-from suffice.plain import light
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs

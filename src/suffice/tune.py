@@ -22,12 +22,15 @@ from typing import Any
 import numpy as np
 
 from suffice._array import Array, outside_stacklevel, vector
-from suffice.fingerprint import Fingerprint, differences
-from suffice.journal import Contents, Journal, JournalError, check_state, read, versions
+from suffice.files import JournalError
+from suffice.journal.codec import decode, encode
+from suffice.journal.fingerprint import Fingerprint, differences, versions
+from suffice.journal.run import Contents, Journal, read
+from suffice.journal.starts import Shelf, Told, holds_starts
+from suffice.journal.states import check_state
 from suffice.options import BUDGETS, Options
-from suffice.plain import decode, encode
 from suffice.result import OracleError, Record, Result, Status
-from suffice.shelf import Shelf, Told, holds_starts
+from suffice.signals import undisturbed
 from suffice.upper.evaluation import Evaluation, Objective
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import _budget, absorb, decide, start
@@ -453,7 +456,7 @@ def _run(
                 evaluation = evaluate(request.theta.copy(), within=request.within, warm=request.warm)
                 with ExitStack() as stack:
                     if book is not None:
-                        stack.enter_context(_undisturbed())
+                        stack.enter_context(undisturbed())
                     record = _tell(tuner, evaluation, objective, book)
                 if callback is not None:
                     callback(record)
@@ -534,7 +537,7 @@ def _tell_all(
         number = next(k for k, other in enumerate(tuners) if other is tuner)
         told.append(Told(number, len(tuner.history) + 1, _encoded(tuner, evaluation)))
     known = [decode(one.encoded) for one in told]
-    with _undisturbed():
+    with undisturbed():
         records = [tuner.tell(evaluation) for tuner, evaluation in zip(turn, known, strict=True)]
         _write_down(tuners, list(zip(told, known, strict=True)), shelf, time.monotonic() - began)
         for event in _events(objective):
@@ -624,7 +627,7 @@ def _events(objective: Any) -> list[Mapping[str, Any]]:
 def _close(book: Journal | None, tuner: Tuner, message: str = "") -> None:
     if book is not None:
         found = tuner.result()
-        with suppress(JournalError), _undisturbed():  # it is for readers only, and the result says it, too
+        with suppress(JournalError), undisturbed():  # it is for readers only, and the result says it, too
             book.end(found.status.name, message or found.message, found.evaluations)
 
 
@@ -648,26 +651,6 @@ def _termination() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Signals wait until an evaluation is written down."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting: list[int] = []
-    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
-    before = {name: handler for name, handler in before.items() if handler is not None}
-    for name in before:
-        signal.signal(name, lambda number, frame: waiting.append(number))
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
-        for number in waiting:
-            signal.raise_signal(number)
 
 
 def _oracle(objective: Objective, options: Options) -> Callable[..., Evaluation]:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Composite, Outcome, certify, iterate, solve
+from suffice.journal.codec import decode, encode
 from suffice.lower import auto, newton
 from suffice.lower.fista import FistaState
 from suffice.lower.newton import NewtonState, gram, sample_rows
 from suffice.lower.quadratic import Matrix, minimise_model
-from suffice.plain import decode, encode
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
 from suffice.terms.design import Design

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Composite, iterate, solve
+from suffice.journal.codec import decode, encode
 from suffice.lower.screening import proven_zeros
-from suffice.plain import decode, encode
 from suffice.problems import ElasticNet, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import Box
 from suffice.terms.prox import WeightedL1

@@ -4,6 +4,7 @@ import copy
 import json
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,10 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import suffice
+from suffice.journal import answers
 from suffice.sklearn import SufficeSearchCV, _page
 from suffice.sklearn._checked import check
 from suffice.sklearn._drawn import ACCURACY, Task, _reliability, _scorer
-from suffice.sklearn.report import FORMAT, collect, page
+from suffice.sklearn.report import FORMAT, OLD, collect, page
 from tests.browser import Browser, find_chromium
 
 FEW = suffice.Options(max_evaluations=12, final_radius=1e-2)
@@ -358,6 +360,12 @@ def test_nonsense_is_refused_by_place(ridge, change, match):
     change(data)
     with pytest.raises(ValueError, match=match):
         page(data)
+
+
+def test_data_of_the_format_that_had_the_tag_of_journals_are_still_drawn():
+    data = json.loads((Path(__file__).parents[1] / "data" / "reports" / "search.json").read_text())
+    assert data["format"] == OLD == answers.OLD and len({FORMAT, OLD, answers.FORMAT}) == 3
+    assert page(data).count("<section") == 8
 
 
 @pytest.mark.parametrize("nonsense", [None, [], 3, "text", {}, {"format": FORMAT}])

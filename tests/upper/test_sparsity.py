@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Tuner, exact, tune
-from suffice.journal import _state_from_plain, _state_to_plain, check_state
+from suffice.journal.states import check_state, state_from_plain, state_to_plain
 from suffice.upper.sparsity import Known, fit_sparse, independent, open_slopes, others, probe, refuted, some, supports
 
 
@@ -207,7 +207,7 @@ def test_a_state_whose_sparsity_names_other_parameters_or_residuals_is_refused(S
 
 def test_states_from_before_there_was_sparsity_are_taken_up():
     tuner = Tuner(-np.ones(12), options=Options(max_evaluations=200))
-    journaled = _state_to_plain(tuner._state, ())
+    journaled = state_to_plain(tuner._state, ())
     for _ in range(3):
         request = tuner.ask()
         tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
@@ -215,7 +215,7 @@ def test_states_from_before_there_was_sparsity_are_taken_up():
     for name in ("sparsity", "checked"):
         del plain["state"]["fields"][name], journaled[name]
     assert Tuner.from_state(plain).ask().theta.tolist() == tuner.ask().theta.tolist()
-    assert _state_from_plain(journaled, {}, ())[0].sparsity is None
+    assert state_from_plain(journaled, {}, ())[0].sparsity is None
 
 
 def test_inexact_residuals_that_are_within_their_errors_refute_nothing():

@@ -26,12 +26,13 @@ combination of images as z is of points. For linear models with an l1 penalty, v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from suffice._array import EPS, Array, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.lower.quadratic import Indices
 from suffice.lower.screening import Restricted, still_active
 from suffice.problem import Canonical
@@ -48,9 +49,9 @@ class FistaState:
     previous: Array
     t: float
     k: int
-    image: Array | None = None
-    previous_image: Array | None = None
-    evidence: Evidence | None = None
+    image: Array | None = field(default=None, metadata=RECOMPUTED)
+    previous_image: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
     tau: float = 0.0  # the adaptive method's step length to try next, the one taken last,
     taken: float = 0.0
     failed: bool = False  # and whether the last one tried was too long

@@ -5,10 +5,11 @@ r"""(Proximal) gradient descent:  x^{k+1} = prox_{tau g}(x^k - tau grad f(x^k)),
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from suffice._array import EPS, Array
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical
 
 
@@ -18,8 +19,8 @@ class DescentState:
 
     x: Array
     k: int
-    image: Array | None = None
-    evidence: Evidence | None = None
+    image: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ and the method goes on in float64 from there.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from suffice._array import Array, norm
 from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
+from suffice.lower.fields import RECOMPUTED
 from suffice.lower.fista import AdaptiveFista, FistaState
 from suffice.problem import Canonical
 from suffice.terms.smooth import LinearModel, Ridged, majoriser_along
@@ -42,8 +43,8 @@ class MixedState:
     radius: float = math.inf  # proven at x, or suggested by the last gradient where nothing is
     since: int = 0  # steps since then
     float32: bool = True
-    image: Any = None
-    evidence: Evidence | None = None
+    image: Any = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)

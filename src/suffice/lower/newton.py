@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ import scipy.sparse as sp
 
 from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import Found, search
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
@@ -75,8 +76,8 @@ class NewtonState:
     shortest: float = math.inf  # least subgradient so far,
     idle: int = 0  # and the steps since then
     short: int = 0  # steps in a row that were cut short
-    image: Any = None
-    evidence: Evidence | None = None
+    image: Any = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ DENSE_SIZE real unknowns. The certificate is the (gap) rule at x: ||grad f(x)|| 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -28,6 +28,7 @@ import scipy.sparse as sp
 
 from suffice._array import EPS, Array
 from suffice.lower.certificate import Evidence
+from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical
 from suffice.terms.prox import Zero
 from suffice.terms.variation import NO_IMAGE, Variation, differences
@@ -39,12 +40,10 @@ SHORTEST = 1e-10
 
 @dataclass(frozen=True)
 class VariationState:
-    """Gradient and evidence are None in a state that comes from a file: the next step has to compute them."""
-
     x: Array
     dual: Array | None = None  # w, one row per component of a difference
-    gradient: Array | None = None
-    evidence: Evidence | None = None
+    gradient: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
     @property
     def image(self) -> Array:

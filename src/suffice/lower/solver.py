@@ -28,6 +28,7 @@ from suffice.lower.certificate import (
     fixed_point_radius,
     step_rounding,
 )
+from suffice.lower.fields import GIVEN_AGAIN
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
@@ -92,7 +93,7 @@ class Solution:
     solver: str | Solver = "fista"
     state: Any = field(default=None, repr=False)
     initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
-    problem: Composite | None = field(default=None, repr=False, compare=False)
+    problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
 
     @property
     def reached(self) -> bool:

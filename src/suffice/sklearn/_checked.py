@@ -78,10 +78,10 @@ CALIBRATIONS = {
 }
 
 
-def check(data: Any, format: str) -> None:
-    """Raise ValueError, with the place, unless `data` are a search of this format."""
+def check(data: Any, *formats: str) -> None:
+    """Raise ValueError, with the place, unless `data` are a search of one of these formats, the latest first."""
     _shape(data, {"format": str}, "data")
-    _require(data["format"] == format, "format", f"{format!r}", data["format"])
+    _require(data["format"] in formats, "format", f"{formats[0]!r}", data["format"])
     _shape(data, SHAPE, "data")
     names, made, best = data["names"], data["evaluations"], data["best"]
     _require(0 < len(names) == len(set(names)), "names", "one or more different names", names)

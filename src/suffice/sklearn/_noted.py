@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from suffice._array import Array, norm
 from suffice.bilevel import BilevelProblem
+from suffice.journal.answers import SearchJournal, request_key
 from suffice.options import Policy
 from suffice.result import Record
-from suffice.sklearn._journal import SearchJournal, request_key
 from suffice.upper.evaluation import Evaluation
 
 

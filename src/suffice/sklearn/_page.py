@@ -103,9 +103,9 @@ _SCRIPT = """
 
 def page(data: Data) -> str:
     """`suffice.sklearn.report.page`."""
-    from suffice.sklearn.report import FORMAT
+    from suffice.sklearn.report import FORMAT, OLD
 
-    check(data, FORMAT)
+    check(data, FORMAT, OLD)
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:

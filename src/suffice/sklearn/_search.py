@@ -50,15 +50,15 @@ from sklearn.utils.validation import (
 from suffice._array import Array, norm, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
-from suffice.fingerprint import Fingerprint
-from suffice.journal import JournalError
+from suffice.files import JournalError
+from suffice.journal.answers import SearchJournal
+from suffice.journal.codec import light
+from suffice.journal.fingerprint import Fingerprint
 from suffice.lower.solver import solve
 from suffice.options import BUDGETS, Options
-from suffice.plain import light
 from suffice.result import OracleError, Record, Result, Status
 from suffice.sklearn import _drawn
 from suffice.sklearn._adapters import Adapter, find_adapter
-from suffice.sklearn._journal import SearchJournal
 from suffice.sklearn._looks import best_of_a_few
 from suffice.sklearn._noted import Noted
 from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks

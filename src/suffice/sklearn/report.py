@@ -15,7 +15,7 @@ import sklearn
 
 from suffice.sklearn import _drawn
 
-FORMAT = "suffice search 1"
+FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
 Data = dict[str, Any]
 
 

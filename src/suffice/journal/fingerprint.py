@@ -10,10 +10,12 @@ count; an object may describe itself by a method `fingerprint()` that returns a 
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,17 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         elif one != other:
             changed.append(f"{name} was {one}, now it is {other}")
     return changed
+
+
+def versions() -> dict[str, str]:
+    """What the last bits of a run depend on."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("suffice", "numpy", "scipy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a source tree
+            found[name] = "unknown"
+    return found
 
 
 def _simple(value: Any) -> str | None:

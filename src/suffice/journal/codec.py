@@ -2,7 +2,8 @@
 for bit.
 
 Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
-under their name. Nothing is ever executed on the way back: only the classes listed here are built.
+under their name, without those that are declared as left out (`suffice.lower.fields`). Nothing is ever executed on the
+way back: only the classes listed here are built.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from suffice._array import Array
 from suffice.lower.certificate import Certificate
+from suffice.lower.fields import left_out
 from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
 from suffice.lower.mixed import MixedState
@@ -44,19 +46,6 @@ _CLASSES: dict[str, type] = {
     )
 }
 _ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}
-
-# What can be had again at the price of a matrix product, or belongs to the user, stays out: linear images and
-# evidence are recomputed by the next step, the problem is given again. An image that one product made for many
-# problems has other last bits than one made for a few: so an evaluation, from which searches go on, never has any of
-# this (`light`), whether it goes through a file or not.
-_LEFT_OUT: dict[type, tuple[str, ...]] = {
-    Solution: ("problem",),
-    FistaState: ("image", "previous_image", "evidence"),
-    DescentState: ("image", "evidence"),
-    NewtonState: ("image", "evidence"),
-    MixedState: ("image", "evidence"),
-    VariationState: ("gradient", "evidence"),
-}
 
 
 def encode(value: Any) -> Any:
@@ -89,15 +78,13 @@ def encode(value: Any) -> Any:
 
 
 def _encode_fields(value: Any) -> dict[str, Any]:
-    left_out = _LEFT_OUT.get(type(value), ())
-    encoded = {
-        item.name: getattr(value, item.name) for item in fields(value) if item.init and item.name not in left_out
-    }
+    again = left_out(type(value))
+    encoded = {item.name: getattr(value, item.name) for item in fields(value) if item.init and item.name not in again}
     if isinstance(value, Solution):
         # A solver of the user's own, or its state, may be anything: without them a solution is still a warm start.
         if not isinstance(value.solver, str):
             encoded["solver"] = value.solver.name
-        if not isinstance(value.state, SolverState):
+        if type(value.state) not in get_args(SolverState):
             encoded["state"] = None
     return {name: encode(item) for name, item in encoded.items()}
 
@@ -108,13 +95,15 @@ def light(solution: Solution) -> Solution:
     return replace(solution, problem=None, state=_light(solution.state))
 
 
-def _light(state: Any) -> SolverState | None:
-    if not isinstance(state, SolverState):
+def _light(state: Any) -> Any:
+    # An image that one product made for many problems has other last bits than one made for a few: so an evaluation,
+    # from which searches go on, never has any, whether it goes through a file or not. Nor a state of the user's own.
+    if type(state) not in get_args(SolverState):
         return None
-    left_out: dict[str, Any] = dict.fromkeys(_LEFT_OUT.get(type(state), ()))
+    again: dict[str, Any] = dict.fromkeys(left_out(type(state)))
     if isinstance(state, MixedState):
-        left_out["path"] = _light(state.path)
-    return replace(state, **left_out)
+        again["path"] = _light(state.path)
+    return replace(state, **again)
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.

@@ -18,8 +18,6 @@ All files as they were at one earlier moment are an earlier state of the run, an
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,20 +26,9 @@ from typing import Any
 
 from suffice import files
 from suffice.files import JournalError
-from suffice.journal import (
-    FILE,
-    LOCK,
-    NONSENSE,
-    STARTS,
-    Contents,
-    Journal,
-    _digest,
-    _line,
-    _next_line,
-    _no_constant,
-    read,
-)
-from suffice.plain import decode, encode
+from suffice.journal.codec import decode, encode
+from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, digest_of, get_record, put_record, text_of
+from suffice.journal.run import Contents, Journal, read
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.state import Setting, State
@@ -70,8 +57,7 @@ class Mark:
     given_up: str | None = None
 
     def after(self, record: Record) -> Mark:
-        text = json.dumps(encode(record), allow_nan=False, separators=(",", ":")).encode("ascii")
-        digest = _digest(self.digest.encode("ascii"), text).decode("ascii")
+        digest = digest_of(self.digest.encode("ascii"), text_of(encode(record))).decode("ascii")
         return replace(self, evaluations=self.evaluations + 1, digest=digest)
 
     @classmethod
@@ -151,7 +137,7 @@ class Shelf:
             {"evaluations": mark.evaluations, "digest": mark.digest, "before": old.digest, "given_up": mark.given_up}
             for mark, old in zip(marks, self.marks, strict=True)
         ]
-        self._put(TURN, {"format": FORMAT, "seconds": seconds, "told": told, "books": books})
+        put_record(self.folder / TURN, {"format": FORMAT, "seconds": seconds, "told": told, "books": books})
         self.marks = marks
         if self._old:
             self._begin([book.began.decode("ascii") for book in self.books])
@@ -241,32 +227,13 @@ class Shelf:
         return files.subfolder(self.folder, f"start-{k:03d}")
 
     def _begin(self, began: Sequence[str]) -> None:
-        self._put(STARTS, {"format": FORMAT, "starts": len(began), "books": list(began)})
+        put_record(self.folder / STARTS, {"format": FORMAT, "starts": len(began), "books": list(began)})
         self._old = False
 
-    def _put(self, name: str, line: Mapping[str, Any]) -> None:
-        """Replace a file of one record in one step."""
-        path = self.folder / name
-        try:
-            files.replace_atomically(path, _line(line, b"")[0], alone=True)
-        except OSError as error:
-            raise JournalError(f"the journal {path} cannot be written: {error}") from error
-
     def _get(self, name: str) -> dict[str, Any]:
-        path = self.folder / name
-        try:
-            content = files.read_bounded(path, files.RECORD + 100)
-        except OSError as error:
-            raise JournalError(f"the journal {path} cannot be read: {error}") from error
-        line = _next_line(io.BytesIO(content), 0, len(content), b"")
-        found: Any = None
-        if line is not None and line[2] == len(content):
-            try:
-                found = json.loads(line[0], parse_constant=_no_constant)
-            except (ValueError, RecursionError):
-                found = None
+        found = get_record(self.folder / name)
         if not isinstance(found, dict) or found.get("format") not in (FORMAT, OLD):
-            raise JournalError(f"the journal {path} is damaged, or of another format")
+            raise JournalError(f"the journal {self.folder / name} is damaged, or of another format")
         return found
 
 

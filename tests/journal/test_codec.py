@@ -2,7 +2,10 @@
 
 import json
 import math
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -10,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from suffice import Evaluation, Options, Outcome, Solution, Status, problems, solve
-from suffice.lower.solver import SOLVERS
-from suffice.plain import decode, encode
+from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status, problems, solve
+from suffice.journal.codec import SolverState, decode, encode, light
+from suffice.lower.certificate import Evidence
+from suffice.lower.fields import left_out
+from suffice.lower.fista import FistaState
+from suffice.lower.solver import SOLVERS, SPECIAL
 from suffice.result import Purpose
 
 
@@ -113,6 +119,79 @@ def test_a_solution_continues_to_the_same_bits_after_its_journey(solver):
     assert continued.steps == straight.steps
     assert continued.certificate == straight.certificate
     assert same(continued.x, straight.x)
+
+
+def states_of(solver):
+    """The classes of a solver's states, as it declares them."""
+    found = get_type_hints(type(solver).start)["return"]
+    return get_args(found) if isinstance(found, UnionType) else (found,)
+
+
+def filled(hint):
+    """Some value of a declared type; never the default of any field."""
+    hint = next((one for one in get_args(hint) if one is not type(None)), hint) if isinstance(hint, UnionType) else hint
+    if is_dataclass(hint):
+        return hint(**{name: filled(one) for name, one in get_type_hints(hint).items()})
+    if get_origin(hint) is np.ndarray:
+        return np.array([1, 2], dtype=get_args(get_args(hint)[1])[0])
+    return {float: 0.25, int: 7, bool: True, Any: np.array([0.5, 1.5])}[hint]
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS, *SPECIAL])
+def test_a_file_can_hold_the_states_of_every_solver(solver):
+    """One that the codec does not know is written as None, and the solve begins again."""
+    assert set(states_of((SOLVERS | SPECIAL)[solver])) <= set(get_args(SolverState))
+
+
+@pytest.mark.parametrize("cls", get_args(SolverState))
+def test_every_field_of_a_state_is_written_or_declared_as_recomputed(cls):
+    state = filled(cls)
+    back = through_json(state)
+    for item in fields(cls):
+        if item.name in left_out(cls):
+            assert getattr(back, item.name) is item.default is None
+        elif not is_dataclass(getattr(state, item.name)):
+            assert same(getattr(back, item.name), getattr(state, item.name)), item.name
+        else:  # which is written itself, as above
+            assert type(getattr(back, item.name)) is type(getattr(state, item.name))
+
+
+@pytest.mark.parametrize("cls", get_args(SolverState))
+def test_images_and_evidence_are_declared_as_recomputed(cls):
+    hints = get_type_hints(cls)
+    wide = [name for name in hints if "image" in name or Evidence in (hints[name], *get_args(hints[name]))]
+    assert wide and set(wide) <= set(left_out(cls))
+
+
+@pytest.mark.parametrize("cls", get_args(SolverState))
+def test_a_light_solution_is_what_a_file_gives_back(cls):
+    solution = Solution(np.ones(2), Certificate(1.0, "tightest"), 3, Outcome.STEPS, "fista", filled(cls))
+    there, back = light(solution), through_json(solution)
+    assert encode(there) == encode(back)
+    for name in left_out(cls):
+        assert getattr(there.state, name) is None
+
+
+def test_a_solution_of_total_variation_continues_to_the_same_bits_after_its_journey():
+    problem = problems.Denoising(np.random.default_rng(0).standard_normal(60)).at(alpha=0.5, eps_l2=1e-3, eps_tv=1e-3)
+    half = solve(problem, steps=3, solver="newton_tv")
+    back = replace(through_json(half), problem=problem)
+    straight, continued = (solve(problem, within=1e-9, solver="newton_tv", warm=warm) for warm in (half, back))
+    assert straight.steps == continued.steps > 4
+    assert continued.certificate == straight.certificate and same(continued.x, straight.x)
+
+
+@dataclass(frozen=True)
+class OwnState(FistaState):
+    """A user's state, made from one of the package's."""
+
+    memory: object = None
+
+
+def test_a_state_of_the_user_s_own_is_left_behind_whatever_it_was_made_from():
+    state = OwnState(np.ones(2), np.zeros(2), 1.0, 1, memory=object())
+    back = through_json(Solution(np.ones(2), Certificate(1.0, "tightest"), 3, Outcome.STEPS, "own", state))
+    assert back.state is None and same(back.x, np.ones(2))
 
 
 class Colour(Enum):

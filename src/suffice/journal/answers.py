@@ -1,18 +1,17 @@
-"""The journal of a search: every finished evaluation on disk before the next one begins.
+"""The journal of a search by its requests: every finished evaluation on disk before the next one begins.
 
 A search is a function of the answers to its requests, so its journal is the list of these answers. A second fit asks
 the same questions in the same order, takes what has been answered from the list, and makes the first evaluation that
 is not there. It ends at the same bits as a fit that was never interrupted, because that one, too, goes on with what
 its journal holds. Budgets may differ: with a larger one the search goes on, where it had ended, from there.
 
-The file is one of checked lines, as in `suffice.journal`: a header with versions and the fingerprint of data and
+The file is one of checked lines (`suffice.journal.lines`): a header with versions and the fingerprint of data and
 settings, then one line for every evaluation. A line that was cut short at the end is dropped; any other damage, and
 any difference of data or settings, is refused.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections import defaultdict
@@ -25,23 +24,13 @@ from typing import Any
 from suffice import files
 from suffice._array import Array, outside_stacklevel
 from suffice.files import JournalError
-from suffice.fingerprint import differences
-from suffice.journal import (
-    FILE,
-    LOCK,
-    NONSENSE,
-    STARTS,
-    _line,
-    _no_constant,
-    _short,
-    good_lines,
-    versions,
-)
-from suffice.plain import decode, encode
-from suffice.tune import _undisturbed
+from suffice.journal.codec import decode, encode
+from suffice.journal.fingerprint import differences, versions
+from suffice.journal.lines import FILE, LOCK, STARTS, Lines
+from suffice.signals import undisturbed
 from suffice.upper.evaluation import Evaluation
 
-FORMAT = "suffice search 1"
+FORMAT, OLD = "suffice answers 1", "suffice search 1"  # the old one was also the tag of reports
 
 
 @dataclass
@@ -53,10 +42,11 @@ class SearchJournal:
     evaluations: int = field(default=0, init=False)  # how many are on disk
     _known: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list), init=False, repr=False)
     _lock: files.Lock | None = field(default=None, init=False, repr=False)
-    _file: int = field(default=-1, init=False, repr=False)
-    _began: bytes = field(default=b"", init=False, repr=False)  # the digest of the header
-    _digest: bytes = field(default=b"", init=False, repr=False)
-    _end: int = field(default=0, init=False, repr=False)
+    _lines: Lines = field(init=False, repr=False)
+    _begun: bool = field(default=False, init=False, repr=False)  # whether there is a header
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(self.path)
 
     @property
     def path(self) -> Path:
@@ -69,10 +59,14 @@ class SearchJournal:
             if files.present(folder / STARTS):
                 raise JournalError(f"{folder} holds a run from many starts: a search needs another folder")
             if files.present(self.path):
-                self._read()
-            if self._end == 0:
-                self._begin()
-            self._lock.check(self.path, self._began)
+                self._lines.open(self._take_in)
+                if not self._begun and not _torn_header(self._lines.start_of_file(1 << 12)):
+                    raise JournalError(f"{self.path} is not a journal: its first record is no header")
+            if not self._begun:
+                self._lock.note(b"")
+                header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": self.fingerprint}
+                self._lines.replace([header])
+            self._lock.check(self.path, self._lines.began)
             files.remove_draft(self.path)
         except OSError as error:
             self.__exit__()
@@ -82,25 +76,11 @@ class SearchJournal:
             raise
         return self
 
-    def _begin(self) -> None:
-        """A journal with a header, and nothing more."""
-        assert self._lock is not None
-        if self._file >= 0:  # Windows does not replace open files
-            os.close(self._file)
-            self._file = -1
-        header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": self.fingerprint}
-        data, self._digest = _line(header, b"")
-        self._lock.note(b"")
-        files.replace_atomically(self.path, data, alone=True)
-        self._file = files.open_to_change(self.path)
-        self._began, self._end = self._digest, len(data)
-
     def __exit__(self, *_: object) -> None:
-        if self._file >= 0:
-            os.close(self._file)
+        self._lines.close()
         if self._lock is not None:
             self._lock.release()
-        self._file, self._lock = -1, None
+            self._lock = None
 
     def take(self, key: str) -> Evaluation | None:
         """The answer to a request, if it is on disk; every answer is given once."""
@@ -110,43 +90,17 @@ class SearchJournal:
     def keep(self, key: str, purpose: str, evaluation: Evaluation) -> Evaluation:
         """The evaluation as the journal knows it: on disk when this returns."""
         encoded = encode(evaluation)
-        with _undisturbed():
-            self._append({"kind": "evaluation", "key": key, "purpose": purpose, "evaluation": encoded})
+        with undisturbed():
+            self._lines.append({"kind": "evaluation", "key": key, "purpose": purpose, "evaluation": encoded})
             self.evaluations += 1
         return _evaluation(encoded)
 
-    def _append(self, line: Mapping[str, Any]) -> None:
-        data, digest = _line(line, self._digest)
-        if self._end + len(data) > files.JOURNAL:
-            raise JournalError(f"the journal {self.path} would have more than {files.JOURNAL:,} bytes")
-        try:
-            os.lseek(self._file, self._end, os.SEEK_SET)
-            os.ftruncate(self._file, self._end)
-            files.write(self._file, data)
-            files.sync(self._file)
-        except OSError as error:
-            raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
-        self._digest, self._end = digest, self._end + len(data)
-
-    def _read(self) -> None:
-        self._file = files.open_to_change(self.path)
-        with open(self._file, "rb", closefd=False) as file:
-            for text, digest, end in good_lines(file, self.path):
-                try:
-                    self._take_in(json.loads(text, parse_constant=_no_constant))
-                except NONSENSE as error:
-                    where = f"the journal {self.path} cannot be understood at byte {self._end}"
-                    raise JournalError(f"{where}: {_short(error)}") from error
-                self._began, self._digest, self._end = self._began or digest, digest, end
-            file.seek(0)
-            if self._end == 0 and not _torn_header(file.read(1 << 12)):
-                raise JournalError(f"{self.path} is not a journal: its first record is no header")
-
     def _take_in(self, line: Any) -> None:
-        if self._end == 0:
-            if line["kind"] != "header" or line["format"] != FORMAT:
+        if not self._begun:
+            if line["kind"] != "header" or line["format"] not in (FORMAT, OLD):
                 raise ValueError(f"its first record must be a header of format {FORMAT!r}")
             self._compare(line)
+            self._begun = True
         elif line["kind"] == "evaluation":
             self._known[line["key"]].append(line["evaluation"])
             self.evaluations += 1
@@ -166,9 +120,13 @@ class SearchJournal:
 
 def _torn_header(content: bytes) -> bool:
     """Whether these bytes, which are no record, may be a header that was cut short; then nothing was finished."""
-    start = b'{"kind":"header","format":"%s"' % FORMAT.encode("ascii")
-    pattern = [b"0123456789abcdef"] * 16 + [b" "] + [b"0123456789"] * 12 + [b" "] + [bytes([byte]) for byte in start]
-    return all(byte in allowed for byte, allowed in zip(content, pattern, strict=False))
+    numbers = [b"0123456789abcdef"] * 16 + [b" "] + [b"0123456789"] * 12 + [b" "]
+    for format in (FORMAT, OLD):
+        start = b'{"kind":"header","format":"%s"' % format.encode("ascii")
+        pattern = numbers + [bytes([byte]) for byte in start]
+        if all(byte in allowed for byte, allowed in zip(content, pattern, strict=False)):
+            return True
+    return False
 
 
 def request_key(policy: str, theta: Array, within: float, warm: Evaluation | None) -> str:

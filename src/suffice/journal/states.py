@@ -1,0 +1,167 @@
+"""The state of a search in the journal of its run: evaluations by their numbers, the rest as plain data.
+
+A state names the evaluations it holds by their numbers, so that a record is about as large as its evaluation. What is
+read back is believed only if its parts belong together (`check_state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from suffice._array import Array
+from suffice.journal.codec import check_fields, decode, encode
+from suffice.result import Record
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.search import is_coarse
+from suffice.upper.state import Plan, Point, Setting, State, Trial
+
+# Parts of a state that are written by reference, or not at all.
+_BY_REFERENCE = {"points", "pool", "trial", "best", "records", "pending"}
+
+# Parts that journals of earlier versions do not have: they start as in a new search.
+ADDED_LATER = {
+    *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark"),
+    *("sparsity", "checked"),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """An evaluation that the search holds, its number, and the point where it was made."""
+
+    evaluation: Evaluation
+    number: int
+    u: Array
+
+
+def _points(state: State) -> Iterator[Point]:
+    yield from state.points
+    yield from state.pool
+    if state.trial is not None:
+        yield state.trial.point
+    if state.best is not None:
+        yield state.best
+
+
+def held_by(state: State, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
+    """Every evaluation of the state with its number; one that has lost its solutions is known by its content."""
+    by_id = {id(item.evaluation): item.number for item in known} | {id(latest): number}
+    found: dict[int, Held] = {}
+    for point in _points(state):
+        item = point.evaluation
+        n = by_id.get(id(item)) or next(other.number for other in known if _same(item, point.u, other))
+        found[id(item)] = Held(item, n, point.u)
+    return tuple(found.values())
+
+
+def _same(item: Evaluation, u: Array, other: Held) -> bool:
+    one, two = (
+        [part.tobytes() for part in (place, this.point, this.r, this.e)] + [this.work, this.distance, this.blocks]
+        for this, place in ((item, u), (other.evaluation, other.u))
+    )
+    return one == two
+
+
+def state_to_plain(state: State, held: tuple[Held, ...]) -> dict[str, Any]:
+    numbers = {id(item.evaluation): item.number for item in held}
+
+    def reference(point: Point) -> list[Any]:
+        item = point.evaluation
+        return [numbers[id(item)], point.futile, encode(point.moved), bool(item.solutions)]
+
+    plain = {item.name: encode(getattr(state, item.name)) for item in fields(State) if item.name not in _BY_REFERENCE}
+    plain["points"] = [reference(point) for point in state.points]
+    plain["pool"] = [reference(point) for point in state.pool]
+    trial = state.trial
+    plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
+    plain["best"] = None if state.best is None else reference(state.best)
+    return plain
+
+
+def state_from_plain(
+    plain: Mapping[str, Any], lines: Mapping[int, Mapping[str, Any]], records: tuple[Record, ...]
+) -> tuple[State, tuple[Held, ...]]:
+    whole: dict[int, Evaluation] = {}
+    bare: dict[int, Evaluation] = {}
+
+    def point(reference: Any) -> Point:
+        number, futile, moved, kept = reference
+        if number not in lines:
+            raise ValueError(f"the state names evaluation {number}, which is not there")
+        if number not in whole:
+            whole[number] = expect(decode(lines[number]["evaluation"]), Evaluation, f"evaluation {number}")
+        if not kept and whole[number].solutions and number not in bare:
+            bare[number] = replace(whole[number], solutions=())
+        evaluation = whole[number] if kept else bare.get(number, whole[number])
+        u = decode(lines[number]["u"])
+        return Point(**_checked(Point, {"u": u, "evaluation": evaluation, "futile": futile, "moved": decode(moved)}))
+
+    points, pool = (tuple(map(point, expect(plain[name], list, name))) for name in ("points", "pool"))
+    trial = None
+    if plain["trial"] is not None:
+        reference, plan = plain["trial"]
+        trial = Trial(point(reference), expect(decode(plan), Plan, "trial"))
+    best = None if plain.get("best") is None else point(plain["best"])
+    names = {item.name for item in fields(State)} - _BY_REFERENCE
+    simple = {name: decode(plain[name]) for name in names - (ADDED_LATER - set(plain))}
+    by_reference = {"points": points, "pool": pool, "trial": trial, "best": best, "records": records}
+    state = State(**_checked(State, {**simple, **by_reference}))
+    table = {id(item): n for known in (whole, bare) for n, item in known.items()}
+    held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
+    return state, tuple(held.values())
+
+
+def _checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    check_fields(cls, values)
+    return values
+
+
+def expect(value: Any, cls: type, name: str) -> Any:
+    if not isinstance(value, cls):
+        raise ValueError(f"{name} must be {cls.__name__}, got {type(value).__name__}")
+    return value
+
+
+def references(plain: Mapping[str, Any]) -> Iterator[Any]:
+    yield from plain["points"]
+    yield from plain["pool"]
+    if plain["trial"] is not None:
+        yield plain["trial"][0]
+    if plain.get("best") is not None:
+        yield plain["best"]
+
+
+def check_state(state: State, setting: Setting) -> None:
+    """Whether the parts of a state that comes from outside belong together; raises ValueError if not."""
+    m = len(setting.scaling.lower)
+    for name in ("lower", "upper", "origin", "unit"):
+        if getattr(setting.scaling, name).shape != (m,):
+            raise ValueError(f"scaling.{name} must have shape ({m},)")
+    first = state.points[0].evaluation if state.points else None
+    for u in [*state.first, *(point.u for point in _points(state))]:
+        if u.shape != (m,):
+            raise ValueError(f"a point must have shape ({m},), got {u.shape}")
+    for point in _points(state):
+        evaluation = point.evaluation
+        if evaluation.point.shape != (m,):
+            raise ValueError(f"theta must have shape ({m},), got {evaluation.point.shape}")
+        complaint = evaluation.failure or evaluation.complaint()
+        if complaint is not None:
+            raise ValueError(complaint)
+        if first is None:
+            raise ValueError("there are old points, but none to go on with")
+        if len(evaluation.r) != len(first.r) or evaluation.blocks != first.blocks:
+            raise ValueError("evaluations must have the same residuals and blocks")
+    if state.points and not 0 <= state.incumbent < len(state.points):
+        raise ValueError(f"the incumbent must be one of {len(state.points)} points, got {state.incumbent}")
+    if len(state.points) + len(state.first) != m + 1:
+        raise ValueError(f"there must be {m + 1} points, got {len(state.points)} and {len(state.first)} to come")
+    if state.sparsity is not None:
+        rows = 0 if first is None else len(first.coarse if is_coarse(state) else first.r)
+        S = state.sparsity
+        if S.ndim != 2 or len(S) != rows or S.shape[1] < 1 or S.min() < 0 or S.max() > m:
+            raise ValueError(f"sparsity must give parameters of {m} for each of {rows} residuals")
+    if bool(state.records) != bool(state.points):
+        raise ValueError("there must be points once there are evaluations")
