@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +19,9 @@ from typing import Annotated, Any
 
 try:
     import typer
-except ImportError as error:
-    raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
+except ModuleNotFoundError:
+    print("suffice: the command line needs the extra cli: pip install 'suffice[cli]'", file=sys.stderr)
+    raise SystemExit(2) from None
 
 from suffice.files import JournalError
 from suffice.reproduce.folder import COMMAND, read, read_command, write_command
