@@ -229,7 +229,7 @@ class FixedSteps:
     """F_K: the bilevel problem with every lower-level solve stopped after K steps from a cold start.
 
     F_K is a function of theta like any other, and exact as such: evaluations carry no errors, and intervals are
-    those of F_K, not of F. What is proven about F itself, `BilevelProblem.certified(evaluation)` tells.
+    those of F_K, not of F. `BilevelProblem.certified(evaluation)` gives what is proven about F itself.
     """
 
     def __init__(self, problem: BilevelProblem, steps: int) -> None:

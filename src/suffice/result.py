@@ -21,14 +21,14 @@ class Status(Enum):
 
     RUNNING = ("the run has not ended yet", False)
     CONVERGED = ("the trust radius reached final_radius", True)
-    NOISE = ("what is left to gain cannot be told from the noise of the objective", True)
+    NOISE = ("what is left to gain cannot be distinguished from the noise of the objective", True)
     TARGET = ("F is proven to be at most target_cost", True)
-    MAX_EVALUATIONS = ("max_evaluations were spent", False)
-    MAX_WORK = ("max_work was spent", False)
+    MAX_EVALUATIONS = ("max_evaluations was reached", False)
+    MAX_WORK = ("max_work was reached", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
     NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
-    OVERTAKEN = ("another start has got the better of this one", False)
+    OVERTAKEN = ("another start has overtaken this one", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
     TERMINATED = ("the process was asked to end (SIGTERM)", False)
@@ -42,7 +42,7 @@ class Status(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether the search came to an end of its own."""
+        """Whether the search ended by itself, rather than by a budget, a stop or a failure."""
         return self.value[1]
 
 
@@ -67,7 +67,7 @@ class Record:
     theta: tuple[float, ...]  #: where
     within: float  #: the accuracy asked for
     errors: tuple[float, ...]  #: the errors achieved, one per residual
-    distance: float | None  #: the proven distance of the weights, where the objective tells
+    distance: float | None  #: the proven distance of the weights, where the objective reports it
     cost: float  #: F as it was computed, infinite if the residuals were not finite
     interval: tuple[float, float]  #: where F is proven to lie
     work: float  #: of this evaluation
@@ -113,7 +113,7 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the search came to an end of its own; False after a spent budget, a stop or a failure."""
+        """Whether the search ended by itself; False after a spent budget, a stop or a failure."""
         return self.status.success
 
     @property
@@ -127,7 +127,7 @@ class Result:
         return () if self.evaluation is None else tuple(self.evaluation.solutions)
 
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:
-        """Where the search went: F over one parameter with its proven intervals, the way over contours for two, all
+        """Where the search went: F over one parameter with its proven intervals, the path over contours for two, all
         points on parallel axes for more. `parameters` chooses some by name (`theta[0]`, ... without a space)."""
         return plots.draw_path(plots.trace(self), ax, parameters)
 

@@ -98,11 +98,11 @@ class Tuner:
 
     @property
     def history(self) -> tuple[Record, ...]:
-        """One record per evaluation told."""
+        """One record per evaluation told so far."""
         return self._state.records
 
     def ask(self) -> Request:
-        """The evaluation wanted next; the same one until it is told."""
+        """The evaluation wanted next; the same one until it is answered."""
         if self.done:
             raise RuntimeError(f"the search has ended: {self._state.status.message}")
         pending = self._state.pending
@@ -230,7 +230,8 @@ def tune(
 
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
-    speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
+    use named parameters. `theta0` is where the search starts: a vector, or a dictionary of parameters if there is a
+    space. `bounds` is a pair of vectors, lower and upper. `options` are `suffice.Options`. If the objective has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
 
     `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
@@ -238,8 +239,8 @@ def tune(
     box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
-    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
-    of them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
+    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start overtakes
+    them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
     max_work and max_seconds are looked at after every turn. An objective with `evaluate_all(thetas, *, within, warm,
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
     least proven upper bound of F; `result.starts` has the results of all, in their order.
@@ -286,11 +287,11 @@ def resume(
     """Take up the run in a journal where it stands, and go on to what an uninterrupted run would have found.
 
     A journal holds data, never code, so the objective is given again as `problem`. It has to be the same: what its
-    fingerprint tells (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
+    fingerprint covers (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
     other objective what its method `fingerprint()` returns, or else its class and space only) is compared, and a
     difference is refused with its name. `options` may change the budgets (max_evaluations, max_work, max_seconds,
-    target_cost), which are totals over all sittings; every other option has to be as it was. A run that has ended is
-    not run again.
+    target_cost), which are totals that include everything done before; every other option has to be as it was. A run
+    that has ended is not run again.
     """
     _check_callback(callback)
     if holds_starts(_book(journal).folder):

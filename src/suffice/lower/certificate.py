@@ -84,7 +84,8 @@ class Evidence:
     """What a solver knows at x: the gradient at a point z, and how x came from it.
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
-    without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
+    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> +
+    M/2 ||x - z||^2. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
     a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
     a better bound than f's own. A batch of FISTA leaves z's image out: nothing needs it there.
     """
@@ -100,7 +101,7 @@ class Evidence:
 
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
-    """The bound D/2 + R of the module's text, in exact arithmetic."""
+    """The bound D/2 + R on ||x - x_hat||, D = ||x - w_bar||, R = sqrt(G/mu - D^2/4), in exact arithmetic."""
     return _gap_radius(problem, x, problem.mu * z - z_gradient, 0.0 if x is z else norm(x - z), M)
 
 
@@ -211,7 +212,7 @@ def _uniform(f: ImagedSmooth) -> bool:
 
 
 def step_rounding(problem: Canonical, evidence: Evidence) -> float:
-    """delta of the module's text: how far x is from the exact prox-gradient step."""
+    """A bound delta on the rounding of a step: how far x is from the exact prox-gradient step."""
     z, tau = evidence.z, evidence.tau or 0.0
     return _roundings_of(problem.g, len(z)) * EPS * (norm(z) + tau * norm(evidence.z_gradient))
 

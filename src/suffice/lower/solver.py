@@ -42,7 +42,7 @@ class Outcome(Enum):
 
     REACHED = "the requested accuracy is proven"
     STEPS = "the requested number of steps was taken"
-    MAX_STEPS = "max_steps were spent before the requested accuracy was proven"
+    MAX_STEPS = "max_steps was reached before the requested accuracy was proven"
     PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
 
 
@@ -115,7 +115,7 @@ def solve(
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
     limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that
-    was not met is told by `solution.outcome`; the certificate is valid in any case.
+    was not met is reported by `solution.outcome`; the certificate is valid in any case.
     """
     if (within is None) == (steps is None):
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")

@@ -50,7 +50,7 @@ LARGEST_HESSIAN, LARGEST_DENSE = 2000, 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Multinomial:
-    """f of the module's text; `onehot` is N x K, x is W row by row, images are N x K."""
+    """The multinomial logistic loss with a ridge, intercepts minimised out; `onehot` is N x K, x is W row by row, images are N x K."""
 
     design: Design
     onehot: Array
@@ -208,7 +208,7 @@ class Multinomial:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSoftmax:
-    """share sum_i v_i phi(m_i, y_i) of the module's text on held-out rows."""
+    """The loss share sum_i v_i phi(m_i, y_i) on held-out rows, phi the Brier score or the log loss."""
 
     design: Design
     onehot: Array

@@ -118,7 +118,7 @@ class Outcome:
     notes: tuple[str, ...]
     folder: Path
     model_file: Path
-    model_types: tuple[str, ...]  # what skops has to be told to trust, besides what it knows
+    model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
     page: Path | None
     seconds: float
     baseline: float | None  # the score of a model that knows the target only
@@ -228,7 +228,7 @@ def claim(folder: Path, settings: Settings) -> None:
 
 
 def read_settings(folder: Path) -> Settings:
-    """What a run was asked for; ValueError if the folder does not tell."""
+    """What a run was asked for; ValueError if the folder does not say."""
     known = places.read(folder / places.COMMAND)
     if known is None:
         raise ValueError(f"{folder} holds no run: there is no {places.COMMAND} in it")
@@ -247,7 +247,7 @@ def execute(
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
 ) -> Outcome:
-    """Search, fit and write everything down. What ends the search early is told by `search.result_`."""
+    """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
     search = SufficeSearchCV(
         problem.estimator,
@@ -290,7 +290,7 @@ def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
         if value <= 1.05 * lower:
             notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
         elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may tell nothing")
+            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may carry no information")
     return notes
 
 
