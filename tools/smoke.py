@@ -1,4 +1,4 @@
-"""Does an installed suffice work without any extra? `make smoke` runs this in a clean environment, outside the clone."""
+"""Does suffice work without any extra? `make smoke` runs this in a clean environment, outside the clone."""
 
 from __future__ import annotations
 

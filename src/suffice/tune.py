@@ -230,9 +230,11 @@ def tune(
 
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
-    use named parameters. `theta0` is where the search starts: a vector, or a dictionary of parameters if there is a
-    space. `bounds` is a pair of vectors, lower and upper. `options` are `suffice.Options`. If the objective has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
+    use named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+
+    `theta0` is where the search starts: a vector, or a dictionary of named parameters if the objective has a space.
+    `bounds` is a pair of vectors, the lower and the upper ends; `options` are `suffice.Options`.
 
     `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
     `final_radius` are measured: a step of one unit should change F noticeably. Without it the unit is the width of the

@@ -229,7 +229,11 @@ def fixed_point_radius(moved: float, c: float) -> float:
 
 
 def certify(problem: Composite, x: Array) -> Certificate:
-    """The tightest certificate of any x, wherever it came from: one gradient."""
+    """The tightest certificate of a point x, wherever it came from, such as another library's answer.
+
+    It costs one gradient of the problem's f at x. The radius is infinite where nothing can be proven in floating-point
+    arithmetic.
+    """
     canonical = problem.canonical
     x = vector(x, "x")
     if problem.size is not None and x.shape != (problem.size,):

@@ -112,6 +112,10 @@ def solve(
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
+    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv") or
+    a solver of your own. `certificate` is the rule that proves the distance; "tightest" is the best of those that are
+    free of charge.
+
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
     limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that

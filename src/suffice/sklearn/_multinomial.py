@@ -50,7 +50,7 @@ LARGEST_HESSIAN, LARGEST_DENSE = 2000, 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Multinomial:
-    """The multinomial logistic loss with a ridge, intercepts minimised out; `onehot` is N x K, x is W row by row, images are N x K."""
+    """The multinomial loss with a ridge; `onehot` is N x K, x is W row by row, images are N x K."""
 
     design: Design
     onehot: Array

@@ -290,7 +290,7 @@ def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
         if value <= 1.05 * lower:
             notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
         elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may carry no information")
+            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may not help")
     return notes
 
 

@@ -42,8 +42,8 @@ SMALLEST = 1e-13  # of s, relative to the root mean square of the residuals; bel
 
 @dataclass(frozen=True, eq=False)
 class ConcomitantHuber:
-    """f(w) = min over b and s > 0 of sum_i a_i s (1/2 + h((x_i . w + b - y_i) / s)) + (l2/2) ||w||^2, h Huber's function
-    with the threshold `epsilon`. X is dense or sparse in main memory."""
+    """f(w) = min over b and s > 0 of sum_i a_i s (1/2 + h((x_i . w + b - y_i) / s)) + (l2/2) ||w||^2, h being
+    Huber's function with the threshold `epsilon`. X is dense or sparse in main memory."""
 
     design: Design
     y: Array

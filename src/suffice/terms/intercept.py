@@ -35,7 +35,10 @@ UNDERFLOW = 1e-300  # more than all that underflows in a sum
 
 @dataclass(frozen=True, eq=False)
 class Intercepted:
-    """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2. X is dense or sparse in main memory; rows with a_i = 0 do not count."""
+    """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
+
+    X is dense or sparse in main memory; rows with a_i = 0 do not count.
+    """
 
     design: Design
     y: Array

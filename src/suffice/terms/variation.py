@@ -126,8 +126,8 @@ def adjoint_differences(p: Pixels, boundary: str) -> Pixels:
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """f(x) = 1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2, D x the differences of
-    neighbouring pixels.
+    """f(x) = 1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2, D x the
+    differences of neighbouring pixels.
 
     y has the format of A's images; A = 1 without `operator`, and w = 1 without `weights`.
     """

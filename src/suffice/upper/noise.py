@@ -27,9 +27,9 @@ The incumbent is the one of the m+1 points at which F is least by the model: F~ 
 **Restarts.** The predicted decrease has itself a standard deviation, that of F~ times ||phi(s) - phi(0)||. A step that
 promises less shows nothing but noise. Then the radius grows again, and m new points along random directions from the
 incumbent join the old ones, whose noise the regression averages out. A restart that has not decreased F by a quarter
-of eps was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be distinguished from noise.
-An oracle that is at the limit of its arithmetic (F proven to a relative error of `ROUNDING`) ends it without restarts,
-and so does an F that is down to `NOTHING` of what it was.
+of eps was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be
+distinguished from noise. An oracle that is at the limit of its arithmetic (F proven to a relative error of
+`ROUNDING`) ends it without restarts, and so does an F that is down to `NOTHING` of what it was.
 
 None of this is proven. Where errors are proven but cannot be reduced, intervals of F still hold, and a verdict that
 they decide is a proof; the others are marked as not proven. Unbounded noise (`Options(noise=...)`) leaves no proof at
