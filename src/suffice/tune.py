@@ -243,12 +243,12 @@ def tune(
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
     minimiser. All go on side by side, one evaluation each in turn, until they end, until another start overtakes
     them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
-    max_work and max_seconds are looked at after every turn. An objective with `evaluate_all(thetas, *, within, warm,
+    max_work and max_seconds are checked after every turn. An objective with `evaluate_all(thetas, *, within, warm,
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
     least proven upper bound of F; `result.starts` has the results of all, in their order.
 
-    `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
-    the run up again, to the same result. It is made if need be, and refused if it holds a run already.
+    `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
+    the run, to the same result. It is made if need be, and refused if it holds a run already.
 
     Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
     is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
@@ -286,7 +286,7 @@ def resume(
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
 ) -> Result:
-    """Take up the run in a journal where it stands, and go on to what an uninterrupted run would have found.
+    """Continue the run in a journal from where it stands, to the result of an uninterrupted run.
 
     A journal holds data, never code, so the objective is given again as `problem`. It has to be the same: what its
     fingerprint covers (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any

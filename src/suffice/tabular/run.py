@@ -208,7 +208,7 @@ def claim(folder: Path, settings: Settings) -> None:
         try:
             there = Settings.from_plain(known)
         except ValueError as error:
-            raise TableError(f"{quoted(folder)} holds something else: choose another --out") from error
+            raise TableError(f"{quoted(folder)} holds other files: choose another --out") from error
         changed = [
             item.name
             for item in fields(Settings)
@@ -218,7 +218,7 @@ def claim(folder: Path, settings: Settings) -> None:
             what = ", ".join("the table" if name == "digest" else name for name in changed)
             raise TableError(f"{quoted(folder)} holds another run (it differs in {what}): choose another --out")
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
-        raise TableError(f"{quoted(folder)} holds something else: choose another --out")
+        raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
         for name in (*SAVED, REPORT, PAGE):  # found out before a long search
             files.present(folder / name)
@@ -381,7 +381,9 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         places.write(outcome.folder / REPORT, data)
         return write_page(outcome.folder, data), []
     except ImportError as error:
-        return None, [f"there is no {PAGE}, for want of {error.name}: pip install 'suffice[plot]', `suffice report`"]
+        return None, [
+            f"{PAGE} was not made, because {error.name} is missing: pip install 'suffice[plot]', then `suffice report`"
+        ]
     except Exception as error:  # the model is there, and must not be lost for a figure
         return None, [f"the report could not be made: {type(error).__name__}: {' '.join(str(error).split())}"]
 
