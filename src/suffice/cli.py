@@ -54,9 +54,7 @@ def tune(
     cv: Annotated[int, typer.Option(help="folds of the cross-validation")] = 5,
     scoring: Annotated[str | None, typer.Option(help="a score by scikit-learn's name; by default a smooth one")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="a column to leave out (repeatable)")] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="a column to use even if it looks useless (repeatable)")
-    ] = None,
+    keep: Annotated[list[str] | None, typer.Option(help="a column to use though it looks useless (repeatable)")] = None,
     categorical: Annotated[
         list[str] | None, typer.Option(help="a column whose numbers are names of categories (repeatable)")
     ] = None,
@@ -119,14 +117,10 @@ def resume(
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
     data: Annotated[Path | None, typer.Option(help="where the table of `suffice tune` is now, if it has moved")] = None,
-    max_evaluations: Annotated[
-        int | None, typer.Option(help="`suffice tune`: a new limit, counted from the beginning of the run")
-    ] = None,
-    max_seconds: Annotated[
-        float | None, typer.Option(help="`suffice tune`: a new limit on the seconds of the search")
-    ] = None,
+    max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit on the total")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="`suffice tune`: a new limit on seconds")] = None,
 ) -> None:
-    """Go on with a run where it was, with the arguments it was started with."""
+    """Continue a run with the arguments it was started with."""
     changes: dict[str, Any] = {
         "data": data and str(data),
         "max_evaluations": max_evaluations,

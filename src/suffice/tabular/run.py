@@ -381,9 +381,7 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         places.write(outcome.folder / REPORT, data)
         return write_page(outcome.folder, data), []
     except ImportError as error:
-        return None, [
-            f"{PAGE} was not made, because {error.name} is missing: pip install 'suffice[plot]', then `suffice report`"
-        ]
+        return None, [f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"]
     except Exception as error:  # the model is there, and must not be lost for a figure
         return None, [f"the report could not be made: {type(error).__name__}: {' '.join(str(error).split())}"]
 
