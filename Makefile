@@ -29,8 +29,8 @@ coverage: $(INSTALLED)  ## run the tests and report which lines they reach; buil
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html:build/coverage
 
 test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
-	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest tests/test_backends.py tests/lower/test_together.py tests/lower/test_fused.py
-	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest tests/reproduce/test_study.py -k torch
+	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax or fused" \
+		tests/test_backends.py tests/lower/test_together.py tests/lower/test_fused.py tests/reproduce/test_study.py
 
 install-extras: $(EXTRAS_INSTALLED)
 
