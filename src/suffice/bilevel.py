@@ -41,8 +41,9 @@ Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has
 class BilevelProblem:
     """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
 
-    `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
-    whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
+    `lower[j].at(**params)` is the j-th problem at fixed parameters, and `losses[j]` judges its solution. `space` names
+    the parameters and their ranges. `penalty(params)` gives residuals known exactly, whose squares sum to J. `solver`
+    is as in `suffice.solve`. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
     accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
     process, those that share X together (None), or side by side elsewhere (`suffice.executors`).
     """

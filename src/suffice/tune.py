@@ -710,7 +710,7 @@ def _oracle_of_many(objective: Any, options: Options) -> Callable[[Sequence[Requ
 
 
 class exact:  # noqa: N801 (reads like a function)
-    """A plain function theta -> residuals as an objective without errors."""
+    """An objective for `tune` from a plain function `fun(theta)` that returns residuals without errors."""
 
     def __init__(self, fun: Callable[[Array], Any]) -> None:
         if not callable(fun):

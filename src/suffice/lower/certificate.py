@@ -72,11 +72,15 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 @dataclass(frozen=True)
 class Certificate:
-    """`radius` is a proven bound on ||x - x_hat|| (the distance, never its square); `rule` says which proof gave it."""
+    """How far a point x is from the exact minimiser x_hat, at most.
+
+    `radius` is a proven bound on ||x - x_hat|| (the distance, never its square); `rule` says which proof gave it.
+    `rounding` is the part of `radius` that is due to floating-point arithmetic, which no further iteration removes.
+    """
 
     radius: float
     rule: str
-    rounding: float = 0.0  #: the part of `radius` that is due to floating-point arithmetic: no iteration removes it
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)
