@@ -102,8 +102,8 @@ class ElasticNet(_ElasticNetModel):
 
 
 class ElasticNetHuber(_ElasticNetModel):
-    """Elastic-net regression with Huber's loss: sum_i a_i psi(x_i . w - y_i) + (l2/2) ||w||^2 + l1 ||w||_1, where psi(t)
-    is t^2 / 2 up to |t| = delta and linear beyond.
+    """Elastic-net regression with Huber's loss: sum_i a_i psi(x_i . w - y_i) + (l2/2) ||w||^2 + l1 ||w||_1, psi(t)
+    being t^2 / 2 up to |t| = delta and linear beyond.
 
     a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
     no intercept.
