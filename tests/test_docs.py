@@ -146,7 +146,7 @@ PUBLIC = (
     *("suffice.sklearn", "suffice.sklearn.report", "suffice.tabular", "suffice.executors"),
     *("suffice.bridges.optuna", "suffice.bridges.mlflow"),
 )
-INTERNAL = {"suffice.executors.find"}
+INTERNAL = {"suffice.executors.find", "suffice.losses.norm_rounding"}
 
 
 def _public(module: str) -> Iterator[str]:
