@@ -7,20 +7,39 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.installed-bench
 DOCS_INSTALLED := $(VENV)/.installed-docs
+EXTRAS := .venv-extras
+EXTRAS_INSTALLED := $(EXTRAS)/.installed
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint format bench docs clean
+.PHONY: help run test coverage test-extras install-extras smoke lint format bench docs install-docs clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
 run: $(INSTALLED)  ## a worked example, then a small version of the paper's study on MNIST
 	$(BIN)/python examples/worked_example.py --out results/example
 	$(BIN)/suffice reproduce all --preset quick --out results/paper
 
 test: $(INSTALLED)  ## run the tests on two processes
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
+
+coverage: $(INSTALLED)  ## run the tests and report which lines they reach; build/coverage/index.html
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html:build/coverage
+
+test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
+	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax or fused" \
+		tests/test_backends.py tests/lower/test_together.py tests/lower/test_fused.py tests/reproduce/test_study.py
+
+install-extras: $(EXTRAS_INSTALLED)
+
+smoke: $(INSTALLED)  ## build the wheel, install it without extras into a clean environment, and try it there
+	rm -rf build/wheel build/clean
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	$(BIN)/python -m venv build/clean
+	build/clean/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt build/wheel/*.whl
+	cd build/clean && $(ONE_THREAD) bin/python -I ../../tools/smoke.py
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check
@@ -44,8 +63,10 @@ docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html;
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
 	@echo build/docs/index.html
 
-clean:  ## remove the environment, caches and the worked example's output
-	rm -rf $(VENV) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
+install-docs: $(DOCS_INSTALLED)
+
+clean:  ## remove the environments, caches and the worked example's output
+	rm -rf $(VENV) $(EXTRAS) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -63,4 +84,11 @@ $(BENCH_INSTALLED): requirements/bench.txt $(INSTALLED)
 
 $(DOCS_INSTALLED): requirements/docs.txt $(INSTALLED)
 	$(PIP) install -r requirements/docs.txt
+	@touch $@
+
+$(EXTRAS_INSTALLED): requirements/extras.txt requirements/test.txt pyproject.toml
+	$(PYTHON) -m venv $(EXTRAS)
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/extras.txt
+	$(EXTRAS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
+	$(EXTRAS)/bin/python -c 'import jax, torch'
 	@touch $@

@@ -16,6 +16,13 @@ from suffice.reproduce import folder  # noqa: E402
 runner = typer_testing.CliRunner()
 
 
+def test_without_the_extra_one_line_says_how_to_install_it():
+    code = "import runpy, sys; sys.modules['typer'] = None; runpy.run_module('suffice', run_name='__main__')"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert made.returncode == 2 and made.stdout == ""
+    assert made.stderr.splitlines() == ["suffice: the command line needs the extra cli: pip install 'suffice[cli]'"]
+
+
 @pytest.mark.parametrize(
     "arguments, named", [(["fig9"], "fig9"), (["fig1", "--preset", "huge"], "huge")], ids=["figure", "preset"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import os
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import typer
 
+import suffice
 from suffice.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -144,7 +146,7 @@ PUBLIC = (
     *("suffice.sklearn", "suffice.sklearn.report", "suffice.tabular", "suffice.executors"),
     *("suffice.bridges.optuna", "suffice.bridges.mlflow"),
 )
-INTERNAL = {"suffice.executors.find"}
+INTERNAL = {"suffice.executors.find", "suffice.losses.norm_rounding"}
 
 
 def _public(module: str) -> Iterator[str]:
@@ -188,6 +190,28 @@ def test_the_reference_describes_what_exists() -> None:
         assert inspect.isclass(value) == (kind in ("class", "exception")), f"{full} is no {kind}"
         assert inspect.isfunction(value) == (kind == "function"), f"{full} is no {kind}"
         assert inspect.getdoc(value), f"{full} has no docstring"
+
+
+def _docstrings(full: str) -> Iterator[str]:
+    module, _, attribute = full.rpartition(".")
+    value = getattr(importlib.import_module(module), attribute)
+    yield inspect.getdoc(value) or ""
+    if inspect.isclass(value):
+        for key, member in vars(value).items():
+            if not key.startswith("_"):
+                yield inspect.getdoc(member) or ""
+
+
+def test_public_docstrings_stand_on_their_own_in_help() -> None:
+    for full in _documented():
+        for text in _docstrings(full):
+            assert "module's text" not in text, full
+
+
+@pytest.mark.parametrize("full", ["suffice.Options", "suffice.Record", "suffice.Result"])
+def test_help_explains_every_field(full: str) -> None:
+    described = re.findall(r"^(\w+) : ", next(_docstrings(full)), re.M)
+    assert described == [each.name for each in dataclasses.fields(getattr(suffice, full.removeprefix("suffice.")))]
 
 
 def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:

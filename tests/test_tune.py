@@ -896,7 +896,7 @@ def test_exactly_max_evaluations_are_made(count):
     objective = Watched(rosenbrock)
     result = tune(objective, [-1.2, 1.0], bounds=(-2, 2), options=Options(max_evaluations=count))
     assert result.status is Status.MAX_EVALUATIONS
-    assert result.message == "max_evaluations were spent"
+    assert result.message == "max_evaluations was reached"
     assert not result.success
     assert result.evaluations == len(objective.seen) == len(result.history) == count
     assert result.cost == min(record.cost for record in result.history)

@@ -41,8 +41,9 @@ Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has
 class BilevelProblem:
     """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
 
-    `lower[j].at(**params)` is the j-th problem at fixed parameters; `penalty(params)` gives residuals known exactly,
-    whose squares sum to J. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
+    `lower[j].at(**params)` is the j-th problem at fixed parameters, and `losses[j]` judges its solution. `space` names
+    the parameters and their ranges. `penalty(params)` gives residuals known exactly, whose squares sum to J. `solver`
+    is as in `suffice.solve`. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
     accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
     process, those that share X together (None), or side by side elsewhere (`suffice.executors`).
     """
@@ -230,7 +231,7 @@ class FixedSteps:
     """F_K: the bilevel problem with every lower-level solve stopped after K steps from a cold start.
 
     F_K is a function of theta like any other, and exact as such: evaluations carry no errors, and intervals are
-    those of F_K, not of F. What is proven about F itself, `BilevelProblem.certified(evaluation)` tells.
+    those of F_K, not of F. `BilevelProblem.certified(evaluation)` gives what is proven about F itself.
     """
 
     def __init__(self, problem: BilevelProblem, steps: int) -> None:

@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +19,9 @@ from typing import Annotated, Any
 
 try:
     import typer
-except ImportError as error:
-    raise SystemExit("the command line needs typer: pip install 'suffice[cli,plot]'") from error
+except ModuleNotFoundError:
+    print("suffice: the command line needs the extra cli: pip install 'suffice[cli]'", file=sys.stderr)
+    raise SystemExit(2) from None
 
 from suffice.files import JournalError
 from suffice.reproduce.folder import COMMAND, read, read_command, write_command
@@ -60,11 +62,11 @@ def tune(
         bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
     ] = False,
     max_evaluations: Annotated[
-        int, typer.Option(help="evaluations at most, first looks and the sharp last one not counted")
+        int, typer.Option(help="limit on evaluations, not counting the first looks and the accurate last one")
     ] = 200,
-    max_seconds: Annotated[float | None, typer.Option(help="seconds of the search at most")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of the search")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
-    seed: Annotated[int, typer.Option(help="of the folds")] = 0,
+    seed: Annotated[int, typer.Option(help="random seed of the folds")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
 ) -> None:
     """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
@@ -91,11 +93,11 @@ def reproduce(
     ),
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
     device: Annotated[
-        str, typer.Option(help="where the images live, for torch: cpu, cuda; empty: sparse, no torch")
+        str, typer.Option(help="torch device that holds the images, cpu or cuda; empty: sparse matrices, without torch")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
-    """Make the paper's figures and check its claims; kill it and call it again to continue."""
+    """Make the paper's figures and check its claims; if interrupted, run it again to continue."""
     known = (*FIGURES, "all", *STUDIES)
     if figure not in known:
         raise typer.BadParameter(f"must be one of {', '.join(known)}, got {figure!r}", param_hint="FIGURE")
@@ -115,10 +117,10 @@ def resume(
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
     data: Annotated[Path | None, typer.Option(help="where the table of `suffice tune` is now, if it has moved")] = None,
-    max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit, in all")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="`suffice tune`: a new limit")] = None,
+    max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit on the total")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="`suffice tune`: a new limit on seconds")] = None,
 ) -> None:
-    """Go on with a run where it was, with the arguments it was started with."""
+    """Continue a run with the arguments it was started with."""
     changes: dict[str, Any] = {
         "data": data and str(data),
         "max_evaluations": max_evaluations,
@@ -140,19 +142,19 @@ def resume(
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished run")]) -> None:
-    """Make the report of a finished run anew from its data, `report.json` or `study.json`."""
+    """Make the report of a finished run again from its data, `report.json` or `study.json`."""
     with _one_line_errors("report"):
         if _is_tune(folder):
             from suffice.tabular.run import REPORT, write_page
 
             found = read(folder / REPORT)
             if found is None:
-                raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+                raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
             return typer.echo(f"Report: {write_page(folder, found)}")
         command = read_command(folder)
         data = read(folder / "study.json")
         if data is None:
-            raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` goes on with it")
+            raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
         if command["figure"] in STUDIES:
             raise ValueError(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
         from suffice.reproduce import report as pages

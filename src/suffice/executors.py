@@ -379,7 +379,7 @@ def _read_shared(folder: Path) -> Any:
 class Futures(Spread):
     """Any `concurrent.futures.Executor`, or a function that makes one, to be called again when it breaks.
 
-    `workers` says how many tasks it works on at a time, if the executor does not tell.
+    `workers` says how many tasks it works on at a time, if the executor does not say.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ A run's folder may come from anybody, and a kill may come at any moment. Therefo
 - a file is replaced in one step, by a draft that did not exist before and is on disk, and so is its name afterwards;
 - one process at a time writes a run: `Lock`.
 
-What is refused is told by `JournalError` with the file's name and what it is. Other trouble (a full disk, rights) stays
+What is refused raises `JournalError` with the file's name and what it is. Other trouble (a full disk, rights) stays
 OSError. On systems without O_NOFOLLOW a file is looked at before it is opened, which somebody who changes the folder at
 that very moment can defeat.
 """

@@ -70,7 +70,7 @@ class LossAt:
 class Loss(Protocol):
     """A non-negative loss r(w)^2 of the weights that knows how errors of the weights reach r.
 
-    Where r is the norm of several residuals, such as one per sample, `at` tells them all: the upper level's models
+    Where r is the norm of several residuals, such as one per sample, `at` returns them all: the upper level's models
     use them.
     """
 

@@ -21,36 +21,74 @@ class Options:
 
     Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|). With
     `tune(scale=...)` they are in units of `scale`.
+
+    Parameters
+    ----------
+    max_evaluations : int, default 100
+        Evaluations at most, refinements included.
+    max_work : float, default infinity
+        Work at most, in the objective's unit (solver steps for a `BilevelProblem`).
+    max_seconds : float, default infinity
+        Seconds at most, checked after every evaluation.
+    target_cost : float, default 0.0
+        Stop when F is proven to be no larger.
+    initial_radius : float, default 0.1
+        The first trust radius (Ehrhardt and Roberts 2021: a tenth of the box).
+    final_radius : float, default 1e-5
+        The trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix).
+    policy : {"residual", "weights"}, default "residual"
+        What requests bound: the error of each residual, or the distance of the weights (the paper's rule).
+    accuracy_factor : float, default 10.0
+        Model points are accurate to c delta^2, c this factor and delta the trust radius; the paper's study uses 100.
+    model : {"competing", "linear"}, default "competing"
+        Quadratic models of the residuals that compete with linear ones, or linear ones only, as in the paper.
+    seed : int | None, default None
+        None: first points along the axes; a number: along a random orthogonal basis.
+    noise : {"additive", "multiplicative", "unknown"} or None, default None
+        Residuals carry random noise that the oracle cannot bound (its errors are zero, or too small): "additive" with
+        standard deviation `noise_level`, "multiplicative" with `noise_level` times the residual, or "unknown", which is
+        estimated. Verdicts then go by F as it was computed, and nothing is proven: the result's interval is (0, inf),
+        target_cost ends no run, no start is given up for another, and the history repeats the errors that were
+        reported.
+    noise_level : float | None, default None
+        The standard deviation of the noise, for "additive" and "multiplicative".
+    eta1 : float, default 0.1
+        A step is accepted from this ratio of actual to predicted decrease on (published implementation).
+    eta2 : float, default 0.75
+        A step is very successful from this ratio on (customary; published: 0.7; no difference over many runs).
+    decision_error : float, default 0.04
+        eta1': F at both ends of a step errs by at most this share of the prediction. The published 0.05 with eta1 = 0.1
+        leaves eta1 - 2 eta1' = 0, that is, no proven decrease at all.
+    shrink : float, default 0.5
+        Factor of the trust radius after a failure (gamma_dec).
+    grow : float, default 2.0
+        Factor of the trust radius after a very successful step (gamma_inc).
+    grow_step : float, default 4.0
+        After such a step the radius is at least this many times its length (gamma_inc_bar).
     """
 
-    max_evaluations: int = 100  #: evaluations at most, refinements included
-    max_work: float = math.inf  #: work at most, in the objective's unit (solver steps for a `BilevelProblem`)
-    max_seconds: float = math.inf  #: seconds at most, looked at after every evaluation
-    target_cost: float = 0.0  #: stop when F is proven to be no larger
+    max_evaluations: int = 100
+    max_work: float = math.inf
+    max_seconds: float = math.inf
+    target_cost: float = 0.0
 
-    initial_radius: float = 0.1  #: the first trust radius (Ehrhardt and Roberts 2021: a tenth of the box)
-    final_radius: float = 1e-5  #: the trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix)
+    initial_radius: float = 0.1
+    final_radius: float = 1e-5
 
-    policy: Policy = "residual"  #: what requests are made on; "weights": the paper's rule (suffice.upper.accuracy)
-    accuracy_factor: float = 10.0  #: c: model points are accurate to c delta^2; the paper's study uses 100
-    model: ModelKind = "competing"  #: see suffice.upper.model; "linear" is the paper's, without memory
-    seed: int | None = None  #: None: first points along the axes; a number: along a random orthogonal basis
+    policy: Policy = "residual"
+    accuracy_factor: float = 10.0
+    model: ModelKind = "competing"
+    seed: int | None = None
 
-    #: Residuals carry random noise that the oracle cannot bound (its errors are zero, or too small): "additive" with
-    #: standard deviation `noise_level`, "multiplicative" with `noise_level` times the residual, or "unknown", which is
-    #: estimated. Verdicts then go by F as it was computed, and nothing is proven: the result's interval is (0, inf),
-    #: target_cost ends no run, no start is given up for another, and the history repeats the errors that were reported.
     noise: NoiseKind | None = None
-    noise_level: float | None = None  #: the standard deviation of the noise, for "additive" and "multiplicative"
+    noise_level: float | None = None
 
-    eta1: float = 0.1  #: a step is accepted from this ratio of actual to predicted decrease (published implementation)
-    eta2: float = 0.75  #: and very successful from this one (customary; published: 0.7; no difference over many runs)
-    #: eta1': F at both ends of a step errs by at most this share of the prediction. The published 0.05 with eta1 = 0.1
-    #: leaves eta1 - 2 eta1' = 0, that is, no proven decrease at all.
+    eta1: float = 0.1
+    eta2: float = 0.75
     decision_error: float = 0.04
-    shrink: float = 0.5  #: of the radius after a failure (gamma_dec)
-    grow: float = 2.0  #: of the radius after a very successful step (gamma_inc)
-    grow_step: float = 4.0  #: and at least so many lengths of that step (gamma_inc_bar)
+    shrink: float = 0.5
+    grow: float = 2.0
+    grow_step: float = 4.0
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Status(Enum):
-    """Why a run stands where it does; members carry their messages."""
+    """Why a run ended, or that it has not; members carry their messages."""
 
     RUNNING = ("the run has not ended yet", False)
     CONVERGED = ("the trust radius reached final_radius", True)
-    NOISE = ("what is left to gain cannot be told from the noise of the objective", True)
+    NOISE = ("what is left to gain cannot be distinguished from the noise of the objective", True)
     TARGET = ("F is proven to be at most target_cost", True)
-    MAX_EVALUATIONS = ("max_evaluations were spent", False)
-    MAX_WORK = ("max_work was spent", False)
+    MAX_EVALUATIONS = ("max_evaluations was reached", False)
+    MAX_WORK = ("max_work was reached", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
     NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
-    OVERTAKEN = ("another start has got the better of this one", False)
+    OVERTAKEN = ("another start has overtaken this one", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
     TERMINATED = ("the process was asked to end (SIGTERM)", False)
@@ -42,7 +42,7 @@ class Status(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether the search came to an end of its own."""
+        """Whether the search ended by itself, rather than by a budget, a stop or a failure."""
         return self.value[1]
 
 
@@ -60,28 +60,69 @@ class Purpose(Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """One evaluation: what was asked, what was achieved, what was decided."""
+    """One evaluation: what was asked, what was achieved, what was decided.
 
-    number: int  #: from 1
-    purpose: str  #: why it was made, see `Purpose`
-    theta: tuple[float, ...]  #: where
-    within: float  #: the accuracy asked for
-    errors: tuple[float, ...]  #: the errors achieved, one per residual
-    distance: float | None  #: the proven distance of the weights, where the objective tells
-    cost: float  #: F as it was computed, infinite if the residuals were not finite
-    interval: tuple[float, float]  #: where F is proven to lie
-    work: float  #: of this evaluation
-    total_work: float  #: of all so far
-    delta: float  #: the trust radius when the evaluation was asked for
-    rho: float  #: and its lower bound
-    predicted: float | None = None  #: the decrease that the step under judgement promised
-    #: accepted, rejected or open, where a step was judged; with "not proven" where it went by F as it was computed
+    Attributes
+    ----------
+    number : int
+        The number of the evaluation, from 1.
+    purpose : str
+        Why it was made, see `Purpose`.
+    theta : tuple[float, ...]
+        Where it was made.
+    within : float
+        The accuracy asked for.
+    errors : tuple[float, ...]
+        The errors achieved, one per residual.
+    distance : float | None
+        The proven distance of the weights, where the objective reports it.
+    cost : float
+        F as it was computed, infinite if the residuals were not finite.
+    interval : tuple[float, float]
+        Where F is proven to lie.
+    work : float
+        The work of this evaluation.
+    total_work : float
+        The work of all evaluations so far.
+    delta : float
+        The trust radius when the evaluation was asked for.
+    rho : float
+        The lower bound of the trust radius at that moment.
+    predicted : float | None, default None
+        The decrease that the step under judgement promised.
+    verdict : str | None, default None
+        "accepted", "rejected" or "open", where a step was judged; with "not proven" where that went by F as computed.
+    origin : tuple[float, ...] | None, default None
+        Where that step started.
+    target : tuple[float, ...] | None, default None
+        Where it led.
+    incumbent : tuple[float, ...], default ()
+        The incumbent afterwards.
+    incumbent_cost : float, default NaN
+        F of the incumbent, as it was computed.
+    note : str, default ""
+        What else there is to know, such as why there is no F at theta.
+    """
+
+    number: int
+    purpose: str
+    theta: tuple[float, ...]
+    within: float
+    errors: tuple[float, ...]
+    distance: float | None
+    cost: float
+    interval: tuple[float, float]
+    work: float
+    total_work: float
+    delta: float
+    rho: float
+    predicted: float | None = None
     verdict: str | None = None
-    origin: tuple[float, ...] | None = None  #: where that step started
-    target: tuple[float, ...] | None = None  #: and where it led
-    incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
-    incumbent_cost: float = float("nan")  #: and its F as it was computed
-    note: str = ""  #: what else there is to know, such as why there is no F at theta
+    origin: tuple[float, ...] | None = None
+    target: tuple[float, ...] | None = None
+    incumbent: tuple[float, ...] = ()
+    incumbent_cost: float = float("nan")
+    note: str = ""
 
     @property
     def error(self) -> float:
@@ -95,25 +136,54 @@ class Result:
 
     It is the one with the least proven upper bound of F among all that were evaluated; with exact residuals, the one
     with the least F.
+
+    Attributes
+    ----------
+    theta : array
+        The best point.
+    cost : float
+        F there, as it was computed.
+    interval : tuple[float, float]
+        Where F is proven to lie there.
+    status : Status
+        Why the run ended (or that it has not).
+    evaluations : int
+        How many were made, refinements included.
+    work : float
+        The work of all evaluations.
+    history : tuple[Record, ...]
+        One record per evaluation.
+    evaluation : Evaluation | None, default None
+        The evaluation at theta.
+    params : dict[str, float] | None, default None
+        theta by name, in the user's units, if the objective has a `space`.
+    detail : str, default ""
+        What `message` adds to the status.
+    starts : tuple[Result, ...], default ()
+        The results of all starts, of a run from many.
+    space : Space | None, default None
+        The space of the objective, if it has one.
+    policy : str, default "residual"
+        What `within` of the records bounds, see Options.policy.
     """
 
-    theta: Array  #: the best point
-    cost: float  #: F there, as it was computed
-    interval: tuple[float, float]  #: where F is proven to lie there
-    status: Status  #: why the run stands where it does
-    evaluations: int  #: how many were made, refinements included
-    work: float  #: of all of them
-    history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
-    evaluation: Evaluation | None = field(default=None, repr=False)  #: the one at theta
-    params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
-    detail: str = ""  #: what `message` adds to the status
-    starts: tuple[Result, ...] = field(default=(), repr=False)  #: of a run from many starts: what became of each
-    space: Space | None = field(default=None, repr=False)  #: of the objective, if it has one
-    policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
+    theta: Array
+    cost: float
+    interval: tuple[float, float]
+    status: Status
+    evaluations: int
+    work: float
+    history: tuple[Record, ...] = field(repr=False)
+    evaluation: Evaluation | None = field(default=None, repr=False)
+    params: dict[str, float] | None = None
+    detail: str = ""
+    starts: tuple[Result, ...] = field(default=(), repr=False)
+    space: Space | None = field(default=None, repr=False)
+    policy: str = "residual"
 
     @property
     def success(self) -> bool:
-        """Whether the search came to an end of its own; False after a spent budget, a stop or a failure."""
+        """Whether the search ended by itself; False after a spent budget, a stop or a failure."""
         return self.status.success
 
     @property
@@ -127,7 +197,7 @@ class Result:
         return () if self.evaluation is None else tuple(self.evaluation.solutions)
 
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:
-        """Where the search went: F over one parameter with its proven intervals, the way over contours for two, all
+        """Where the search went: F over one parameter with its proven intervals, the path over contours for two, all
         points on parallel axes for more. `parameters` chooses some by name (`theta[0]`, ... without a space)."""
         return plots.draw_path(plots.trace(self), ax, parameters)
 

@@ -40,7 +40,7 @@ def _require(holds: bool, message: str) -> None:
 
 
 def check_problem(problem: Composite, *, near: Any = None, trials: int = 30, seed: int = 0) -> None:
-    """f's gradient, mu and L; g's prox; and every certificate along a solve, against a solution of higher accuracy.
+    """Check f's gradient, mu and L, g's prox, and every certificate along a solve, against a more accurate solution.
 
     `near` is a point around which to look; by default 0, for which the problem must know its size. Where L is infinite
     the solver is Newton's method, which needs none.
@@ -153,7 +153,8 @@ class _Sphere:
 def check_solver(
     solver: str | Solver, problems: Sequence[Composite] | None = None, *, max_steps: int = 200_000
 ) -> None:
-    """It reaches what it is asked for, its certificates hold at every step, it resumes to the same bits.
+    """Check that a solver reaches what it is asked for, that its certificates hold at every step, and that it resumes
+    to the same bits.
 
     Nothing it has returned before is modified.
     """
@@ -184,7 +185,7 @@ def check_solver(
 
 
 def check_loss(loss: Loss, w: Any, *, trials: int = 200, seed: int = 0) -> None:
-    """The proven error of the residual holds in all directions tried around w, and grows with the radius."""
+    """Check that the error bound of a loss holds in all directions tried around w, and grows with the radius."""
     rng = np.random.default_rng(seed)
     w = np.asarray(w, dtype=np.float64)
     at = loss.at(w)
@@ -226,7 +227,7 @@ def check_objective(
     accuracies: Sequence[float] = (1e-1, 1e-2, 1e-4),
     truth: Callable[[Array], Any] | None = None,
 ) -> None:
-    """It delivers what it is asked for, consistently, and leaves earlier evaluations alone.
+    """Check that an objective delivers what it is asked for, consistently, and leaves earlier evaluations alone.
 
     All evaluations of one theta must allow a common F; with `truth`, a function that gives the exact residuals,
     every residual must lie within its error of it. `accuracies` are the requests made, coarse to fine.

@@ -101,11 +101,11 @@ class Tuner:
 
     @property
     def history(self) -> tuple[Record, ...]:
-        """One record per evaluation told."""
+        """One record per evaluation told so far."""
         return self._state.records
 
     def ask(self) -> Request:
-        """The evaluation wanted next; the same one until it is told."""
+        """The evaluation wanted next; the same one until it is answered."""
         if self.done:
             raise RuntimeError(f"the search has ended: {self._state.status.message}")
         pending = self._state.pending
@@ -233,22 +233,25 @@ def tune(
 
     `objective` is anything with `evaluate(theta, *, within, warm=None) -> Evaluation` (`suffice.exact` makes one
     from a plain function), or a `BilevelProblem`, whose `space` then gives the bounds and lets theta0 and the result
-    speak in named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
+    use named parameters. If it has a `lower_bound(theta)`, a bound of F that costs nothing, steps that this rules
     out are not evaluated. `callback(record)` sees every evaluation; raising StopIteration in it ends the run.
+
+    `theta0` is where the search starts: a vector, or a dictionary of named parameters if the objective has a space.
+    `bounds` is a pair of vectors, the lower and the upper ends; `options` are `suffice.Options`.
 
     `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
     `final_radius` are measured: a step of one unit should change F noticeably. Without it the unit is the width of the
     box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
-    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start gets the better
-    of them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
-    max_work and max_seconds are looked at after every turn. An objective with `evaluate_all(thetas, *, within, warm,
+    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start overtakes
+    them (`suffice.upper.starts` has the rule), or until a budget of `options` is spent, which all of them share:
+    max_work and max_seconds are checked after every turn. An objective with `evaluate_all(thetas, *, within, warm,
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
     least proven upper bound of F; `result.starts` has the results of all, in their order.
 
-    `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` takes
-    the run up again, to the same result. It is made if need be, and refused if it holds a run already.
+    `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
+    the run, to the same result. It is made if need be, and refused if it holds a run already.
 
     Ctrl-C ends the run, and so does SIGTERM if the process has no handler of its own for it; the evaluation under way
     is given up, and the result holds the best point so far, with a status that says why. A second signal acts as usual.
@@ -286,14 +289,14 @@ def resume(
     options: Options | None = None,
     callback: Callable[[Record], object] | None = None,
 ) -> Result:
-    """Take up the run in a journal where it stands, and go on to what an uninterrupted run would have found.
+    """Continue the run in a journal from where it stands, to the result of an uninterrupted run.
 
     A journal holds data, never code, so the objective is given again as `problem`. It has to be the same: what its
-    fingerprint tells (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
+    fingerprint covers (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
     other objective what its method `fingerprint()` returns, or else its class and space only) is compared, and a
     difference is refused with its name. `options` may change the budgets (max_evaluations, max_work, max_seconds,
-    target_cost), which are totals over all sittings; every other option has to be as it was. A run that has ended is
-    not run again.
+    target_cost), which are totals that include everything done before; every other option has to be as it was. A run
+    that has ended is not run again.
     """
     _check_callback(callback)
     if holds_starts(_book(journal).folder):
@@ -690,7 +693,7 @@ def _oracle_of_many(objective: Any, options: Options) -> Callable[[Sequence[Requ
 
 
 class exact:  # noqa: N801 (reads like a function)
-    """A plain function theta -> residuals as an objective without errors."""
+    """An objective for `tune` from a plain function `fun(theta)` that returns residuals without errors."""
 
     def __init__(self, fun: Callable[[Array], Any]) -> None:
         if not callable(fun):

@@ -349,9 +349,10 @@ def old(tmp_path, name):
 
 def as_expected(result, name):
     for one, known in zip((result, *result.starts), (EXPECTED[name], *EXPECTED[name]["starts"]), strict=True):
-        # The search that goes on is today's: it may take another way to the same end.
+        # The search that goes on is today's: it comes to the same end in its own way, and of two starts that have met
+        # it may keep the other one.
         assert one.theta == pytest.approx([float.fromhex(value) for value in known["theta"]], rel=1e-3)
-        assert len(one.history) >= known["evaluations"] and one.status.name in (known["status"], "CONVERGED")
+        assert one.status.name in (known["status"], "CONVERGED", "OVERTAKEN")
 
 
 @pytest.mark.filterwarnings("ignore:the run is continued with other versions")

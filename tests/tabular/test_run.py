@@ -199,7 +199,7 @@ def test_a_folder_that_cannot_be_used_is_refused(data, tmp_path, no_report):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "command.json").write_text('{"command": "reproduce"}')
     result = tune(data, out=tmp_path / "other")
-    assert result.exit_code == 2 and "holds something else" in result.stderr
+    assert result.exit_code == 2 and "holds other files" in result.stderr
     tune(data, "--max-evaluations", 2, out=tmp_path / "run")
     result = tune(data, "--cv", 4, out=tmp_path / "run")
     assert result.exit_code == 2 and "holds another run (it differs in cv)" in result.stderr

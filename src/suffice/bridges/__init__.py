@@ -1,1 +1,1 @@
-"""Callbacks that tell other tools what a run does: `suffice.bridges.optuna`, `suffice.bridges.mlflow`."""
+"""Callbacks that report a run to other tools: `suffice.bridges.optuna`, `suffice.bridges.mlflow`."""

@@ -1,9 +1,9 @@
 """A run in MLflow: metrics of every evaluation while it goes on, parameters and the model at its end.
 
     with mlflow.start_run():
-        told = RunCallback(problem.space)
-        result = suffice.tune(problem, start, callback=told)
-        told.finish(result)                      # or told.finish(search), a fitted SufficeSearchCV
+        log = RunCallback(problem.space)
+        result = suffice.tune(problem, start, callback=log)
+        log.finish(result)                       # or log.finish(search), a fitted SufficeSearchCV
 
 Metrics have the number of the evaluation as their step: `cost`, `cost_low`, `cost_high` (the proven interval), `asked`,
 `achieved`, `work`, `total_work`, `best_cost` (the incumbent's), `radius`, and `param.NAME` for every parameter in the

@@ -72,11 +72,15 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 @dataclass(frozen=True)
 class Certificate:
-    """`radius` is a proven bound on ||x - x_hat|| (the distance, never its square); `rule` says which proof gave it."""
+    """How far a point x is from the exact minimiser x_hat, at most.
+
+    `radius` is a proven bound on ||x - x_hat|| (the distance, never its square); `rule` says which proof gave it.
+    `rounding` is the part of `radius` that is due to floating-point arithmetic, which no further iteration removes.
+    """
 
     radius: float
     rule: str
-    rounding: float = 0.0  #: the part of `radius` that is due to floating-point arithmetic: no iteration removes it
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ class Evidence:
     """What a solver knows at x: the gradient at a point z, and how x came from it.
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
-    without one, x is z itself. `majoriser` is M of the module's text. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
+    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> +
+    M/2 ||x - z||^2. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
     a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
     a better bound than f's own. A batch of FISTA leaves z's image out: nothing needs it there.
     """
@@ -100,7 +105,7 @@ class Evidence:
 
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
-    """The bound D/2 + R of the module's text, in exact arithmetic."""
+    """The bound D/2 + R on ||x - x_hat||, D = ||x - w_bar||, R = sqrt(G/mu - D^2/4), in exact arithmetic."""
     return _gap_radius(problem, x, problem.mu * z - z_gradient, 0.0 if x is z else norm(x - z), M)
 
 
@@ -211,7 +216,7 @@ def _uniform(f: ImagedSmooth) -> bool:
 
 
 def step_rounding(problem: Canonical, evidence: Evidence) -> float:
-    """delta of the module's text: how far x is from the exact prox-gradient step."""
+    """A bound delta on the rounding of a step: how far x is from the exact prox-gradient step."""
     z, tau = evidence.z, evidence.tau or 0.0
     return _roundings_of(problem.g, len(z)) * EPS * (norm(z) + tau * norm(evidence.z_gradient))
 
@@ -228,7 +233,11 @@ def fixed_point_radius(moved: float, c: float) -> float:
 
 
 def certify(problem: Composite, x: Array) -> Certificate:
-    """The tightest certificate of any x, wherever it came from: one gradient."""
+    """The tightest certificate of a point x, wherever it came from, such as another library's answer.
+
+    It costs one gradient of the problem's f at x. The radius is infinite where nothing can be proven in floating-point
+    arithmetic.
+    """
     canonical = problem.canonical
     x = vector(x, "x")
     if problem.size is not None and x.shape != (problem.size,):

@@ -177,6 +177,6 @@ def momentum(t: float, q: float, q_next: float) -> tuple[float, float]:
 
 
 def rate(kappa: float, k: int) -> float:
-    """The a-priori factor of the module's text (on the distance, not its square)."""
+    """The a-priori bound of ||x^k - x_hat|| / ||x^0 - x_hat|| for FISTA with step 1/L (not of its square)."""
     root = 1.0 / math.sqrt(kappa)
     return math.sqrt(max(1.0 - root, 0.0) ** k * kappa * (1.0 + root))

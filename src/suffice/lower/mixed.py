@@ -71,7 +71,8 @@ class Rounded:
 
 @dataclass(frozen=True)
 class MixedFista:
-    """The method of the module's text."""
+    """FISTA with products in float32 and proofs in float64, for linear models; it ends in float64 where float32 cannot
+    help any more."""
 
     name: str = "fista_mixed"
 

@@ -99,7 +99,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Newton:
-    """The method of the module's text; one step is one model, minimised."""
+    """Prox-Newton on a working set, for linear models with an l1 penalty or none; one step minimises one model."""
 
     name: str = "newton"
 
@@ -253,7 +253,7 @@ _memory = _Memory()
 
 
 def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
-    """H of the module's text, at the metric's anchor, whose image may be known."""
+    """H = X_W^T C X_W + l2 on the working set W, at the metric's anchor, whose image may be known."""
     known = _memory.hessians.get(metric)
     if known is not None:
         return known

@@ -37,7 +37,7 @@ class Curved(ImagedSmooth, Protocol):
 
 @dataclass(frozen=True)
 class NewtonWhole:
-    """The method of the module's text."""
+    """Prox-Newton for a smooth f that offers its Hessian as a matrix; one step minimises one quadratic model."""
 
     name: str = "newton_whole"
 

@@ -43,7 +43,7 @@ class Outcome(Enum):
 
     REACHED = "the requested accuracy is proven"
     STEPS = "the requested number of steps was taken"
-    MAX_STEPS = "max_steps were spent before the requested accuracy was proven"
+    MAX_STEPS = "max_steps was reached before the requested accuracy was proven"
     PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
 
 
@@ -113,10 +113,14 @@ def solve(
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
+    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv") or
+    a solver of your own. `certificate` is the rule that proves the distance; "tightest" is the best of those that are
+    free of charge.
+
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
     limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that
-    was not met is told by `solution.outcome`; the certificate is valid in any case.
+    was not met is reported by `solution.outcome`; the certificate is valid in any case.
     """
     if (within is None) == (steps is None):
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")

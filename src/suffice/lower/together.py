@@ -454,7 +454,7 @@ def _norms(columns: Any) -> Any:
 
 
 def _estimate(batch: Batch, s: Columns, starts: Sequence[Solution]) -> Array:
-    """The radii that `certify_step` would prove, but for rounding (see the module's text)."""
+    """The radii that `certify_step` would prove, but for rounding."""
     xp = namespace(s.t)
     q = s.taken * batch.mu
     c = xp.sqrt((xp.maximum(1.0 - q, 0.0 * q) + 8.0 * EPS) / (1.0 + q)) if batch.adaptive else 1.0 - q

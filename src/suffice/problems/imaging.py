@@ -102,7 +102,12 @@ class _Image:
 
 
 class Denoising(_Image):
-    """An image y with noise; A = 1."""
+    """Denoising of an image y: the x that minimises ||x - y||^2 / 2 plus a smoothed total variation and a ridge.
+
+    `alpha` weighs the smoothed total variation sum_i sqrt(|(D x)_i|^2 + eps_tv^2), `eps_l2` the ridge ||x||^2 / 2. Give
+    those that are not tuned here, and the tuned ones to `at`. `boundary` says what the differences D x are at the edge:
+    none ("free"), or those to a pixel that is 0 ("zero").
+    """
 
     def __init__(
         self,
@@ -122,7 +127,12 @@ class Denoising(_Image):
 
 
 class SampledFourier(_Image):
-    """Fourier coefficients y (unitary transform, zero frequency first) of an image, each with a weight c / (1 - c).
+    """Fourier coefficients y (unitary transform, zero frequency first) of an image, each with a weight c / (1 - c):
+    the image is reconstructed by smoothed total variation.
+
+    `alpha` weighs the smoothed total variation sum_i sqrt(|(D x)_i|^2 + eps_tv^2), `eps_l2` the ridge ||x||^2 / 2. Give
+    those that are not tuned here, and the tuned ones to `at`. `boundary` says what the differences D x are at the edge:
+    none ("free"), or those to a pixel that is 0 ("zero").
 
     `dtype` is that of the image's pixels: complex, or float for an image that is known to be real.
     """
@@ -184,7 +194,11 @@ class SampledFourier(_Image):
 
 
 class Reconstruction(_Image):
-    """Measurements y = A x + noise by any linear operator A.
+    """An image x from measurements y = A x + noise by any linear operator A, by smoothed total variation.
+
+    `alpha` weighs the smoothed total variation sum_i sqrt(|(D x)_i|^2 + eps_tv^2), `eps_l2` the ridge ||x||^2 / 2. Give
+    those that are not tuned here, and the tuned ones to `at`. `boundary` says what the differences D x are at the edge:
+    none ("free"), or those to a pixel that is 0 ("zero").
 
     A is a matrix, dense or sparse, or an operator with shape, dtype, matvec and rmatvec, such as SciPy's and pylops'.
     The image has the shape `shape`, by default A's `dims` if it has some, and complex pixels if A or y is complex,

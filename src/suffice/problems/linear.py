@@ -77,7 +77,9 @@ class _ElasticNetModel:
 class ElasticNetLogistic(_ElasticNetModel):
     """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
 
-    `X` may also be the `design` of another problem, to share one matrix between problems.
+    It minimises sum_i a_i log(1 + exp(-y_i x_i . w)) + (l2/2) ||w||^2 + l1 ||w||_1, the labels being -1 and 1.
+    a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
+    no intercept. `X` may also be the `design` of another problem, to share one matrix between problems.
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
@@ -89,14 +91,23 @@ class ElasticNetLogistic(_ElasticNetModel):
 
 
 class ElasticNet(_ElasticNetModel):
-    """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + penalties."""
+    """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1.
+
+    a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
+    no intercept.
+    """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
         super().__init__(X, y, SQUARED, sample_weight)
 
 
 class ElasticNetHuber(_ElasticNetModel):
-    """Elastic-net regression with Huber's loss: quadratic up to |x_i . w - y_i| = delta, linear beyond."""
+    """Elastic-net regression with Huber's loss: sum_i a_i psi(x_i . w - y_i) + (l2/2) ||w||^2 + l1 ||w||_1, psi(t)
+    being t^2 / 2 up to |t| = delta and linear beyond.
+
+    a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
+    no intercept.
+    """
 
     def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None) -> None:
         super().__init__(X, y, Huber(delta), sample_weight)

@@ -2,7 +2,7 @@
 
 The time left is an estimate: a run is expected to take as many evaluations as those that have ended took on average,
 each as long as its own evaluations, or those of its variant, took so far. Nothing is said before there is something
-to go by, and a limit is told next to it: all evaluations that the budget still allows.
+to go by, and a limit is shown next to it: all evaluations that the budget still allows.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Figure 1 is a problem of its own: (1/2)||Aw - b||^2 + (10/2)||w||^2 + 10 ||w||_1
 Everything is written to a folder as it is found: one file per run, updated after every evaluation, so that a killed
 study goes on where it was. Runs of the same K go through one matrix product together; the rest of the work is spread
 over processes. The exact F of a theta is solved for afterwards: weights proven to 1e-9, or as far as float64 can prove
-them, which is told; it is not part of a run's work.
+them, which is reported; it is not part of a run's work.
 """
 
 from __future__ import annotations

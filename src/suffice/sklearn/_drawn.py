@@ -154,7 +154,7 @@ def trained(fold: Any, penalties: dict[str, float], warm: Solution | None = None
 
 
 def accuracy_of(solutions: Iterable[Solution | None]) -> float:
-    """`accuracy` of the module's text."""
+    """The largest proven distance of weights over their largest norm; the distance itself if all weights are zero."""
     known = [solution for solution in solutions if solution is not None]
     size = max(norm(solution.x) for solution in known)
     return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)

@@ -65,7 +65,7 @@ def penalised(
 
 
 class LinearFold:
-    """The problem of the module's text for targets y that psi understands; `scaling` is the constant of the column."""
+    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ def names_out(before: Any, names_in: Any, count: int) -> list[str]:
         return [str(name) for name in before.get_feature_names_out()]
     except (AttributeError, ValueError) as error:
         raise ValueError(
-            "groups_of_features needs steps that keep columns one to one or tell their names by "
+            "groups_of_features needs steps that keep columns one to one or give their names by "
             f"get_feature_names_out, and these do not: {error}"
         ) from error
 

@@ -52,7 +52,7 @@ STEPS = 100
 BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
 ALONE = tuple(np.linspace(0.6, 6.0, 10))
 BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
-NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; the others as in the module's text
+NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; GAP, WIDE: see above
 NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
 TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
@@ -62,7 +62,7 @@ Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def best_of_a_few(noted: Noted, folds: list[Any], tie: Tie) -> list[Array]:
-    """Where to begin: the best of the looks of the module's text, and the best of a second valley if there is one."""
+    """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one."""
     lattice = Lattice.of(noted, folds, tie)
     lattice.look(lattice.plainest)
     for line in lattice.lines():
@@ -148,7 +148,7 @@ class Lattice:
         return self.heights[place]
 
     def lines(self) -> Iterator[list[Place]]:
-        """The lines of the module's text; the third depends on what the first has shown."""
+        """Lines of looks from large to small penalties; the third depends on what the first has shown."""
         falling = self.levels[0][1 if self.plateau else 0 :]
         yield [(level, *self.inner) for level in falling]
         if len(self.levels) > 1 and falling:
@@ -219,7 +219,7 @@ class Lattice:
 
 
 def levels_of(kind: str, largest: float, low: float, high: float, kinds: int) -> list[float]:
-    """Where to look, as powers of ten, from large to small: the module's text."""
+    """Where to look, as powers of ten, from large to small."""
     if not largest > 0.0:
         return [float(level) for level in np.linspace(high, low, len(ALONE))]
     t = math.log10(largest)

@@ -50,7 +50,7 @@ LARGEST_HESSIAN, LARGEST_DENSE = 2000, 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Multinomial:
-    """f of the module's text; `onehot` is N x K, x is W row by row, images are N x K."""
+    """The multinomial loss with a ridge; `onehot` is N x K, x is W row by row, images are N x K."""
 
     design: Design
     onehot: Array
@@ -216,7 +216,7 @@ def _solve_across(H: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutSoftmax:
-    """share sum_i v_i phi(m_i, y_i) of the module's text on held-out rows."""
+    """The loss share sum_i v_i phi(m_i, y_i) on held-out rows, phi the Brier score or the log loss."""
 
     design: Design
     onehot: Array

@@ -151,7 +151,7 @@ class PoissonScore:
     slope: float = math.inf
 
     def _deviance(self, m: Array, y: Array) -> Array:
-        # With t = m - log(y) it is 2 y (exp(t) - 1 - t), which nothing cancels in.
+        # With t = m - log(y) it is 2 y (exp(t) - 1 - t), in which nothing cancels.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             t = m - np.log(y)
             bent = np.where(np.abs(t) < 1e-2, t * t * (0.5 + t * (1 / 6 + t * (1 / 24 + t / 120))), np.expm1(t) - t)
@@ -179,7 +179,7 @@ class PoissonScore:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """The loss of the module's text: `design` holds the held-out rows and v, `train` the model that b(w) belongs to."""
+    """share sum_i v_i phi(m_i, y_i): `design` holds the held-out rows and v, `train` the model that b(w) belongs to."""
 
     design: Design
     y: Array

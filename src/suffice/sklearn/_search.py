@@ -7,7 +7,7 @@ Every fold is a lower-level problem with its own held-out loss:
 which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
 it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
 Penalties are in units of the mean over samples, so that they carry over from folds to all data
-(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is told in
+(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
 `suffice.sklearn._folds`.
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from

@@ -3,7 +3,7 @@
 The target decides the task: text, true and false, two values, or at most ten different whole numbers are classes; any
 other numbers are a regression. Every other column is used unless it is of no use:
 
-- *numeric* (also true and false): missing entries become the median, a column of its own tells where they were, and all
+- *numeric* (also true and false): missing entries become the median, a separate column marks where they were, and all
   of it is standardised;
 - *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. Beyond the
   30 most frequent levels the rest share one column, and so do levels that a fitted model has never seen;

@@ -118,7 +118,7 @@ class Outcome:
     notes: tuple[str, ...]
     folder: Path
     model_file: Path
-    model_types: tuple[str, ...]  # what skops has to be told to trust, besides what it knows
+    model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
     page: Path | None
     seconds: float
     baseline: float | None  # the score of a model that knows the target only
@@ -208,7 +208,7 @@ def claim(folder: Path, settings: Settings) -> None:
         try:
             there = Settings.from_plain(known)
         except ValueError as error:
-            raise TableError(f"{quoted(folder)} holds something else: choose another --out") from error
+            raise TableError(f"{quoted(folder)} holds other files: choose another --out") from error
         changed = [
             item.name
             for item in fields(Settings)
@@ -218,7 +218,7 @@ def claim(folder: Path, settings: Settings) -> None:
             what = ", ".join("the table" if name == "digest" else name for name in changed)
             raise TableError(f"{quoted(folder)} holds another run (it differs in {what}): choose another --out")
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
-        raise TableError(f"{quoted(folder)} holds something else: choose another --out")
+        raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
         for name in (*SAVED, REPORT, PAGE):  # found out before a long search
             files.present(folder / name)
@@ -228,7 +228,7 @@ def claim(folder: Path, settings: Settings) -> None:
 
 
 def read_settings(folder: Path) -> Settings:
-    """What a run was asked for; ValueError if the folder does not tell."""
+    """What a run was asked for; ValueError if the folder does not say."""
     known = places.read(folder / places.COMMAND)
     if known is None:
         raise ValueError(f"{folder} holds no run: there is no {places.COMMAND} in it")
@@ -247,7 +247,7 @@ def execute(
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
 ) -> Outcome:
-    """Search, fit and write everything down. What ends the search early is told by `search.result_`."""
+    """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
     search = SufficeSearchCV(
         problem.estimator,
@@ -290,7 +290,7 @@ def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
         if value <= 1.05 * lower:
             notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
         elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may tell nothing")
+            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may not help")
     return notes
 
 
@@ -381,7 +381,7 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         places.write(outcome.folder / REPORT, data)
         return write_page(outcome.folder, data), []
     except ImportError as error:
-        return None, [f"there is no {PAGE}, for want of {error.name}: pip install 'suffice[plot]', `suffice report`"]
+        return None, [f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"]
     except Exception as error:  # the model is there, and must not be lost for a figure
         return None, [f"the report could not be made: {type(error).__name__}: {' '.join(str(error).split())}"]
 

@@ -12,7 +12,7 @@ columns are known, and whatever is wrong with it is a `TableError` that names th
 - A column is *numeric* if its entries are numbers, *boolean* if they are true or false (1 and 0), else *text*. A column
   that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. With a delimiter
   other than the comma, a comma may be the decimal point of a whole column. Infinite entries, and those beyond 1e100,
-  are missing, too. Whatever is treated in such a way is told in the notes.
+  are missing, too. Whatever is treated in such a way is reported in the notes.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ def _names(header: list[str], limits: Limits) -> list[str]:
 
 
 def _finite(values: Array, lines: Array) -> Stray | None:
-    """Take out what is infinite or nearly so, and tell."""
+    """Take out what is infinite or nearly so, and say so."""
     with np.errstate(invalid="ignore"):
         huge = np.flatnonzero(np.abs(values) > LARGEST)
     found = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None

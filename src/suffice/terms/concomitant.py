@@ -42,7 +42,8 @@ SMALLEST = 1e-13  # of s, relative to the root mean square of the residuals; bel
 
 @dataclass(frozen=True, eq=False)
 class ConcomitantHuber:
-    """f of the module's text. X is dense or sparse in main memory."""
+    """f(w) = min over b and s > 0 of sum_i a_i s (1/2 + h((x_i . w + b - y_i) / s)) + (l2/2) ||w||^2, h being
+    Huber's function with the threshold `epsilon`. X is dense or sparse in main memory."""
 
     design: Design
     y: Array
@@ -215,7 +216,7 @@ class ConcomitantHuber:
         return self.design.adjoint(self.design.weights * self._slopes(image)) + self.l2 * x
 
     def _slopes(self, image: Array) -> Array:
-        """p of the module's text."""
+        """p_i = clip(z_i, -epsilon, epsilon), z_i the residuals over the scale."""
         b, s = self.scale(image)
         t = image + b - self.y
         return np.clip(t / s, -self.epsilon, self.epsilon) if s > 0.0 else self.epsilon * np.sign(t)

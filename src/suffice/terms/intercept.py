@@ -35,7 +35,10 @@ UNDERFLOW = 1e-300  # more than all that underflows in a sum
 
 @dataclass(frozen=True, eq=False)
 class Intercepted:
-    """f of the module's text. X is dense or sparse in main memory; rows with a_i = 0 do not count."""
+    """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
+
+    X is dense or sparse in main memory; rows with a_i = 0 do not count.
+    """
 
     design: Design
     y: Array
@@ -162,7 +165,7 @@ class Intercepted:
         return self.design.adjoint(self.design.weights * self.loss.derivative(image + b, self.y)) + self.l2 * x
 
     def row_curvature(self, image: Array) -> Array:
-        """c of the module's text."""
+        """c_i = a_i psi''(m_i + b), one per row."""
         m = image + self.intercept(image)[0]
         curvature: Array = self.design.weights * self.loss.curvature_between(m, m, self.y)
         return curvature

@@ -310,7 +310,7 @@ def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Arr
     moved = norm(x - z)
     if moved < 1e-150:  # its square is no longer a number to divide by
         return math.inf
-    along = math.sqrt(float(design.weights @ (curvature * change * change))) * (1.0 + gamma(len(change) + 8))
+    along = math.sqrt(float(design.weights @ (curvature * change * change))) * (1.0 + gamma(change.shape[0] + 8))
     spread = design.spread(x) + CARRIED * design.spread(z)
     bound = (along + math.sqrt(bend) * spread) / moved
     return bound * bound if bound < 1e150 else math.inf

@@ -126,7 +126,11 @@ def adjoint_differences(p: Pixels, boundary: str) -> Pixels:
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """The f of the module's text for data y in A's format; without `operator` A = 1, without `weights` w = 1."""
+    """f(x) = 1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2, D x the
+    differences of neighbouring pixels.
+
+    y has the format of A's images; A = 1 without `operator`, and w = 1 without `weights`.
+    """
 
     y: Pixels
     shape: tuple[int, ...]

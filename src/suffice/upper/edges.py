@@ -66,7 +66,7 @@ def around(theta: Array, step: Array, lower: Array, upper: Array) -> list[Array]
 def search_with_edges(
     search: Search, look: Look, bounds: tuple[Array, Array], starts: Sequence[Array], options: Options
 ) -> Result:
-    """The result of `search`, continued from the edges of the box as the module's text has it.
+    """The result of `search`, continued from better points on or near the edges of the box, if there are any.
 
     Looks count towards the budgets of `options`. If there was more than one search, the result is that of the one with
     the least proven upper bound of F, and `result.starts` has all of them; a look that is better still, but by too

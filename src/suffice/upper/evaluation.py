@@ -128,7 +128,7 @@ class Objective(Protocol):
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
-        elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is told."""
+        elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is reported."""
         ...
 
 

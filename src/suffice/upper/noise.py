@@ -27,9 +27,9 @@ The incumbent is the one of the m+1 points at which F is least by the model: F~ 
 **Restarts.** The predicted decrease has itself a standard deviation, that of F~ times ||phi(s) - phi(0)||. A step that
 promises less shows nothing but noise. Then the radius grows again, and m new points along random directions from the
 incumbent join the old ones, whose noise the regression averages out. A restart that has not decreased F by a quarter
-of eps was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be told from noise.
-An oracle that is at the limit of its arithmetic (F proven to a relative error of `ROUNDING`) ends it without restarts,
-and so does an F that is down to `NOTHING` of what it was.
+of eps was in vain; after `IN_VAIN` of these in a row the search ends: what is left to gain cannot be
+distinguished from noise. An oracle that is at the limit of its arithmetic (F proven to a relative error of
+`ROUNDING`) ends it without restarts, and so does an F that is down to `NOTHING` of what it was.
 
 None of this is proven. Where errors are proven but cannot be reduced, intervals of F still hold, and a verdict that
 they decide is a proof; the others are marked as not proven. Unbounded noise (`Options(noise=...)`) leaves no proof at
@@ -62,7 +62,7 @@ BACK = (0.25, 0.06, 0.016, 0.004)  # of initial_radius: where a search that has 
 
 @dataclass(frozen=True)
 class Fit:
-    """A regression around the incumbent, and the noise that it has found or was told."""
+    """A regression around the incumbent, and the noise that it has found or was given."""
 
     model: Interpolant
     smoothed: Array  # F at the m+1 points by the model, without what noise adds on average
@@ -81,7 +81,8 @@ class Fit:
 def regression(
     points: Array, evaluations: Sequence[Evaluation], k: int, old: int, coarse: bool, options: Options
 ) -> Fit:
-    """The model of the module's text around the k-th of the points (rows), of which the last `old` are old ones."""
+    """Quadratic models of all residuals by regularised regression, centred at the k-th of the points (rows); the last
+    `old` of them are points that have left the model."""
     z = points - points[k]
     unit = float(np.max(np.linalg.norm(z, axis=1)))
     z = z / unit

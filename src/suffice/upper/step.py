@@ -20,7 +20,7 @@ FEW = 16  # parameters up to which eigenvalues cost nothing to speak of
 
 
 def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Array) -> Array:
-    """The step s of the module's text."""
+    """The s that minimises g.s + s.H s / 2 over ||s|| <= delta and lower <= s <= upper (where lower <= 0 <= upper)."""
     m = len(g)
     s = np.zeros(m)
     free = ~(((lower >= 0) & (g > 0)) | ((upper <= 0) & (g < 0)))
