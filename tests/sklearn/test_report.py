@@ -22,8 +22,8 @@ from sklearn.svm import LinearSVC
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, _page
-from suffice.sklearn._checked import check
-from suffice.sklearn._drawn import ACCURACY, Task, _reliability, _scorer
+from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability, _scorer
+from suffice.sklearn._report_schema import check
 from suffice.sklearn.report import FORMAT, collect, page
 from tests.browser import Browser, find_chromium
 
@@ -115,7 +115,7 @@ def test_models_that_are_all_zero_claim_no_more_than_was_proven():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
     search = SufficeSearchCV(Lasso(), {"l1": (1.0, 10.0)}, cv=3, options=FEW).fit(X, y)
-    task = Task(search, X, y)
+    task = FittedSearch(search, X, y)
     held = task.held_out()
     assert not any(one.estimator.coef_.any() for one in held)
     radii = [one.solution.certificate.radius for one in held]
@@ -213,7 +213,7 @@ def test_weights_count():
 def test_folds_that_cannot_be_made_again_are_told():
     X, y = regression()
     search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=KFold(8, shuffle=True), options=FEW).fit(X, y)
-    task = Task(search, X, y)
+    task = FittedSearch(search, X, y)
     assert task.splits is task.splits  # tuned and default models see the same ones
     data = collect(search, X, y, about={})
     assert not data["comparison"]["same_folds"]
