@@ -22,8 +22,9 @@ from sklearn.svm import LinearSVC
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, _page
-from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability, _scorer
+from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability
 from suffice.sklearn._report_schema import check
+from suffice.sklearn._scores import score_of
 from suffice.sklearn.report import FORMAT, collect, page
 from tests.browser import Browser, find_chromium
 
@@ -164,7 +165,7 @@ def test_scores_of_probabilities_are_those_of_scikit_learn(scoring, classes):
     estimator = LogisticRegression(C=0.3).fit(X, y)
     weight = np.linspace(0.1, 2.0, 120)
     expected = get_scorer(scoring)(estimator, X, y, sample_weight=weight)
-    assert _scorer(scoring)(estimator, X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
+    assert score_of(scoring).scorer(estimator, X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

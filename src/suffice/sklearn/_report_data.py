@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array, indexable
@@ -31,6 +30,7 @@ from suffice.plots import Trace
 from suffice.problem import Composite
 from suffice.sklearn._adapters import find_adapter
 from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn._scores import score_of
 from suffice.sklearn._splits import SearchData, Split
 
 ACCURACY = 1e-4
@@ -38,15 +38,6 @@ MOST_STEPS = 20_000  # of one model
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
 BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
-
-LOSSES = {  # what F is, in words
-    "neg_brier_score": "Brier score",
-    "neg_log_loss": "log loss",
-    "neg_mean_squared_error": "mean squared error",
-    "r2": "1 - R²",
-    "neg_mean_poisson_deviance": "mean Poisson deviance",
-    "neg_squared_hinge": "mean squared hinge",
-}
 
 Data = dict[str, Any]
 
@@ -167,14 +158,14 @@ def course(search: Any) -> Data:
     check_is_fitted(search, "cv_results_")
     made = search.cv_results_
     names = searched(search)
-    offset = 1.0 if search.optimised_scoring_ == "r2" else 0.0
+    score = score_of(search.optimised_scoring_)
     evaluations = [
         {
             "number": k + 1,
             "purpose": str(made["purpose"][k]),
             "point": [float(made[f"penalty_{name}"][k]) for name in names],
-            "cost": offset - float(made["mean_test_score"][k]),
-            "interval": [_finite(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
+            "cost": score.offset - float(made["mean_test_score"][k]),
+            "interval": [_finite(score.offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
             "asked": _finite(made["asked_error"][k]),
             "achieved": _finite(made["proved_error"][k]),
             "work": float(made["work"][k]),
@@ -218,7 +209,7 @@ def trace(data: Data) -> Trace:
         column("work"),
         (np.array(data["path"]),) if data["path"] else (),
         np.array(made[data["evaluation"] - 1]["point"]),
-        LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
+        score_of(data["scoring"]).loss,
     )
 
 
@@ -339,9 +330,9 @@ def comparison(task: FittedSearch, held: list[Held]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
     defaults = _defaults(task)
-    scorers = {search.optimised_scoring_: _scorer(search.optimised_scoring_)}
+    scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if search.surrogate_:
-        scorers[_scoring_name(search.scoring)] = search.scorer_
+        scorers[scoring_name(search.scoring)] = search.scorer_
     default: list[Held] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
@@ -386,37 +377,8 @@ def _seeded(estimator: Any) -> Any:
     return estimator
 
 
-def _scoring_name(scoring: Any) -> str:
+def scoring_name(scoring: Any) -> str:
     return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
-
-
-def _scorer(name: str) -> Any:
-    """Ours where scikit-learn has none, or none for labels that are text and folds that lack a class."""
-    known = {
-        "neg_brier_score": _neg_brier_score,
-        "neg_log_loss": _neg_log_loss,
-        "neg_squared_hinge": _neg_squared_hinge,
-    }
-    return known.get(name) or get_scorer(name)
-
-
-def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    classes = estimator.classes_
-    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
-    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
-    return -float(np.average(squares, weights=sample_weight))
-
-
-def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    log_p = estimator.predict_log_proba(X)
-    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
-    return float(np.average(of_truth, weights=sample_weight))
-
-
-def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
-    short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
-    return -float(np.average(short**2, weights=sample_weight))
 
 
 def _scored(scorer: Any, held: Held) -> float:

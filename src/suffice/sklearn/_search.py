@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
@@ -54,6 +54,7 @@ from suffice.sklearn._journal import SearchJournal
 from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._scores import score_of
 from suffice.sklearn._splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
@@ -231,12 +232,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         name = smooth[0] if self.scoring is None else self.scoring
         self.surrogate_ = not (isinstance(name, str) and name in smooth)
         self.optimised_scoring_ = smooth[0] if self.surrogate_ else name
-        if self.scoring is None or self.scoring == "neg_squared_hinge":
-            self.scorer_ = None
-        else:
-            self.scorer_ = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            if not callable(self.scorer_):
-                raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
+        self.scorer_ = self.scoring
+        if isinstance(self.scoring, str):
+            known = self.scoring in get_scorer_names()
+            self.scorer_ = get_scorer(self.scoring) if known else score_of(self.scoring).scorer
+        if self.scoring is not None and not callable(self.scorer_):
+            raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
         if self.surrogate_:
             warnings.warn(
                 f"scoring={self.scoring!r} is not a smooth score: {self.optimised_scoring_} is optimised in its place, "
@@ -313,14 +314,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def _report(
         self, recorded: RecordedProblem, best: Evaluation, folds: list[Split], space: PenaltySpace, data: SearchData
     ) -> None:
-        offset = 1.0 if self.optimised_scoring_ == "r2" else 0.0
-        low, high = best.interval
-        self.score_interval_ = (offset - high, offset - low)
+        score = score_of(self.optimised_scoring_)
+        self.score_interval_ = score.interval(best.interval)
         words = in_the_estimators_words(self.estimator, space, data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
         self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if without else 0.0
-        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, offset)
+        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.surrogate_:
