@@ -108,7 +108,7 @@ class Multinomial:
             s, H, noise = self._pull(image, b)
             if norm(s) <= noise:
                 break
-            step = np.linalg.solve(H + 1.0 / K, -s)
+            step = _newton_step(H + 1.0 / K, s)
             t, slope = 1.0, float(s @ step)
             trial = self._value(image, b + step)
             while trial > value + 1e-4 * t * slope + 8.0 * EPS * abs(value) and t > 1e-10:
@@ -204,6 +204,14 @@ class Multinomial:
         change = x_image - z_image
         spread = change.max(axis=1) - change.min(axis=1)  # a variance is at most range^2 / 4, wherever p is
         return min(majoriser_along(self.design, 0.5, z, x, spread, np.full(len(spread), 0.25)) + self.l2, self.L)
+
+
+def _newton_step(H: Array, s: Array) -> Array:
+    """-H^-1 s; where all probabilities are 0 or 1 in floating point, H is singular, and a long way down stands in."""
+    try:
+        return np.linalg.solve(H, -s)
+    except np.linalg.LinAlgError:
+        return np.linalg.solve(H + 1e-8 * np.eye(len(s)), -s)
 
 
 @dataclass(frozen=True)
