@@ -209,9 +209,10 @@ class Multinomial:
 def _newton_step(H: Array, s: Array) -> Array:
     """-H^-1 s; where all probabilities are 0 or 1 in floating point, H is singular, and a long way down stands in."""
     try:
-        return np.linalg.solve(H, -s)
+        step: Array = np.linalg.solve(H, -s).astype(np.float64)
     except np.linalg.LinAlgError:
-        return np.linalg.solve(H + 1e-8 * np.eye(len(s)), -s)
+        step = np.linalg.solve(H + 1e-8 * np.eye(len(s)), -s).astype(np.float64)
+    return step
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,8 @@ class SoftmaxLog:
     slope: float = math.inf
 
     def residuals(self, m: Array, onehot: Array) -> Array:
-        return np.sqrt(np.maximum(-np.sum(onehot * log_softmax(m, axis=1), axis=1, keepdims=True), 0.0))
+        result: Array = np.sqrt(np.maximum(-np.sum(onehot * log_softmax(m, axis=1), axis=1, keepdims=True), 0.0))
+        return result
 
     def derivative(self, m: Array, onehot: Array) -> Array:
         result: Array = softmax(m, axis=1) - onehot

@@ -124,11 +124,11 @@ def _check_split(
             f"{where}: the loss of one fold out of four is {parts}, not a quarter of {at.residual**2}",
         )
         check_loss(loss, solution.x, trials=10)
-        theirs = score.offset - float(score.scorer(own, split.X, split.labels, **weights))
+        by_itself = score.offset - float(score.scorer(own, split.X, split.labels, **weights))
         scale = max(abs(expected), abs(at_zero.residual**2 - expected))
         require(
-            abs(theirs - expected) <= tolerance * scale,
-            f"{where}: the estimator's own fit with these penalties has a loss of {theirs}, ours {expected}",
+            abs(by_itself - expected) <= tolerance * scale,
+            f"{where}: the estimator's own fit with these penalties has a loss of {by_itself}, ours {expected}",
         )
 
 

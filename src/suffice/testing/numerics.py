@@ -97,8 +97,10 @@ def _check_certificates(problem: Composite, start: Array, own: str | Solver) -> 
         newton = math.isinf(problem.L)
         if newton and rule == "subgradient":
             continue  # it is about prox-gradient steps
-        usual = ("newton",) if newton else ("fista", "fista_adaptive", "gradient_descent")
-        for solver in usual if own == "auto" else (own,) if newton else (own, *usual):
+        solvers: list[str | Solver] = [] if newton else ["fista", "fista_adaptive", "gradient_descent"]
+        if rule != "subgradient" and own != "auto":
+            solvers.append(own)
+        for solver in solvers or ["newton"]:
             for step, solution in enumerate(iterate(problem, solver=solver, warm=start, certificate=rule)):  # type: ignore[arg-type]
                 _check_certificate(solution.x, solution.certificate, reference, f"{solver}, {rule}, step {step}")
                 if step == 40:
