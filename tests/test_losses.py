@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from suffice.held_out import HeldOut
-from suffice.losses import BRIER_CURVATURE, Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.held_out import BRIER_CURVATURE, HeldOut
+from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
 from suffice.terms.design import Design
 from tests.reference import LONG, norm
 

@@ -23,7 +23,6 @@ import numpy as np
 
 from suffice._array import Array, frozen, host, lives_elsewhere, positive, vector
 from suffice.held_out import (
-    BRIER_CURVATURE,
     BrierScore,
     HeldOut,
     LogScore,
@@ -37,7 +36,6 @@ from suffice.problems import signs
 from suffice.terms.design import Design
 
 __all__ = [
-    "BRIER_CURVATURE",
     "Brier",
     "Lipschitz",
     "LogLoss",
@@ -45,7 +43,6 @@ __all__ = [
     "LossAt",
     "SquaredDistance",
     "SquaredError",
-    "norm_rounding",
 ]
 
 
