@@ -2,12 +2,14 @@
 
 import math
 import re
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from suffice.losses import BRIER_CURVATURE, Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.held_out import BRIER_CURVATURE, HeldOut
+from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
 from suffice.terms.design import Design
 from tests.reference import LONG, norm
 
@@ -229,3 +231,29 @@ def test_losses_may_share_a_design_but_not_its_sample_weights():
     assert shared.at(w).error(0.1) == own.at(w).error(0.1)
     with pytest.raises(ValueError, match="without sample weights"):
         Brier(Design.of(X, np.arange(1.0, 21.0)), y)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_a_model_nearly_interpolates_the_error_is_the_rounding_of_its_margins(seed):
+    """Residuals that are rounding and nothing else: against the root of the loss in exact rationals."""
+    rng = np.random.default_rng(seed)
+    X = 10.0 ** rng.uniform(-2, 2, (8, 30)) * rng.choice([-1.0, 1.0], (8, 30))
+    w = 10.0 ** rng.uniform(-1, 3, 30) * rng.choice([-1.0, 1.0], 30)
+    y = np.nextafter(X @ w, np.inf)
+    at = SquaredError(X, y).at(w)
+    exact = [sum(Fraction(a) * Fraction(b) for a, b in zip(row, w, strict=True)) for row in X.tolist()]
+    loss = sum((m - Fraction(t)) ** 2 for m, t in zip(exact, y.tolist(), strict=True))
+    low, high = (max(Fraction(at.residual) + sign * Fraction(at.error(0.0)), Fraction(0)) for sign in (-1, 1))
+    assert low**2 <= loss <= high**2
+    assert abs(math.sqrt(loss) - at.residual) > 1e3 * 2.0**-53 * at.residual  # more than the rounding of a norm
+
+
+def test_one_proof_serves_rows_that_count_one_each_and_rows_with_weights():
+    """A mean over N rows is a sum divided by N: residuals and errors differ by the root of N and by rounding."""
+    for loss, target in ((Brier(X, labels), labels.astype(float)), (SquaredError(X, y), y)):
+        mean = HeldOut(Design.of(X), target, loss.score)
+        for w in WEIGHTS.values():
+            one, other = loss.at(w), mean.at(w)
+            assert one.residual == pytest.approx(math.sqrt(N) * other.residual, rel=1e-13)
+            for radius in RADII:
+                assert one.error(radius) == pytest.approx(math.sqrt(N) * other.error(radius), rel=1e-4, abs=1e-12)

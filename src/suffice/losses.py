@@ -4,11 +4,8 @@ The minimiser w_hat lies within `radius` of the w at hand. Each loss bounds |r(w
 argument:
 
 - `SquaredDistance(target)`: r = ||w - target||, error = radius.
-- losses of margins m = X w on held-out data, loss = sum_i phi(m_i) with |phi''| <= c: the least of
-    first order    |loss(w) - loss(w_hat)| <= ||X^T phi'(m)|| radius + (c/2) ||X||^2 radius^2,
-    per sample     m_i moves by at most ||x_i|| radius, so phi(m_i) stays in the range it has there,
-    Lipschitz      |r(w) - r(w_hat)| <= slope ||X|| radius, where r is the norm of a slope-Lipschitz function of m.
-  The first is tight for a small radius, the second for a large one.
+- losses of margins m = X w on held-out data, loss = sum_i phi(m_i), by `suffice.held_out`, with |phi''| <= c and the
+  root of phi slope-Lipschitz:
     `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1541,  slope 1/4
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
@@ -18,53 +15,36 @@ argument:
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit
 
-from suffice._array import Array, frozen, host, lives_elsewhere, norm, positive, vector
+from suffice._array import Array, frozen, host, lives_elsewhere, positive, vector
+from suffice.held_out import (
+    BrierScore,
+    HeldOut,
+    LogScore,
+    LossAt,
+    Phi,
+    SquaredScore,
+    norm_rounding,
+    root_error,
+)
 from suffice.problems import signs
 from suffice.terms.design import Design
 from suffice.terms.rounding import norm_rounding
 
-# max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
-BRIER_CURVATURE = 0.15406
-
-
-@dataclass(frozen=True)
-class LossAt:
-    """A loss at one w: its residuals, and the proven error of their norm r as a function of the radius."""
-
-    residuals: Array
-    error: Callable[[float], float]
-
-    @property
-    def residual(self) -> float:
-        """r, the root of the loss."""
-        return norm(self.residuals)
-
-    def radius(self, within: float) -> float:
-        """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
-        if within <= self.error(0.0):
-            return 0.0
-        if self.error(sys.float_info.max) <= within:
-            return math.inf
-        low, high = 0.0, 1.0
-        while self.error(high) <= within:
-            low, high = high, 4.0 * high
-        while low == 0.0 or high > 1.01 * low:
-            middle = 0.25 * high if low == 0.0 else math.sqrt(low * high)
-            if middle < 1e-300:
-                return 0.0
-            if self.error(middle) <= within:
-                low = middle
-            else:
-                high = middle
-        return low
+__all__ = [
+    "Brier",
+    "Lipschitz",
+    "LogLoss",
+    "Loss",
+    "LossAt",
+    "SquaredDistance",
+    "SquaredError",
+]
 
 
 class Loss(Protocol):
@@ -109,7 +89,7 @@ class Lipschitz:
 
         def error(radius: float) -> float:
             change = self.constant * radius if self.constant > 0.0 else 0.0
-            return _root_error(value, value - change, value + change) + rounding
+            return root_error(value, value - change, value + change) + rounding
 
         residuals = np.array([math.sqrt(value)])
         rounding = norm_rounding(residuals)
@@ -122,8 +102,7 @@ class _MarginLoss:
     `X` may also be the `design` of another loss, to share one matrix and its norms between losses.
     """
 
-    curvature: float  # c
-    slope: float = math.inf  # the Lipschitz constant of r as a function of the margins
+    score: Phi
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
@@ -133,91 +112,49 @@ class _MarginLoss:
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 
-    def residuals(self, m: Array) -> Array:
-        """Their squares are phi."""
+    @property
+    def targets(self) -> Array:
+        """y as phi takes it."""
         raise NotImplementedError
 
-    def phi(self, m: Array) -> Array:
-        return self.residuals(m) ** 2
-
-    def derivative(self, m: Array) -> Array:
-        raise NotImplementedError
-
-    def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
-        """The range of phi over [m - h, m + h]; for a monotone phi its values at the ends."""
-        ends = self.phi(m - h), self.phi(m + h)
-        return np.minimum(*ends), np.maximum(*ends)
+    @cached_property
+    def _held_out(self) -> HeldOut:
+        return HeldOut(self.design, self.targets, self.score, counted=True)
 
     def at(self, w: Array) -> LossAt:
-        m = host(self.design.margins(_weights(w, self.design.shape[1])))
-        residuals = self.residuals(m)
-        loss = float(residuals @ residuals)
-        slopes = self.derivative(m)
-        gradient = norm(self.design.adjoint(slopes)) + self.design.pull_rounding * math.sqrt(len(m)) * norm(slopes)
-        rounding = norm_rounding(residuals)
-        blur = self.design.margin_rounding(w) * norm(w) * self.row_norms  # of the margins
-        blurred, spread = float(np.abs(slopes) @ blur), norm(blur)
-
-        def error(radius: float) -> float:
-            # Products of floats overflow to infinity without complaint; squares and 0 * infinity would not.
-            R = min(radius, sys.float_info.max)
-            far = float(self.norm * R) + spread
-            change = gradient * R + blurred + 0.5 * self.curvature * far * far
-            with np.errstate(over="ignore"):
-                moved = np.where(self.row_norms > 0.0, self.row_norms * R + blur, 0.0)
-                low, high = (float(end.sum()) for end in self.reach(m, moved))
-            bound = _root_error(loss, max(loss - change, low), min(loss + change, high))
-            return min(bound, self.slope * far) + rounding
-
-        return LossAt(residuals, error)
+        return self._held_out.at(_weights(w, self.design.shape[1]))
 
 
-class Brier(_MarginLoss):
+class _LabelLoss(_MarginLoss):
+    def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
+        super().__init__(X)
+        self.sign = _signs(y, positive, self.design.shape[0])
+
+    @property
+    def targets(self) -> Array:
+        return self.sign
+
+
+class Brier(_LabelLoss):
     """loss = sum_i (sigm(x_i . w) - p_i)^2 on held-out data: the Brier score, times the number of samples.
 
     `y` holds two distinct labels of any kind; p is 1 for the larger one (or for `positive`, if given) and 0 for the
     other.
     """
 
-    curvature = BRIER_CURVATURE
-    slope = 0.25
-
-    def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
-        super().__init__(X)
-        self.sign = _signs(y, positive, self.design.shape[0])
-
-    def residuals(self, m: Array) -> Array:
-        result: Array = -self.sign * expit(-self.sign * m)  # sigm(m) - p
-        return result
-
-    def derivative(self, m: Array) -> Array:
-        q = expit(-self.sign * m)
-        result: Array = -2.0 * self.sign * q * q * (1.0 - q)
-        return result
+    score = BrierScore()
 
 
-class LogLoss(_MarginLoss):
+class LogLoss(_LabelLoss):
     """loss = sum_i log(1 + exp(-y_i x_i . w)) on held-out data; labels as for `Brier`."""
 
-    curvature = 0.25
-
-    def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
-        super().__init__(X)
-        self.sign = _signs(y, positive, self.design.shape[0])
-
-    def residuals(self, m: Array) -> Array:
-        return np.sqrt(np.logaddexp(0.0, -self.sign * m))
-
-    def derivative(self, m: Array) -> Array:
-        result: Array = -self.sign * expit(-self.sign * m)
-        return result
+    score = LogScore()
 
 
 class SquaredError(_MarginLoss):
     """loss = ||X w - y||^2 on held-out data."""
 
-    curvature = 2.0
-    slope = 1.0
+    score = SquaredScore()
 
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
@@ -225,15 +162,9 @@ class SquaredError(_MarginLoss):
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
-    def residuals(self, m: Array) -> Array:
-        return m - self.y
-
-    def derivative(self, m: Array) -> Array:
-        return 2.0 * (m - self.y)
-
-    def reach(self, m: Array, h: Array) -> tuple[Array, Array]:
-        size = np.abs(m - self.y)
-        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+    @property
+    def targets(self) -> Array:
+        return self.y
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:
@@ -263,9 +194,3 @@ def _weights(w: Array, size: int | None = None) -> Array:
     if not np.isfinite(w).all():
         raise ValueError("w must be finite, got NaN or infinite weights")
     return w
-
-
-def _root_error(loss: float, low: float, high: float) -> float:
-    """How far sqrt(loss) can be from the root of anything in [low, high]."""
-    r = math.sqrt(loss)
-    return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)

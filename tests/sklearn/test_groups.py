@@ -1,5 +1,7 @@
 """Penalties of groups of features, against scikit-learn's fits to scaled columns and extended precision."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -19,6 +21,7 @@ from suffice.lower.screening import proven_zeros
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._folds import penalised
 from suffice.sklearn._groups import group_of_columns
+from suffice.sklearn.report import collect, page
 from suffice.terms import LOGISTIC, SQUARED
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
@@ -190,3 +193,41 @@ def test_a_journal_takes_groups_up(tmp_path):
     assert one.best_params_ == two.best_params_
     with pytest.raises(suffice.journal.JournalError, match="group"):
         search(Ridge(), {"good": [0, 1], "bad": [2, 3, 4, 5]}, journal=tmp_path).fit(X, y)
+
+
+@pytest.mark.parametrize("case", ["regression", "pipeline", "classes"])
+def test_a_report_shows_models_with_the_penalties_of_every_group(case):
+    X, y = data(classes=3 if case == "classes" else 0)
+    estimator = LogisticRegression(l1_ratio=0.5, solver="saga") if case == "classes" else ElasticNet()
+    if case == "pipeline":
+        estimator = make_pipeline(StandardScaler(), estimator)
+    found = search(estimator, space={"l1": (1e-3, 1.0), "l2_good": (1e-3, 1.0), "l2_bad": (1e-3, 1.0)}).fit(X, y)
+    shown = collect(found, X, y, about={})
+    assert shown["names"] == ["l1", "l2_good", "l2_bad"]
+    best = shown["evaluations"][shown["evaluation"] - 1]["point"]
+    assert best == [found.best_penalties_[name] for name in ("l1_good", "l2_good", "l2_bad")]
+    path = shown["regularisation"]
+    middle = path["multiples"].index(1.0)
+    coef = np.array([line["values"][middle] for line in path["lines"]])
+    final = found.best_estimator_[-1] if case == "pipeline" else found.best_estimator_
+    apart = np.linalg.norm(coef - np.ravel(final.coef_))
+    assert apart <= path["accuracy"] * np.linalg.norm(coef) + found.coef_radius_ + 1e-9
+    assert shown["comparison"]["same_folds"]
+    assert set(shown["comparison"]["params"]) == ({"C", "l1_ratio"} if case == "classes" else {"alpha", "l1_ratio"})
+    assert "l2_good" in page(json.loads(json.dumps(shown)))
+
+
+def test_a_search_of_groups_draws_its_parameters_and_its_models():
+    X, y = data()
+    found = search(ElasticNet()).fit(X, y)
+    axes = found.plot_path()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("l2_good", "l2_bad")
+    assert len(found.plot_regularisation_path(X, y).lines) >= 6
+    assert found.plot_calibration(X, y).lines
+
+
+def test_a_pipeline_that_caches_its_steps_is_fitted_to_all_data(tmp_path):
+    X, y = data()
+    estimators = [make_pipeline(StandardScaler(), ElasticNet(), memory=memory) for memory in (None, str(tmp_path))]
+    plain, cached = (search(estimator).fit(X, y).predict(X) for estimator in estimators)
+    assert np.array_equal(plain, cached)

@@ -24,8 +24,9 @@ from sklearn.svm import LinearSVC
 import suffice
 from suffice.journal import answers
 from suffice.sklearn import SufficeSearchCV, _page
-from suffice.sklearn._checked import check
-from suffice.sklearn._drawn import ACCURACY, Task, _reliability, _scorer
+from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability
+from suffice.sklearn._report_schema import check
+from suffice.sklearn._scores import score_of
 from suffice.sklearn.report import FORMAT, OLD, collect, page
 from tests.browser import Browser, find_chromium
 
@@ -117,7 +118,7 @@ def test_models_that_are_all_zero_claim_no_more_than_was_proven():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
     search = SufficeSearchCV(Lasso(), {"l1": (1.0, 10.0)}, cv=3, options=FEW).fit(X, y)
-    task = Task(search, X, y)
+    task = FittedSearch(search, X, y)
     held = task.held_out()
     assert not any(one.estimator.coef_.any() for one in held)
     radii = [one.solution.certificate.radius for one in held]
@@ -166,7 +167,7 @@ def test_scores_of_probabilities_are_those_of_scikit_learn(scoring, classes):
     estimator = LogisticRegression(C=0.3).fit(X, y)
     weight = np.linspace(0.1, 2.0, 120)
     expected = get_scorer(scoring)(estimator, X, y, sample_weight=weight)
-    assert _scorer(scoring)(estimator, X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
+    assert score_of(scoring).scorer(estimator, X, y, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -215,7 +216,7 @@ def test_weights_count():
 def test_folds_that_cannot_be_made_again_are_told():
     X, y = regression()
     search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=KFold(8, shuffle=True), options=FEW).fit(X, y)
-    task = Task(search, X, y)
+    task = FittedSearch(search, X, y)
     assert task.splits is task.splits  # tuned and default models see the same ones
     data = collect(search, X, y, about={})
     assert not data["comparison"]["same_folds"]

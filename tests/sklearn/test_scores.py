@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import mean_poisson_deviance, r2_score
+from sklearn.svm import LinearSVC
 
+from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._adapters import SquaredHinge
 from suffice.sklearn._folds import LinearFold
 from suffice.terms import LOGISTIC, POISSON, SQUARED
@@ -68,3 +70,12 @@ def test_scores_are_what_they_say_and_their_errors_hold(scoring, seed, intercept
             assert abs(there.residual - at.residual) <= at.error(radius)
     assert at.error(1e-12) <= 1e-9 * (1.0 + at.residual)
     assert at.error(1e300) >= at.error(1.0)
+
+
+def test_a_score_that_scikit_learn_does_not_know_is_what_was_asked_for():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1, 0)
+    search = SufficeSearchCV(LinearSVC(), {"l2": (1e-2, 1.0)}, cv=2, scoring="neg_squared_hinge").fit(X, y)
+    short = np.maximum(0.0, 1.0 - (2 * y - 1) * search.decision_function(X))
+    assert search.score(X, y) == pytest.approx(-np.mean(short**2))

@@ -27,9 +27,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice._array import Array, frozen, positive
+from suffice.held_out import HeldOut
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite
-from suffice.sklearn._scores import SCORES, HeldOut
+from suffice.sklearn._scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
@@ -142,15 +143,12 @@ class LinearFold:
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
-        share, v = 1.0 / folds, sample_weight / sample_weight.sum()
-        if scoring == "r2":
-            variance = float(v @ (y - float(v @ y)) ** 2)
-            if len(y) < 2 or not variance > 0.0:
-                raise ValueError("scoring='r2' is not defined on a fold whose held-out targets are all equal")
-            share /= variance
+        score, v = SCORES[scoring], sample_weight / sample_weight.sum()
+        assert score.phi is not None
+        share = 1.0 / folds / score.unit(y, v)
         train = self._model(0.0) if self.minimised_out else None
         assert not isinstance(train, LinearModel)
-        return HeldOut(Design.of(self._rows(X), sample_weight), self._targets(y), SCORES[scoring], share, train)
+        return HeldOut(Design.of(self._rows(X), sample_weight), self._targets(y), score.phi, share, train)
 
     def coefficients(self, w: Array) -> tuple[Array, float]:
         """w and the intercept of the data as they were given."""

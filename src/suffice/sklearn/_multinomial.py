@@ -18,7 +18,7 @@ What is proven about b:
 
 Held-out scores: with rho >= ||W - W_hat||, ||dm_i|| <= ||x_i|| rho + beta, beta = (K - 1)(K/2)^(1/2) max_j ||x_j|| rho
 + error of b. The Brier score phi = ||p - onehot||^2 has a residual p - onehot that is 1/2-Lipschitz in m_i, and |phi''|
-<= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Losses move by the first-order bound of `suffice.sklearn._scores`.
+<= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Losses move by the first-order bound of `suffice.held_out`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
-from suffice.losses import LossAt
+from suffice.held_out import LossAt, root_error
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.lower.quadratic import Indices
 from suffice.problem import Composite
@@ -214,6 +214,46 @@ def _solve_across(H: Array, b: Array) -> Array:
     return np.asarray(np.linalg.solve(shifted, b), dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class SoftmaxBrier:
+    """phi = ||p - onehot||^2, p the probabilities of margins m."""
+
+    curvature: float = 2.5
+    slope: float = 0.5
+
+    def residuals(self, m: Array, onehot: Array) -> Array:
+        result: Array = softmax(m, axis=1) - onehot
+        return result
+
+    def derivative(self, m: Array, onehot: Array) -> Array:
+        p = softmax(m, axis=1)
+        gap = p - onehot
+        result: Array = 2.0 * p * (gap - np.sum(p * gap, axis=1, keepdims=True))
+        return result
+
+
+@dataclass(frozen=True)
+class SoftmaxLog:
+    """phi = -log p of the class seen."""
+
+    curvature: float = 0.5
+    slope: float = math.inf
+
+    def residuals(self, m: Array, onehot: Array) -> Array:
+        result: Array = np.sqrt(np.maximum(-np.sum(onehot * log_softmax(m, axis=1), axis=1, keepdims=True), 0.0))
+        return result
+
+    def derivative(self, m: Array, onehot: Array) -> Array:
+        result: Array = softmax(m, axis=1) - onehot
+        return result
+
+
+SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
+    "neg_brier_score": SoftmaxBrier(),
+    "neg_log_loss": SoftmaxLog(),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOutSoftmax:
     """The loss share sum_i v_i phi(m_i, y_i) on held-out rows, phi the Brier score or the log loss."""
@@ -228,16 +268,9 @@ class HeldOutSoftmax:
         v, train = self.design.weights, self.train
         b, error_of_b = train.shift(train.image(w))
         m = self.design.margins(w.reshape(train.classes, -1).T) + b
-        p = softmax(m, axis=1)
-        root = np.sqrt(self.share * v)
-        gap = p - self.onehot
-        if self.scoring == "neg_brier_score":
-            residuals = (root[:, None] * gap).ravel()
-            pulls = 2.0 * p * (gap - np.sum(p * gap, axis=1, keepdims=True))
-            curvature, slope = 2.5, 0.5
-        else:
-            residuals = root * np.sqrt(np.maximum(-np.sum(self.onehot * log_softmax(m, axis=1), axis=1), 0.0))
-            pulls, curvature, slope = gap, 0.5, math.inf
+        phi = SOFTMAX_SCORES[self.scoring]
+        residuals = (np.sqrt(self.share * v)[:, None] * phi.residuals(m, self.onehot)).ravel()
+        pulls = phi.derivative(m, self.onehot)
         loss = float(residuals @ residuals)
         blur = self.design.pull_rounding * norm((np.sqrt(v)[:, None] * pulls).ravel())
         pulls = v[:, None] * pulls
@@ -257,10 +290,9 @@ class HeldOutSoftmax:
             far = float(spectral * reach + beta + spread)
             if not far < 1e150:
                 return math.inf
-            change = self.share * (gradient * reach + pull * beta + blurred + 0.5 * curvature * far * far)
-            r = math.sqrt(loss)
-            bound = max(r - math.sqrt(max(loss - change, 0.0)), math.sqrt(loss + change) - r)
-            return min(bound, math.sqrt(self.share) * slope * far) + rounding
+            change = self.share * (gradient * reach + pull * beta + blurred + 0.5 * phi.curvature * far * far)
+            bound = root_error(loss, loss - change, loss + change)
+            return min(bound, math.sqrt(self.share) * phi.slope * far) + rounding
 
         return LossAt(residuals, error)
 

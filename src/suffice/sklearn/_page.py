@@ -19,8 +19,8 @@ from suffice import plots
 from suffice.reproduce import report as shell
 from suffice.reproduce.figures import show
 from suffice.sklearn import _charts
-from suffice.sklearn._checked import check
-from suffice.sklearn._drawn import trace
+from suffice.sklearn._report_data import trace
+from suffice.sklearn._report_schema import check
 
 Data = dict[str, Any]
 
@@ -204,11 +204,11 @@ def _tiles(data: Data) -> str:
     low, high = best["interval"]
     scoring = data["asked_scoring"] or data["scoring"]
     proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {_interval(low, high)}"
+    words = f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>"
+    if best["params"] == best["penalties"]:  # of groups, which scikit-learn has no words for
+        words = "best penalties"
     tiles = [
-        (
-            _params(best["params"]).replace(", ", "<br>"),
-            f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>",
-        ),
+        (_params(best["params"]).replace(", ", "<br>"), words),
         (_number(best["score"]), f"{escape(scoring)}<small>{proof}</small>"),
         (f"{len(made):,}", f"evaluations of {data['folds']} models each"),
         (f"{sum(one['work'] for one in made):,.0f}", "lower-level steps in all"),

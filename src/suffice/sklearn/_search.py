@@ -12,8 +12,8 @@ Penalties are in units of the mean over samples, so that they carry over from fo
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
-(`suffice.sklearn._looks`), and the best of them is where the search begins. Where it has ended, the edges near by and
-the surroundings are looked at (`suffice.upper.edges`).
+(`suffice.sklearn._starting_points`), and the best of them is where the search begins. Where it has ended, the edges
+near by and the surroundings are looked at (`suffice.upper.edges`).
 
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
@@ -21,54 +21,43 @@ A score that is not smooth, such as accuracy, cannot be optimised this way: a sm
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_array, check_random_state, get_tags, indexable
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_sample_weight,
-    check_is_fitted,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from suffice._array import Array, norm, outside_stacklevel, positive
+from suffice._array import norm, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
-from suffice.files import JournalError
 from suffice.journal.answers import SearchJournal
-from suffice.journal.codec import light
 from suffice.journal.fingerprint import Fingerprint
 from suffice.lower.solver import solve
 from suffice.options import BUDGETS, Options
-from suffice.result import OracleError, Record, Result, Status
-from suffice.sklearn import _drawn
+from suffice.result import Record
+from suffice.sklearn import _fit_arguments as fit_arguments
+from suffice.sklearn import _report_data
 from suffice.sklearn._adapters import Adapter, find_adapter
-from suffice.sklearn._looks import best_of_a_few
-from suffice.sklearn._noted import Noted
-from suffice.sklearn._tasks import CallbackSupportMixin, Tasks, with_callbacks
-from suffice.sklearn._tie import Grouped, Penalised, Tie, split_pipeline
-from suffice.tune import tune
-from suffice.upper.edges import search_with_edges
+from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
+from suffice.sklearn._cv_results import in_the_estimators_words, table_of_evaluations, without_data
+from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline
+from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
+from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._scores import score_of
+from suffice.sklearn._splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
-ONE_SE_STEPS = 10
-EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
 
 
@@ -183,16 +172,17 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
-        final, before = split_pipeline(self.estimator)
+        final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
         if self.refit not in (True, False, "one_se"):
             raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
-        routed = self._routed(fit_params)
-        X, y, weight = self._checked(X, y, routed.weight, before)
-        grouped = None if self.groups_of_features is None else Grouped.of(self, X)
-        tie = Tie.of(self.space, final, adapter, () if grouped is None else grouped.names)
-        classes = np.unique(y) if is_classifier(self.estimator) else None
+        routed = fit_arguments.routed(self, fit_params)
+        X, y, weight = fit_arguments.checked(self, X, y, routed.weight)
+        grouped = None if self.groups_of_features is None else Grouped.of(self)
+        data = SearchData(self.estimator, X, y, weight, grouped)
+        space = PenaltySpace.of(self.space, final, adapter, () if grouped is None else grouped.names)
+        classes = data.classes
         if classes is not None and len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains "
@@ -204,26 +194,30 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(splitter.split(X, y, **routed.split))
         self.n_splits_ = len(splits)
-        folds = [
-            _Fold.of(self, k, X, y, weight, classes, train, test, grouped) for k, (train, test) in enumerate(splits)
-        ]
-        options = self._options(len(tie.names))
+        folds = [data.split(train, test, f"split {k} of cv") for k, (train, test) in enumerate(splits)]
+        options = self._options(len(space.names))
         with ExitStack() as stack:
-            problem = stack.enter_context(self._problem(folds, tie))
+            problem = stack.enter_context(self._problem(folds, space))
             journal = None if self.journal is None else self._journal(problem, final, options)
             journal = journal if journal is None else stack.enter_context(journal)
-            self._say(1, f"{', '.join(tie.names)} by {len(folds)} folds" + _held(journal))
-            tasks = Tasks.of(self, X, y)
-            noted = Noted(problem, journal, tasks.begin, self._teller(tasks))
-            best = self._search(noted, folds, tie, options)
-            self._report(noted, best, folds, tie, _total(final, adapter, y, weight, classes), classes)
+            self._say(1, f"{', '.join(space.names)} by {len(folds)} folds" + _held(journal))
+            tasks = CallbackTasks.of(self, X, y)
+            recorded = RecordedProblem(problem, journal, tasks.begin, self._teller(tasks))
+            search = PenaltySearch(
+                recorded, folds, space, options, self.initial, self.tolerance, self.refit == "one_se"
+            )
+            try:
+                best = search.run()
+            finally:
+                self.result_ = without_data(search.result)
+            self._report(recorded, best, folds, space, data)
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
-        self._say(1, f"{len(noted.notes)} evaluations, {found}; {self.result_.message}")
+        self._say(1, f"{len(recorded.notes)} evaluations, {found}; {self.result_.message}")
         if self.refit:
             with tasks.refit() as task:
                 if grouped is not None:
-                    self._fit_groups(X, y, weight, classes, best, grouped, tie)
+                    self._fit_groups(data, best, space)
                 else:
                     self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
                     with task.propagated(self.best_estimator_):
@@ -233,51 +227,17 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             self._classes = classes
         return self
 
-    def _routed(self, params: dict[str, Any]) -> _Routed:
-        prefix = "" if not isinstance(self.estimator, Pipeline) else self.estimator.steps[-1][0] + "__"
-        if _routing_enabled():
-            routed = process_routing(self, "fit", **params)
-            fit, split = dict(routed.estimator.fit), dict(routed.splitter.split)
-            weights = [value for name, value in fit.items() if name.endswith("sample_weight")]
-            return _Routed(fit, split, weights[0] if weights else None)
-        known = {"sample_weight", f"{prefix}sample_weight", "groups"}
-        if unknown := set(params) - known:
-            raise TypeError(f"fit takes {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
-        weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
-        fit = {} if weight is None else {f"{prefix}sample_weight": weight}
-        return _Routed(fit, {"groups": params.get("groups")}, weight)
-
-    def _checked(self, X: Any, y: Any, sample_weight: Any, before: Any) -> tuple[Any, Any, Array]:
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
-        if before is None:
-            tables = hasattr(X, "columns")
-            checked, y = validate_data(
-                self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=not is_classifier(self.estimator)
-            )
-            X = X if tables else checked
-        else:
-            validate_data(self, X, skip_check_array=True)
-            y = column_or_1d(y, warn=True)
-        if is_classifier(self.estimator):
-            check_classification_targets(y)
-        else:
-            y = np.asarray(y, dtype=np.float64)
-        X, y = indexable(X, y)
-        weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
-        return X, y, weight
-
     def _choose_score(self, adapter: Adapter) -> None:
         smooth = adapter.scorings
         name = smooth[0] if self.scoring is None else self.scoring
         self.surrogate_ = not (isinstance(name, str) and name in smooth)
         self.optimised_scoring_ = smooth[0] if self.surrogate_ else name
-        if self.scoring is None or self.scoring == "neg_squared_hinge":
-            self.scorer_ = None
-        else:
-            self.scorer_ = get_scorer(self.scoring) if isinstance(self.scoring, str) else self.scoring
-            if not callable(self.scorer_):
-                raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
+        self.scorer_ = self.scoring
+        if isinstance(self.scoring, str):
+            known = self.scoring in get_scorer_names()
+            self.scorer_ = get_scorer(self.scoring) if known else score_of(self.scoring).scorer
+        if self.scoring is not None and not callable(self.scorer_):
+            raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
         if self.surrogate_:
             warnings.warn(
                 f"scoring={self.scoring!r} is not a smooth score: {self.optimised_scoring_} is optimised in its place, "
@@ -285,13 +245,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 stacklevel=outside_stacklevel(),
             )
 
-    def _problem(self, folds: list[_Fold], tie: Tie) -> BilevelProblem:
+    def _problem(self, folds: list[Split], space: PenaltySpace) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
         return BilevelProblem(
-            [Penalised(fold.model, tie.ratio, tie.groups, fold.group) for fold in folds],
+            [fold.penalised(space.ratio) for fold in folds],
             [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
-            space=tie.space,
-            solver=getattr(folds[0].model, "solver", "auto"),
+            space=space.space,
+            solver=folds[0].solver,
             executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
         )
 
@@ -318,7 +278,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 found.add(f"options.{name}", value)
         return SearchJournal(self.journal, found.parts)
 
-    def _teller(self, tasks: Tasks) -> Callable[[Record, Evaluation], object]:
+    def _teller(self, tasks: CallbackTasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable, got {self.callback!r}")
 
@@ -326,7 +286,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             low, high = record.interval
             loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
             self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
-            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in _fold_losses(evaluation))}")
+            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
             if self.callback is not None:
                 self.callback(record)
             tasks.told(record)
@@ -337,156 +297,35 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _search(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
-        """The best evaluation. Whatever ends the search early, it is the best so far, and `result_` says why."""
-        self.result_: Result = Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
-        try:
-            return self._all_of_it(noted, folds, tie, options)
-        except StopIteration:
-            status, detail = Status.STOPPED, ""
-        except KeyboardInterrupt:
-            status, detail = Status.INTERRUPTED, ""
-            if not noted.notes:
-                raise
-        except (JournalError, OracleError) as error:
-            cause = error if isinstance(error, JournalError) else error.__cause__
-            if not isinstance(cause, JournalError) or not noted.notes:
-                raise
-            status, detail = Status.JOURNAL, str(cause)
-            warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
-        best = noted.best
-        if self.result_.evaluation is None:
-            self.result_ = replace(self.result_, work=noted.work)
-        if best.interval[1] < self.result_.interval[1]:
-            self.result_ = replace(
-                self.result_, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
-                params=noted.space.params(best.point),
-            )  # fmt: skip
-        self.result_ = replace(self.result_, status=status, detail=detail)
-        return best
-
-    def _all_of_it(self, noted: Noted, folds: list[_Fold], tie: Tie, options: Options) -> Evaluation:
-        if self.initial is not None:
-            starts = [tie.space.theta(self.initial)]
-        else:
-            noted.purpose = "first look"
-            starts = best_of_a_few(noted, folds, tie)
-
-        def search(starts: Sequence[Array], options: Options) -> Result:
-            noted.purpose, more = "search", list(starts[1:]) or None
-            self.result_ = tune(noted, starts[0], starts=more, options=options, callback=noted.tell_of_search)
-            return self.result_
-
-        def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
-            noted.purpose = "edge"
-            return noted.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
-
-        self.result_ = search_with_edges(search, look, noted.space.bounds, starts, options)
-        if self.result_.status is Status.STOPPED:
-            raise StopIteration
-        if self.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
-            if not noted.notes:
-                raise KeyboardInterrupt
-            return noted.best
-        noted.purpose = "final"
-        best = self._refined(noted, noted.best)
-        return self._one_se(noted, best) if self.refit == "one_se" else best
-
-    def _fit_groups(
-        self, X: Any, y: Any, weight: Array, classes: Any, best: Evaluation, grouped: Grouped, tie: Tie
-    ) -> None:
+    def _fit_groups(self, data: SearchData, best: Evaluation, space: PenaltySpace) -> None:
         """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
-        whole = clone(self.estimator)
-        everything = _Fold.of(self, 0, X, y, weight, classes, slice(None), slice(None), grouped, whole)
-        problem = Penalised(everything.model, tie.ratio, tie.groups, everything.group).at(
-            **tie.space.params(best.point)
-        )
-        solver = getattr(everything.model, "solver", "auto")
-        solution = solve(problem, within=1.0, solver=solver)
-        solution = solve(problem, within=FINAL * norm(solution.x), solver=solver, warm=solution)
-        final, _ = split_pipeline(whole)
-        coef, intercept = everything.model.coefficients(solution.x)
-        find_adapter(final).fitted(final, coef, intercept, classes)
-        _, before = split_pipeline(whole)
+        everything = data.whole()
+        problem = everything.penalised(space.ratio).at(**space.space.params(best.point))
+        solution = solve(problem, within=1.0, solver=everything.solver)
+        solution = solve(problem, within=FINAL * norm(solution.x), solver=everything.solver, warm=solution)
+        final, before, X = everything.fitted(solution.x), everything.before, data.X
         _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
+        whole = final
+        if isinstance(self.estimator, Pipeline):
+            whole = clone(self.estimator)
+            whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
         self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
 
-    def _refined(self, noted: Noted, evaluation: Evaluation) -> Evaluation:
-        """The same point, until its loss is known to the tolerance, or as well as can be."""
-        for _ in range(4):
-            low, high = evaluation.interval
-            if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
-                break
-            within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            evaluation = noted.look(evaluation.point, within=within, warm=evaluation)
-        return evaluation
-
-    def _one_se(self, noted: Noted, best: Evaluation) -> Evaluation:
-        """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
-        losses = _fold_losses(best)
-        limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
-        noted.purpose = "one standard error"
-        upper = noted.space.bounds[1]
-        low, high, chosen = 0.0, float(np.min(upper - best.point)), best
-        trial = high
-        for _ in range(ONE_SE_STEPS):
-            there = np.minimum(best.point + trial, upper)
-            within = 0.02 * math.sqrt(best.cost / len(losses))
-            evaluation = noted.look(there, within=within, warm=chosen)
-            if evaluation.interval[1] <= limit:
-                low, chosen = trial, evaluation
-            else:
-                high = trial
-            if low == high:
-                break
-            trial = 0.5 * (low + high)
-        return self._refined(noted, chosen)
-
-    def _report(self, noted: Noted, best: Evaluation, folds: list[_Fold], tie: Tie, total: float, classes: Any) -> None:
-        self.result_ = _without_data(self.result_)
-        offset = 1.0 if self.optimised_scoring_ == "r2" else 0.0
-        low, high = best.interval
-        self.score_interval_ = (offset - high, offset - low)
-        final, _ = split_pipeline(self.estimator)
-        adapter = find_adapter(final)
-        step = f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
-
-        def words(evaluation: Evaluation) -> dict[str, float]:
-            both = tie.penalties(evaluation)
-            if tie.groups:
-                return both
-            known = adapter.params(final, both["l1"], both["l2"], total, tie.names)
-            return {f"{step}{name}": float(value) for name, value in known.items()}
-
-        made = [evaluation for _, _, evaluation in noted.notes]
-        chosen = [k for k, evaluation in enumerate(made) if evaluation is best]
-        self.best_index_ = chosen[-1]
-        self.best_params_, self.best_penalties_ = words(best), tie.penalties(best)
+    def _report(
+        self, recorded: RecordedProblem, best: Evaluation, folds: list[Split], space: PenaltySpace, data: SearchData
+    ) -> None:
+        score = score_of(self.optimised_scoring_)
+        self.score_interval_ = score.interval(best.interval)
+        words = in_the_estimators_words(self.estimator, space, data.total)
+        self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
         self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if without else 0.0
-        results: dict[str, Any] = {"params": [words(evaluation) for evaluation in made]}
-        for name in results["params"][0]:
-            results[f"param_{name}"] = np.ma.array([params[name] for params in results["params"]])
-        for name in tie.names:
-            results[f"penalty_{name}"] = np.array([tie.space.params(evaluation.point)[name] for evaluation in made])
-        scores = offset - np.array([_fold_losses(evaluation) for evaluation in made])
-        for k in range(len(folds)):
-            results[f"split{k}_test_score"] = scores[:, k]
-        results["mean_test_score"] = scores.mean(axis=1)
-        results["std_test_score"] = scores.std(axis=1)
-        results["rank_test_score"] = (1 + np.argsort(np.argsort(-results["mean_test_score"]))).astype(np.int32)
-        results["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
-        results["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])
-        results["asked_error"] = np.array([within for _, within, _ in noted.notes])
-        results["proved_error"] = np.array([float(evaluation.e.max()) for evaluation in made])
-        results["work"] = np.array([evaluation.work for evaluation in made])
-        results["purpose"] = np.array([purpose for purpose, _, _ in noted.notes])
-        self.cv_results_ = results
-        mean = float(results["mean_test_score"][self.best_index_])
+        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
+        self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.surrogate_:
             pairs = zip(folds, best.solutions, strict=True)
-            mean = float(np.mean([fold.scored(adapter, self.scorer_, solution.x, classes) for fold, solution in pairs]))
-        self.best_score_ = mean
+            self.best_score_ = float(np.mean([fold.scored(self.scorer_, solution.x) for fold, solution in pairs]))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The score that was asked for, of `best_estimator_`; its own `score` where scoring is None."""
@@ -497,19 +336,19 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
-        return _drawn.plot_path(self, ax)
+        return _report_data.plot_path(self, ax)
 
     def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:
         """Coefficients of models of X and y at multiples of the best penalties."""
-        return _drawn.plot_regularisation_path(self, X, y, sample_weight, ax)
+        return _report_data.plot_regularisation_path(self, X, y, sample_weight, ax)
 
     def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
         """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
-        return _drawn.plot_calibration(self, X, y, sample_weight, groups, ax)
+        return _report_data.plot_calibration(self, X, y, sample_weight, groups, ax)
 
     def plot_coefficients(self, ax: Any = None) -> Any:
         """The largest coefficients of `best_estimator_`, by name."""
-        return _drawn.plot_coefficients(self, ax)
+        return _report_data.plot_coefficients(self, ax)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:
@@ -562,106 +401,3 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
 def _held(journal: SearchJournal | None) -> str:
     return "" if journal is None or not journal.evaluations else f", {journal.evaluations} evaluations in the journal"
-
-
-@dataclass(frozen=True)
-class _Routed:
-    fit: dict[str, Any]
-    split: dict[str, Any]
-    weight: Any
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """All that a check of sample weights needs to know of X."""
-
-    rows: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows, 1
-
-    @property
-    def dtype(self) -> Any:
-        return np.dtype(np.float64)
-
-    def __len__(self) -> int:
-        return self.rows
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """One split: its training problem and its held-out rows after the pipeline's first steps."""
-
-    model: Any
-    estimator: Any
-    X: Any
-    labels: Any
-    y: Array
-    weight: Array
-    group: Any = None  # the number of every column's group
-
-    @classmethod
-    def of(
-        cls,
-        search: Any,
-        k: int,
-        X: Any,
-        y: Any,
-        weight: Array,
-        classes: Any,
-        train: Any,
-        test: Any,
-        grouped: Grouped | None = None,
-        whole: Any = None,
-    ) -> _Fold:
-        estimator, before = split_pipeline(clone(search.estimator) if whole is None else whole)
-        adapter = find_adapter(estimator)
-        X_train, X_test = _safe_indexing(X, train), _safe_indexing(X, test)
-        if before is not None:
-            X_train = before.fit_transform(X_train, y[train])
-            X_test = before.transform(X_test)
-        X_train, X_test = (
-            check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
-        )
-        if classes is not None and len(np.unique(y[train][weight[train] > 0.0])) < 2:
-            raise ValueError(f"split {k} of cv has training samples, with sample_weight > 0, of one class only")
-        if not (weight[train].sum() > 0.0 and weight[test].sum() > 0.0):
-            raise ValueError(f"sample_weight is zero on all training or all held-out samples of split {k} of cv")
-        s = adapter.weights(estimator, y[train], weight[train], classes)
-        model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
-        group = None if grouped is None else grouped.of_columns(before, X_train.shape[1])
-        return cls(model, estimator, X_test, y[test], adapter.targets(estimator, y[test], classes), weight[test], group)
-
-    def loss(self, scoring: str, folds: int) -> Any:
-        return self.model.held_out(self.X, self.y, self.weight, scoring, folds)
-
-    def scored(self, adapter: Adapter, scorer: Any, w: Array, classes: Any) -> float:
-        """The score of a model with these weights."""
-        coef, intercept = self.model.coefficients(w)
-        fitted = adapter.fitted(clone(self.estimator), coef, intercept, classes)
-        return float(scorer(fitted, self.X, self.labels))
-
-
-def _total(estimator: Any, adapter: Adapter, y: Any, weight: Array, classes: Any) -> float:
-    """N of a fit to all data."""
-    return float(adapter.weights(estimator, y, weight, classes).sum())
-
-
-def _without_data(result: Result) -> Result:
-    """The result without the problems of its solutions: a fitted search does not hold on to its training data."""
-    evaluation = result.evaluation
-    if evaluation is not None:
-        evaluation = replace(evaluation, solutions=[light(solution) for solution in evaluation.solutions])
-    return replace(result, evaluation=evaluation, starts=tuple(map(_without_data, result.starts)))
-
-
-def _fold_losses(evaluation: Evaluation) -> Array:
-    """The loss of every fold; F is their mean."""
-    return evaluation.coarse**2 * len(evaluation.coarse)
-
-
-def _routing_enabled() -> bool:
-    from sklearn import get_config
-
-    return bool(get_config()["enable_metadata_routing"])

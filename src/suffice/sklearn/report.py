@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from suffice.sklearn import _drawn
+from suffice.sklearn import _report_data
 
 FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
 Data = dict[str, Any]
@@ -32,7 +32,7 @@ def collect(
     import suffice
 
     about = _plain(about, "about")
-    task = _drawn.Task(search, X, y, sample_weight, groups)
+    task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
     held = task.held_out()
     return {
         "format": FORMAT,
@@ -43,7 +43,7 @@ def collect(
         "samples": len(task.y),
         "features": int(getattr(search, "n_features_in_", 0)),
         "folds": int(search.n_splits_),
-        "asked_scoring": _drawn._scoring_name(search.scoring) if search.surrogate_ else None,
+        "asked_scoring": _report_data.scoring_name(search.scoring) if search.surrogate_ else None,
         "policy": search.result_.policy,
         "best": {
             "params": {str(name): float(value) for name, value in search.best_params_.items()},
@@ -54,11 +54,11 @@ def collect(
             "message": search.result_.message,
             "refit": search.refit,
         },
-        **_drawn.course(search),
-        "comparison": _drawn.comparison(task, held),
-        "regularisation": _drawn.regularisation_path(task),
-        "calibration": _drawn.calibration(held, task.classes),
-        "coefficients": _drawn.coefficients(search, task),
+        **_report_data.course(search),
+        "comparison": _report_data.comparison(task, held),
+        "regularisation": _report_data.regularisation_path(task),
+        "calibration": _report_data.calibration(held, task.classes),
+        "coefficients": _report_data.coefficients(search, task),
     }
 
 

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from suffice.result import Record, Status
+from suffice.sklearn._scores import score_of
 from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Outcome, Settings
 from suffice.tabular.table import quoted
@@ -43,7 +44,7 @@ class Progress:
     """A line that follows the search, on a terminal; `told` is its callback."""
 
     def __init__(self, console: Console, settings: Settings, scoring: str, *, quiet: bool = False) -> None:
-        self._settings, self._offset = settings, 1.0 if scoring == "r2" else 0.0
+        self._settings, self._score = settings, score_of(scoring)
         self._scoring, self._stage = scoring, "preparing the folds"
         self._began = time.monotonic()
         self._made = self._searched = 0
@@ -79,7 +80,7 @@ class Progress:
         elapsed = time.monotonic() - self._began
         if self._record is None:
             return f"{self._stage} ... {duration(elapsed)}"
-        low, high = self._offset - self._best[1], self._offset - self._best[0]
+        low, high = self._score.interval(self._best)
         left = self._left(elapsed)
         parts = [
             f"{self._record.number} evaluations",

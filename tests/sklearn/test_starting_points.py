@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._looks import GAP, TURNED, Lattice, levels_of
+from suffice.sklearn._starting_points import GAP, TURNED, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}

@@ -43,8 +43,8 @@ import numpy as np
 
 from suffice._array import Array
 from suffice.sklearn._folds import FLOOR
-from suffice.sklearn._noted import Noted
-from suffice.sklearn._tie import PENALTIES, Tie, group_penalties, kind_of, penalties
+from suffice.sklearn._penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
+from suffice.sklearn._recorded import RecordedProblem
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100
@@ -61,9 +61,9 @@ RISING = 1.05  # it rises towards the corner if it is so many times its least on
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def best_of_a_few(noted: Noted, folds: list[Any], tie: Tie) -> list[Array]:
+def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one."""
-    lattice = Lattice.of(noted, folds, tie)
+    lattice = Lattice.of(noted, folds, space)
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
@@ -86,7 +86,7 @@ def best_of_a_few(noted: Noted, folds: list[Any], tie: Tie) -> list[Array]:
 class Lattice:
     """Levels of every kind of penalty, from large to small, and the heights of F seen so far."""
 
-    noted: Noted
+    noted: RecordedProblem
     levels: list[list[float]]
     kind: Array  # the number of every parameter's kind
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
@@ -98,10 +98,10 @@ class Lattice:
         )  # the smallest inner level of l2, if there is one
 
     @classmethod
-    def of(cls, noted: Noted, folds: list[Any], tie: Tie) -> Lattice:
+    def of(cls, noted: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Lattice:
         lower, upper = noted.space.bounds
-        kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in tie.names)]
-        number = np.array([kinds.index(kind_of(name)) for name in tie.names])
+        kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in space.names)]
+        number = np.array([kinds.index(kind_of(name)) for name in space.names])
         largest = {
             "l1": max(fold.model.l1_max for fold in folds),
             "l2": max(fold.model.l2_floor / FLOOR for fold in folds),
@@ -114,9 +114,9 @@ class Lattice:
         if kinds[0] == "l1":
             params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
             every = (
-                group_penalties(params, tie.ratio, tie.groups)["l1"]
-                if tie.groups
-                else [penalties(params, tie.ratio)["l1"]]
+                group_penalties(params, space.ratio, space.groups)["l1"]
+                if space.groups
+                else [penalties(params, space.ratio)["l1"]]
             )
             lattice.plateau = min(every) >= largest["l1"]
         return lattice

@@ -14,7 +14,7 @@ from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 
 
-class Noted:
+class RecordedProblem:
     """The problem, with a note of every evaluation; those that the journal holds are not made again."""
 
     def __init__(

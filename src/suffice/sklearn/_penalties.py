@@ -68,7 +68,7 @@ class Grouped:
     names_in: Any
 
     @classmethod
-    def of(cls, search: Any, X: Any) -> Grouped:
+    def of(cls, search: Any) -> Grouped:
         check_groups(search.groups_of_features)
         selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
         final, before = split_pipeline(search.estimator)
@@ -97,8 +97,8 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class Tie:
-    """Which penalties are searched, and how the others follow."""
+class PenaltySpace:
+    """Which penalties are searched, and how the others follow; `space` has the ranges of those that are."""
 
     names: tuple[str, ...]
     ratio: float
@@ -106,7 +106,7 @@ class Tie:
     groups: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> Tie:
+    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> PenaltySpace:
         ratio = adapter.ratio(estimator)
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.result import Record
 
-__all__ = ["CallbackSupportMixin", "Tasks", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "CallbackTasks", "with_callbacks"]
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -22,7 +22,7 @@ except ImportError:  # before scikit-learn 1.9
         return method
 
 
-class Tasks:
+class CallbackTasks:
     """The search as tasks of scikit-learn's callbacks, where it has them and some are set; else nothing happens."""
 
     def __init__(self, search: Any, X: Any, y: Any, root: Any) -> None:
@@ -34,7 +34,7 @@ class Tasks:
             self.within.call_on_fit_task_begin(estimator=search, X=X, y=y)
 
     @classmethod
-    def of(cls, search: Any, X: Any, y: Any) -> Tasks:
+    def of(cls, search: Any, X: Any, y: Any) -> CallbackTasks:
         if not hasattr(search, "_skl_callbacks"):
             return cls(search, X, y, None)
         return cls(search, X, y, search._init_callback_context(max_subtasks=1 + bool(search.refit)))
@@ -51,7 +51,7 @@ class Tasks:
                 raise StopIteration
 
     @contextmanager
-    def refit(self) -> Iterator[Tasks]:
+    def refit(self) -> Iterator[CallbackTasks]:
         if self.root is None:
             yield self
             return

@@ -1,9 +1,5 @@
-"""Conformance checks for what users bring: a problem, a solver, a loss, an objective. One call each.
-
-A proof is worth what its assumptions are worth. Each check looks for a counterexample to what the package relies on,
-in random and in adversarial directions, and raises `ConformanceError` with the numbers if it finds one. Silence is
-no proof, but a wrong mu, L, prox, gradient, error bound or certificate rarely survives.
-"""
+"""Counterexamples to what certificates rest on: a problem's mu, L, gradient and prox, a solver's steps, a loss's error
+bound, an objective's accuracy."""
 
 from __future__ import annotations
 
@@ -25,8 +21,6 @@ from suffice.terms.prox import Box, Generic, Group, Zero
 from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.upper.evaluation import Evaluation, Objective
 
-__all__ = ["ConformanceError", "check_loss", "check_objective", "check_problem", "check_solver", "sample_problems"]
-
 SLACK = 1e-9  # relative: what rounding may blur in the inequalities checked here
 
 
@@ -34,40 +28,42 @@ class ConformanceError(AssertionError):
     """A counterexample to something the package relies on."""
 
 
-def _require(holds: bool, message: str) -> None:
+def require(holds: bool, message: str) -> None:
+    """Raise ConformanceError with this message unless `holds`."""
     if not holds:
         raise ConformanceError(message)
 
 
-def check_problem(problem: Composite, *, near: Any = None, trials: int = 30, seed: int = 0) -> None:
+def check_problem(
+    problem: Composite, *, near: Any = None, trials: int = 30, seed: int = 0, solver: str | Solver = "auto"
+) -> None:
     """Check f's gradient, mu and L, g's prox, and every certificate along a solve, against a more accurate solution.
 
     `near` is a point around which to look; by default 0, for which the problem must know its size. Where L is infinite
-    the solver is Newton's method, which needs none.
+    the solver is Newton's method, which needs none. `solver` gives the solution of higher accuracy, and is checked as
+    well if it is not "auto".
     """
     rng = np.random.default_rng(seed)
     centre = np.zeros(problem.size or 0) if near is None else np.asarray(near, dtype=np.float64)
-    _require(centre.size > 0, "the problem has no size: give a point as `near`")
+    require(centre.size > 0, "the problem has no size: give a point as `near`")
     scale = 1.0 + norm(centre) / math.sqrt(centre.size)
     for _ in range(trials):
         x, y = (centre + scale * 10.0 ** rng.uniform(-2, 1) * rng.standard_normal(centre.shape) for _ in range(2))
         _check_smooth(problem, x, y)
         curvature = problem.canonical.L if math.isfinite(problem.canonical.L) else problem.canonical.mu
         _check_prox(problem, x, y, 10.0 ** rng.uniform(-3, 1) / curvature)
-    _check_certificates(problem, centre)
+    _check_certificates(problem, centre, solver)
 
 
 def _check_smooth(problem: Composite, x: Array, y: Array) -> None:
     f, mu, L = problem.smooth, float(problem.mu), float(problem.L)
     gradient_x, gradient_y = np.asarray(f.gradient(x)), np.asarray(f.gradient(y))
-    _require(gradient_x.shape == x.shape, f"smooth.gradient has shape {gradient_x.shape}, x has {x.shape}")
+    require(gradient_x.shape == x.shape, f"smooth.gradient has shape {gradient_x.shape}, x has {x.shape}")
     d, change = x - y, gradient_x - gradient_y
     inner, square = float(change @ d), float(d @ d)
     blur = SLACK * (norm(gradient_x) + norm(gradient_y)) * norm(d)
-    _require(inner >= mu * square - blur, f"f is not {mu}-strongly convex: <df, d>/||d||^2 = {inner / square}")
-    _require(
-        norm(change) * norm(d) <= L * square + blur, f"the gradient is not {L}-Lipschitz: {norm(change) / norm(d)}"
-    )
+    require(inner >= mu * square - blur, f"f is not {mu}-strongly convex: <df, d>/||d||^2 = {inner / square}")
+    require(norm(change) * norm(d) <= L * square + blur, f"the gradient is not {L}-Lipschitz: {norm(change) / norm(d)}")
     h = 1e-5 * (1.0 + norm(x)) * d / norm(d)
     slope = (float(f.value(x + h)) - float(f.value(x - h))) / 2.0
     error = abs(slope - float(gradient_x @ h))
@@ -76,34 +72,35 @@ def _check_smooth(problem: Composite, x: Array, y: Array) -> None:
     if math.isinf(L):
         bend = 0.5 * float((np.asarray(f.gradient(x + h)) - np.asarray(f.gradient(x - h))) @ h)
     allowed = 1e-6 * norm(gradient_x) * norm(h) + bend + 1e-10 * abs(float(f.value(x)))
-    _require(error <= allowed, f"smooth.gradient disagrees with smooth.value: {slope} against {float(gradient_x @ h)}")
+    require(error <= allowed, f"smooth.gradient disagrees with smooth.value: {slope} against {float(gradient_x @ h)}")
 
 
 def _check_prox(problem: Composite, v: Array, y: Array, step: float) -> None:
     g = problem.prox
     p = np.asarray(g.prox(v, step))
-    _require(p.shape == v.shape, f"prox.prox has shape {p.shape}, its argument {v.shape}")
+    require(p.shape == v.shape, f"prox.prox has shape {p.shape}, its argument {v.shape}")
     g_p = float(g.value(p))
-    _require(math.isfinite(g_p), f"prox.value is {g_p} at a point that prox.prox returned")
+    require(math.isfinite(g_p), f"prox.value is {g_p} at a point that prox.prox returned")
     for other in (y, np.asarray(g.prox(y, step)), p + 1e-3 * (y - p)):
         g_other = float(g.value(other))
         if math.isfinite(g_other):  # (v - p)/step is a subgradient of g at p
             bound = g_p + float((v - p) @ (other - p)) / step
             blur = SLACK * (abs(g_p) + abs(g_other) + norm(v - p) * norm(other - p) / step)
-            _require(
-                g_other >= bound - blur, f"prox.prox(v, {step}) is not the prox of prox.value: {g_other} < {bound}"
-            )
+            require(g_other >= bound - blur, f"prox.prox(v, {step}) is not the prox of prox.value: {g_other} < {bound}")
 
 
-def _check_certificates(problem: Composite, start: Array) -> None:
-    reference = solve(problem, within=0.0, warm=start, max_steps=200_000)
+def _check_certificates(problem: Composite, start: Array, own: str | Solver) -> None:
+    reference = solve(problem, within=0.0, solver=own, warm=start, max_steps=200_000)
     for rule in RULES:
         if rule == "minimum_norm" and isinstance(problem.canonical.g, Generic):
             continue  # a user's own g without least_subgradient
         newton = math.isinf(problem.L)
         if newton and rule == "subgradient":
             continue  # it is about prox-gradient steps
-        for solver in ("newton",) if newton else ("fista", "fista_adaptive", "gradient_descent"):
+        solvers: list[str | Solver] = [] if newton else ["fista", "fista_adaptive", "gradient_descent"]
+        if rule != "subgradient" and own != "auto":
+            solvers.append(own)
+        for solver in solvers or ["newton"]:
             for step, solution in enumerate(iterate(problem, solver=solver, warm=start, certificate=rule)):  # type: ignore[arg-type]
                 _check_certificate(solution.x, solution.certificate, reference, f"{solver}, {rule}, step {step}")
                 if step == 40:
@@ -112,7 +109,7 @@ def _check_certificates(problem: Composite, start: Array) -> None:
 
 def _check_certificate(x: Array, certificate: Certificate, reference: Solution, where: str) -> None:
     distance = norm(x - reference.x)
-    _require(
+    require(
         distance <= certificate.radius + reference.certificate.radius,
         f"{where}: the distance is {distance}, the certificate says {certificate.radius} ({certificate.rule})",
     )
@@ -171,12 +168,10 @@ def check_solver(
         kept = copy.deepcopy(rough.x)
         fine = solve(problem, within=within, solver=solver, warm=rough, max_steps=max_steps)
         straight = solve(problem, within=within, solver=solver, warm=start, max_steps=max_steps)
-        _require(
-            fine.reached, f"{where}: {within} was not reached in {fine.steps} steps, but {fine.certificate.radius}"
-        )
+        require(fine.reached, f"{where}: {within} was not reached in {fine.steps} steps, but {fine.certificate.radius}")
         _check_certificate(fine.x, fine.certificate, reference, f"{where}, at the end")
-        _require(np.array_equal(rough.x, kept), f"{where}: continuing a solution modified it")
-        _require(
+        require(np.array_equal(rough.x, kept), f"{where}: continuing a solution modified it")
+        require(
             fine.steps == straight.steps and np.array_equal(fine.x, straight.x),
             f"{where}: {fine.steps} steps in two runs differ from {straight.steps} in one",
         )
@@ -189,14 +184,14 @@ def check_loss(loss: Loss, w: Any, *, trials: int = 200, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     w = np.asarray(w, dtype=np.float64)
     at = loss.at(w)
-    _require(at.residual >= 0 and math.isfinite(at.residual), f"the residual is {at.residual}")
+    require(at.residual >= 0 and math.isfinite(at.residual), f"the residual is {at.residual}")
     size = max(norm(w), 1.0)
     steepest = _steepest(loss, w, size)
     for _ in range(trials):
         radius = size * 10.0 ** rng.uniform(-9, 2)
         error = at.error(radius)
-        _require(error >= 0, f"the error for radius {radius} is {error}")
-        _require(error <= at.error(2.0 * radius) * (1 + SLACK), f"the error falls when the radius grows from {radius}")
+        require(error >= 0, f"the error for radius {radius} is {error}")
+        require(error <= at.error(2.0 * radius) * (1 + SLACK), f"the error falls when the radius grows from {radius}")
         direction = rng.standard_normal(w.shape)
         for v in (direction, steepest, -steepest):
             length = norm(v)
@@ -204,7 +199,7 @@ def check_loss(loss: Loss, w: Any, *, trials: int = 200, seed: int = 0) -> None:
                 point = w + radius * v / length
                 distance = max(radius, norm(point - w))  # the point is rounded, and may lie beyond the radius
                 other, error = loss.at(point).residual, at.error(distance)
-                _require(
+                require(
                     abs(other - at.residual) <= error + SLACK * (at.residual + other) * 1e-3,
                     f"within {distance} the residual moves by {abs(other - at.residual)}, the error says {error}",
                 )
@@ -241,35 +236,35 @@ def check_objective(
         cold = objective.evaluate(theta.copy(), within=within, warm=None)
         before = None if warm is None else copy.deepcopy((warm.r, warm.e, warm.interval))
         for evaluation in (cold, objective.evaluate(theta.copy(), within=within, warm=warm)):
-            _require(
+            require(
                 isinstance(evaluation, Evaluation), f"evaluate returned {type(evaluation).__name__}, not an Evaluation"
             )
             complaint = evaluation.complaint()
-            _require(complaint is None, f"theta = {theta.tolist()}: {complaint}")
-            _require(
+            require(complaint is None, f"theta = {theta.tolist()}: {complaint}")
+            require(
                 np.array_equal(evaluation.point, theta), f"asked for {theta.tolist()}, got {evaluation.point.tolist()}"
             )
             count = len(evaluation.r) if count is None else count
-            _require(len(evaluation.r) == count, f"{len(evaluation.r)} residuals, {count} before")
-            _require(
+            require(len(evaluation.r) == count, f"{len(evaluation.r)} residuals, {count} before")
+            require(
                 float(evaluation.e.max(initial=0.0)) <= within * (1 + SLACK),
                 f"within {within} was asked for, {float(evaluation.e.max(initial=0.0))} was achieved",
             )
             low, high = max(low, evaluation.interval[0]), min(high, evaluation.interval[1])
-            _require(
+            require(
                 low <= high + SLACK * abs(high),
                 f"two evaluations of one theta exclude each other: F >= {low}, F <= {high}",
             )
             if exact is not None:
-                _require(exact.shape == evaluation.r.shape, f"truth has shape {exact.shape}, not {evaluation.r.shape}")
+                require(exact.shape == evaluation.r.shape, f"truth has shape {exact.shape}, not {evaluation.r.shape}")
                 perfect = replace(evaluation, residuals=exact).coarse
                 errors = np.abs(perfect - evaluation.coarse)
                 worst = int(np.argmax(errors - evaluation.e))
-                _require(
+                require(
                     float(errors[worst] - evaluation.e[worst]) <= SLACK * (1.0 + abs(float(perfect[worst]))),
                     f"residual {worst} errs by {float(errors[worst])}, not by at most {float(evaluation.e[worst])}",
                 )
         if warm is not None and before is not None:
             same = np.array_equal(before[0], warm.r) and np.array_equal(before[1], warm.e)
-            _require(same and before[2] == warm.interval, "a later evaluation modified an earlier one")
+            require(same and before[2] == warm.interval, "a later evaluation modified an earlier one")
         warm = evaluation

@@ -16,9 +16,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array, indexable
@@ -29,7 +28,10 @@ from suffice._array import Array, norm
 from suffice.lower.solver import Solution, solve
 from suffice.plots import Trace
 from suffice.problem import Composite
-from suffice.sklearn._adapters import Adapter, find_adapter
+from suffice.sklearn._adapters import find_adapter
+from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn._scores import score_of
+from suffice.sklearn._splits import SearchData, Split
 
 ACCURACY = 1e-4
 MOST_STEPS = 20_000  # of one model
@@ -37,20 +39,11 @@ MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the re
 BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
 
-LOSSES = {  # what F is, in words
-    "neg_brier_score": "Brier score",
-    "neg_log_loss": "log loss",
-    "neg_mean_squared_error": "mean squared error",
-    "r2": "1 - R²",
-    "neg_mean_poisson_deviance": "mean Poisson deviance",
-    "neg_squared_hinge": "mean squared hinge",
-}
-
 Data = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """A model trained at the best penalties or at a multiple of them."""
 
     coef: Array  # outputs x features
@@ -69,8 +62,8 @@ class Held:
     solution: Solution | None = None  # None: of scikit-learn
 
 
-class Task:
-    """The data of a search, and its estimator taken apart."""
+class FittedSearch:
+    """A fitted search with the data that it was fitted to, and its estimator taken apart."""
 
     def __init__(self, search: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> None:
         check_is_fitted(search, "best_penalties_")
@@ -86,11 +79,11 @@ class Task:
         self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
         if self.weight is not None and self.weight.shape != (len(y),):
             raise ValueError(f"sample_weight must have one entry per sample, {len(y)}, got shape {self.weight.shape}")
-        self.classes = np.unique(y) if is_classifier(search.estimator) else None
-        pipeline = isinstance(search.estimator, Pipeline)
-        self.final = search.estimator.steps[-1][1] if pipeline else search.estimator
-        self.before = search.estimator[:-1] if pipeline and len(search.estimator.steps) > 1 else None
-        self.adapter: Adapter = find_adapter(self.final)
+        self.final, self.before = split_pipeline(search.estimator)
+        grouped = None if search.groups_of_features is None else Grouped.of(search)
+        weight = np.ones(len(y)) if self.weight is None else self.weight
+        self.data = SearchData(search.estimator, X, y, weight, grouped)
+        self.classes = self.data.classes
 
     @cached_property
     def splits(self) -> list[tuple[Any, Any]]:
@@ -101,30 +94,14 @@ class Task:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
 
-    def problem(self, rows: Any) -> tuple[Any, Any]:
-        """The training problem of these rows, and the steps before it, fitted."""
-        X, y = _safe_indexing(self.X, rows), self.y[rows]
-        before = None if self.before is None else clone(self.before)
-        X = X if before is None else before.fit_transform(X, y)
-        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
-        weight = np.ones(len(y)) if self.weight is None else self.weight[rows]
-        s = self.adapter.weights(self.final, y, weight, self.classes)
-        targets = self.adapter.targets(self.final, y, self.classes)
-        return self.adapter.fold(self.final, X, targets, s, self.classes), before
-
     def held_out(self) -> list[Held]:
         """One model per fold at the best penalties, with what it has not seen."""
         result = []
-        for train, test in self.splits:
-            fold, before = self.problem(train)
-            model = trained(fold, self.search.best_penalties_)
-            X = _safe_indexing(self.X, test)
-            X = X if before is None else before.transform(X)
-            X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
-            coef, intercept = fold.coefficients(model.solution.x)
-            fitted = self.adapter.fitted(clone(self.final), coef, intercept, self.classes)
-            weight = None if self.weight is None else self.weight[test]
-            result.append(Held(fitted, X, self.y[test], weight, model.solution))
+        for k, (train, test) in enumerate(self.splits):
+            split = self.data.split(train, test, f"split {k} of cv")
+            solution = trained(split, self.search.best_penalties_).solution
+            weight = None if self.weight is None else split.weight
+            result.append(Held(split.fitted(solution.x), split.X, split.labels, weight, solution))
         return result
 
 
@@ -147,10 +124,11 @@ def output_names(search: Any, count: int) -> list[str]:
     return [str(label) for label in search.classes_] if count > 1 else [""] * count
 
 
-def trained(fold: Any, penalties: dict[str, float], warm: Solution | None = None) -> Model:
-    solution = _solved(fold.at(**penalties), getattr(fold, "solver", "auto"), warm)
-    coef, intercept = fold.coefficients(solution.x)
-    return Model(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
+def trained(split: Split, penalties: dict[str, float], warm: Solution | None = None) -> TrainedModel:
+    """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
+    solution = _solved(split.penalised().at(**penalties), split.solver, warm)
+    coef, intercept = split.model.coefficients(solution.x)
+    return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
 
 
 def accuracy_of(solutions: Iterable[Solution | None]) -> float:
@@ -179,15 +157,15 @@ def course(search: Any) -> Data:
     """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
     check_is_fitted(search, "cv_results_")
     made = search.cv_results_
-    names = [name for name in ("l1", "l2") if f"penalty_{name}" in made]
-    offset = 1.0 if search.optimised_scoring_ == "r2" else 0.0
+    names = searched(search)
+    score = score_of(search.optimised_scoring_)
     evaluations = [
         {
             "number": k + 1,
             "purpose": str(made["purpose"][k]),
             "point": [float(made[f"penalty_{name}"][k]) for name in names],
-            "cost": offset - float(made["mean_test_score"][k]),
-            "interval": [_finite(offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
+            "cost": score.offset - float(made["mean_test_score"][k]),
+            "interval": [_finite(score.offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
             "asked": _finite(made["asked_error"][k]),
             "achieved": _finite(made["proved_error"][k]),
             "work": float(made["work"][k]),
@@ -203,6 +181,11 @@ def course(search: Any) -> Data:
         "evaluation": int(search.best_index_) + 1,
         "path": [[float(point[name]) for name in names] for point in path],
     }
+
+
+def searched(search: Any) -> list[str]:
+    """The names of the parameters searched."""
+    return [key.removeprefix("penalty_") for key in search.cv_results_ if key.startswith("penalty_")]
 
 
 def trace(data: Data) -> Trace:
@@ -226,7 +209,7 @@ def trace(data: Data) -> Trace:
         column("work"),
         (np.array(data["path"]),) if data["path"] else (),
         np.array(made[data["evaluation"] - 1]["point"]),
-        LOSSES.get(data["scoring"], f"minus {data['scoring']}"),
+        score_of(data["scoring"]).loss,
     )
 
 
@@ -237,14 +220,14 @@ def _finite(value: Any) -> float | None:
 # --- the figures' data ---------------------------------------------------------------------------------------------
 
 
-def regularisation_path(task: Task) -> Data:
+def regularisation_path(task: FittedSearch) -> Data:
     """Coefficients of models of all data, at multiples of the best penalties whose ratio stays."""
-    fold, _ = task.problem(np.arange(len(task.y)))
+    split = task.data.whole()
     best = task.search.best_penalties_
-    models: list[Model] = []
+    models: list[TrainedModel] = []
     for multiple in MULTIPLES:
         scaled = {name: float(value * multiple) for name, value in best.items()}
-        models.append(trained(fold, scaled, models[-1].solution if models else None))
+        models.append(trained(split, scaled, models[-1].solution if models else None))
     coefs = np.array([model.coef for model in models])  # multiples x outputs x features
     outputs, features = coefs.shape[1:]
     names, of = feature_names(task.search, features), output_names(task.search, outputs)
@@ -267,14 +250,14 @@ def regularisation_path(task: Task) -> Data:
     }
 
 
-def coefficients(search: Any, task: Task | None = None) -> Data:
+def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
     if hasattr(search, "best_estimator_"):
         final = search.best_estimator_
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final
         coef, intercept, source = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_), "best_estimator_"
     elif task is not None:
-        model = trained(task.problem(np.arange(len(task.y)))[0], search.best_penalties_)
+        model = trained(task.data.whole(), search.best_penalties_)
         coef, intercept, source = model.coef, model.intercept, "suffice"
     else:
         raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")
@@ -343,13 +326,13 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: Task, held: list[Held]) -> Data:
+def comparison(task: FittedSearch, held: list[Held]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
     defaults = _defaults(task)
-    scorers = {search.optimised_scoring_: _scorer(search.optimised_scoring_)}
+    scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if search.surrogate_:
-        scorers[_scoring_name(search.scoring)] = search.scorer_
+        scorers[scoring_name(search.scoring)] = search.scorer_
     default: list[Held] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
@@ -378,9 +361,10 @@ def comparison(task: Task, held: list[Held]) -> Data:
     }
 
 
-def _defaults(task: Task) -> Data:
+def _defaults(task: FittedSearch) -> Data:
     known = inspect.signature(type(task.final).__init__).parameters
-    names = [name.rpartition("__")[2] for name in task.search.best_params_]
+    kinds = tuple(dict.fromkeys(kind_of(name) for name in searched(task.search)))
+    names = find_adapter(task.final).params(task.final, 1.0, 1.0, 1.0, kinds)
     return {
         name: known[name].default for name in names if name in known and isinstance(known[name].default, int | float)
     }
@@ -393,37 +377,8 @@ def _seeded(estimator: Any) -> Any:
     return estimator
 
 
-def _scoring_name(scoring: Any) -> str:
+def scoring_name(scoring: Any) -> str:
     return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
-
-
-def _scorer(name: str) -> Any:
-    """Ours where scikit-learn has none, or none for labels that are text and folds that lack a class."""
-    known = {
-        "neg_brier_score": _neg_brier_score,
-        "neg_log_loss": _neg_log_loss,
-        "neg_squared_hinge": _neg_squared_hinge,
-    }
-    return known.get(name) or get_scorer(name)
-
-
-def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    classes = estimator.classes_
-    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
-    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
-    return -float(np.average(squares, weights=sample_weight))
-
-
-def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    log_p = estimator.predict_log_proba(X)
-    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
-    return float(np.average(of_truth, weights=sample_weight))
-
-
-def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
-    short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
-    return -float(np.average(short**2, weights=sample_weight))
 
 
 def _scored(scorer: Any, held: Held) -> float:
@@ -439,11 +394,11 @@ def plot_path(search: Any, ax: Any) -> Any:
 
 
 def plot_regularisation_path(search: Any, X: Any, y: Any, sample_weight: Any, ax: Any) -> Any:
-    return plots.draw_regularisation_path(regularisation_path(Task(search, X, y, sample_weight)), ax)
+    return plots.draw_regularisation_path(regularisation_path(FittedSearch(search, X, y, sample_weight)), ax)
 
 
 def plot_calibration(search: Any, X: Any, y: Any, sample_weight: Any, groups: Any, ax: Any) -> Any:
-    task = Task(search, X, y, sample_weight, groups)
+    task = FittedSearch(search, X, y, sample_weight, groups)
     return plots.draw_calibration(calibration(task.held_out(), task.classes), ax)
 
 

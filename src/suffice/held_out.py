@@ -1,0 +1,291 @@
+r"""Losses of margins on held-out data, and how far the error of the weights can move them.
+
+    loss(w) = share sum_i v_i phi(m_i, y_i) = r(w)^2,        m_i = x_i . w + b(w).
+
+Let ||w - w_hat|| <= R. If an intercept b is minimised out, the computed b is within S = S(R) of b(w_hat): B R + e, B =
+max ||x_j|| over training rows and e the error of b (`suffice.terms.intercept`), or what an enclosure proves
+(`suffice.terms.concomitant`); else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and with |phi''| <= c
+the loss moves by at most the least of
+
+    first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| S + (1/2) sum_i v_i phi''-bound d_i^2 ),
+                   where the last sum is at most c (||diag(v)^(1/2) X|| R + S)^2, and at most sum_i v_i c_i h_i^2,
+    per sample     phi(m_i) stays in the range it has on [m_i - h_i, m_i + h_i],
+    Lipschitz      sqrt(loss) moves by share^(1/2) slope (||diag(v)^(1/2) X|| R + S).
+
+The first is tight for a small radius, the second for a large one. All of them include the rounding of the margins:
+|fl(x_i . w) - x_i . w| <= delta_i (`Design.margin_rounding`) adds to h_i, its norm to ||X|| R, and sum_i v_i
+|phi'(m_i)| delta_i to the first order. Where a model nearly interpolates, nothing else is left of the error.
+
+`Brier`, `LogLoss` and `SquaredError` of `suffice.losses` are sums over rows as they were given, v_i = 1. Folds of
+`suffice.sklearn` have weights, and dense rows relative to the training mean, which changes b and nothing else, and
+makes ||x_i|| and S as small as a shift can; what such sums round to counts in S.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from suffice._array import EPS, Array, host, norm
+from suffice.terms.design import Design
+from suffice.terms.rounding import gamma, norm_rounding
+
+# max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
+BRIER_CURVATURE = 0.15406
+
+
+@dataclass(frozen=True)
+class LossAt:
+    """A loss at one w: its residuals, and the proven error of their norm r as a function of the radius."""
+
+    residuals: Array
+    error: Callable[[float], float]
+
+    @property
+    def residual(self) -> float:
+        """r, the root of the loss."""
+        return norm(self.residuals)
+
+    def radius(self, within: float) -> float:
+        """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
+        if within <= self.error(0.0):
+            return 0.0
+        if self.error(sys.float_info.max) <= within:
+            return math.inf
+        low, high = 0.0, 1.0
+        while self.error(high) <= within:
+            low, high = high, 4.0 * high
+        while low == 0.0 or high > 1.01 * low:
+            middle = 0.25 * high if low == 0.0 else math.sqrt(low * high)
+            if middle < 1e-300:
+                return 0.0
+            if self.error(middle) <= within:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def root_error(loss: float, low: float, high: float) -> float:
+    """How far sqrt(loss) can be from the root of anything in [low, high]."""
+    r = math.sqrt(loss)
+    return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)
+
+
+class Phi(Protocol):
+    """phi(m, y) >= 0 with |phi''| <= curvature; sqrt(phi) is slope-Lipschitz in m (infinite: unknown)."""
+
+    @property
+    def curvature(self) -> float: ...
+    @property
+    def slope(self) -> float: ...
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        """Their squares are phi."""
+        ...
+
+    def derivative(self, m: Array, y: Array) -> Array: ...
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        """The least and the largest phi on [m - h, m + h]."""
+        ...
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        """A bound on |phi''| on [m - h, m + h]."""
+        ...
+
+
+class _EvenlyBent:
+    """phi'' is bounded by the same number everywhere."""
+
+    curvature: float
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        return np.full(len(m), self.curvature)
+
+
+@dataclass(frozen=True)
+class BrierScore(_EvenlyBent):
+    """phi = (sigm(m) - p)^2, p = (1 + y)/2, labels y in {-1, 1}."""
+
+    curvature: float = BRIER_CURVATURE
+    slope: float = 0.25
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        result: Array = -y * expit(-y * m)
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        q = expit(-y * m)
+        result: Array = -2.0 * y * q * q * (1.0 - q)
+        return result
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = self.residuals(m - h, y) ** 2, self.residuals(m + h, y) ** 2
+        return np.minimum(*ends), np.maximum(*ends)
+
+
+@dataclass(frozen=True)
+class LogScore(_EvenlyBent):
+    """phi = log(1 + exp(-y m)), labels y in {-1, 1}."""
+
+    curvature: float = 0.25
+    slope: float = math.inf
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return np.sqrt(np.logaddexp(0.0, -y * m))
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        result: Array = -y * expit(-y * m)
+        return result
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = np.logaddexp(0.0, -y * (m - h)), np.logaddexp(0.0, -y * (m + h))
+        return np.minimum(*ends), np.maximum(*ends)
+
+
+@dataclass(frozen=True)
+class SquaredScore(_EvenlyBent):
+    """phi = (m - y)^2."""
+
+    curvature: float = 2.0
+    slope: float = 1.0
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return m - y
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return 2.0 * (m - y)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        size = np.abs(m - y)
+        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+
+
+@dataclass(frozen=True)
+class HingeScore(_EvenlyBent):
+    """phi = max(0, 1 - y m)^2, labels y in {-1, 1}: what LinearSVC minimises, on held-out data."""
+
+    curvature: float = 2.0
+    slope: float = 1.0
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return np.maximum(0.0, 1.0 - y * m)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        return np.maximum(0.0, 1.0 - y * m - h) ** 2, np.maximum(0.0, 1.0 - y * m + h) ** 2
+
+
+@dataclass(frozen=True)
+class PoissonScore:
+    """phi = 2 (y log(y / exp(m)) - y + exp(m)): the Poisson deviance of counts y >= 0; phi'' = 2 exp(m)."""
+
+    curvature: float = math.inf
+    slope: float = math.inf
+
+    def _deviance(self, m: Array, y: Array) -> Array:
+        # With t = m - log(y) it is 2 y (exp(t) - 1 - t), in which nothing cancels.
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            t = m - np.log(y)
+            bent = np.where(np.abs(t) < 1e-2, t * t * (0.5 + t * (1 / 6 + t * (1 / 24 + t / 120))), np.expm1(t) - t)
+            result: Array = 2.0 * np.where(y > 0.0, y * bent, np.exp(m))
+        return result
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        size: Array = np.sqrt(self._deviance(m, y))
+        return np.where(np.exp(np.minimum(m, 700.0)) >= y, size, -size)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return 2.0 * (np.exp(np.minimum(m, 700.0)) - y)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = self._deviance(m - h, y), self._deviance(m + h, y)
+        with np.errstate(divide="ignore"):
+            inside = np.abs(np.log(y) - m) <= h
+        return np.where(inside, 0.0, np.minimum(*ends)), np.maximum(*ends)
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        with np.errstate(over="ignore"):
+            result: Array = 2.0 * np.exp(m + h)
+        return result
+
+
+class MinimisedIntercept(Protocol):
+    """A training problem whose intercept b is a function of w."""
+
+    def image(self, x: Array) -> Array:
+        """The margins of the training rows without b."""
+        ...
+
+    def intercept(self, image: Array) -> tuple[float, float]:
+        """b, and a bound on its error."""
+        ...
+
+    def shift_within(self, image: Array, radius: float) -> float:
+        """S of the radius."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the problem that b(w)
+    belongs to. With `counted` every row counts 1, v_i = 1, and neither rows nor targets were shifted."""
+
+    design: Design
+    y: Array
+    score: Phi
+    share: float = 1.0
+    train: MinimisedIntercept | None = None
+    counted: bool = False
+
+    def fingerprint(self) -> dict[str, Any]:
+        known = {"design": self.design, "y": self.y, "score": self.score, "share": self.share, "train": self.train}
+        return {**known, "counted": True} if self.counted else known
+
+    def at(self, w: Array) -> LossAt:
+        design, score, y, train = self.design, self.score, self.y, self.train
+        times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
+        v = np.ones(design.shape[0]) if self.counted else design.weights
+        m: Array = host(design.margins(w))
+        image = m if train is None else train.image(w)
+        m = m if train is None else m + train.intercept(image)[0]
+        residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
+        loss = float(residuals @ residuals)
+        slopes = score.derivative(m, y)
+        pulls = v * slopes
+        gradient = norm(design.adjoint(pulls)) + math.sqrt(times) * design.pull_rounding * norm(np.sqrt(v) * slopes)
+        pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
+        spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
+        rounding = norm_rounding(residuals)
+        blur = design.margin_rounding(w) * norm(w) * row_norms  # of the margins
+        blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
+        of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
+
+        def error(radius: float) -> float:
+            # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
+            R = min(radius, sys.float_info.max)
+            shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
+            far = spectral * R + math.sqrt(times) * shift + spread
+            with np.errstate(over="ignore", invalid="ignore"):
+                h = row_norms * R + shift + blur
+                low, high = (float(v @ end) for end in score.range(m, h, y))
+                second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
+            if math.isfinite(score.curvature):
+                second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
+            change = self.share * (gradient * R + pull * shift + blurred + second)
+            low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
+            low = max(loss - change, self.share * low, 0.0) if change == change else self.share * low
+            high = min(loss + change, self.share * high) if change == change else self.share * high
+            lipschitz = math.sqrt(self.share) * score.slope * far
+            return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+
+        return LossAt(residuals, error)

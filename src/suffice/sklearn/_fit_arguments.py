@@ -1,0 +1,81 @@
+"""What `fit` is given: checked as scikit-learn checks it, and passed on by its rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import indexable
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from suffice._array import Array
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Arguments of the final fit and of the splitter, and the sample weights among them."""
+
+    fit: dict[str, Any]
+    split: dict[str, Any]
+    weight: Any
+
+
+def routed(search: Any, params: dict[str, Any]) -> Routed:
+    """Who gets what: by metadata routing where it is enabled, else `sample_weight` and `groups` by name."""
+    prefix = "" if not isinstance(search.estimator, Pipeline) else search.estimator.steps[-1][0] + "__"
+    if get_config()["enable_metadata_routing"]:
+        found = process_routing(search, "fit", **params)
+        fit, split = dict(found.estimator.fit), dict(found.splitter.split)
+        weights = [value for name, value in fit.items() if name.endswith("sample_weight")]
+        return Routed(fit, split, weights[0] if weights else None)
+    known = {"sample_weight", f"{prefix}sample_weight", "groups"}
+    if unknown := set(params) - known:
+        raise TypeError(f"fit takes {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+    weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
+    fit = {} if weight is None else {f"{prefix}sample_weight": weight}
+    return Routed(fit, {"groups": params.get("groups")}, weight)
+
+
+def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Array]:
+    """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns."""
+    if y is None:
+        raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
+    labels = is_classifier(search.estimator)
+    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+        validate_data(search, X, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+    else:
+        tables = hasattr(X, "columns")
+        numbers, y = validate_data(search, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=not labels)
+        X = X if tables else numbers
+    if labels:
+        check_classification_targets(y)
+    else:
+        y = np.asarray(y, dtype=np.float64)
+    X, y = indexable(X, y)
+    weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
+    return X, y, weight
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All that a check of sample weights needs to know of X."""
+
+    rows: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, 1
+
+    @property
+    def dtype(self) -> Any:
+        return np.dtype(np.float64)
+
+    def __len__(self) -> int:
+        return self.rows

@@ -1,0 +1,140 @@
+"""The search of `SufficeSearchCV` from its first look to its last, accurate evaluation.
+
+First looks choose where to begin, `suffice.tune` searches from there, the edges near its end are looked at, and the
+best point is evaluated once more to the accuracy asked for. Whatever ends this early, the best evaluation so far is
+the answer, and `result` says why.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from suffice._array import Array, outside_stacklevel
+from suffice.journal import JournalError
+from suffice.options import Options
+from suffice.result import OracleError, Result, Status
+from suffice.sklearn._penalties import PenaltySpace
+from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._splits import Split
+from suffice.sklearn._starting_points import best_of_a_few
+from suffice.tune import tune
+from suffice.upper.edges import search_with_edges
+from suffice.upper.evaluation import Evaluation
+
+ONE_SE_STEPS = 10
+EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
+
+
+def fold_losses(evaluation: Evaluation) -> Array:
+    """The loss of every fold; F is their mean."""
+    return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+def _nothing_yet() -> Result:
+    return Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
+
+
+@dataclass
+class PenaltySearch:
+    """One search; `one_se`: for the largest penalties whose loss is within one standard error of the best."""
+
+    problem: RecordedProblem
+    folds: list[Split]
+    space: PenaltySpace
+    options: Options
+    initial: Mapping[str, float] | None
+    tolerance: float
+    one_se: bool
+    result: Result = field(default_factory=_nothing_yet)
+
+    def run(self) -> Evaluation:
+        """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
+        problem = self.problem
+        try:
+            return self._all_of_it()
+        except StopIteration:
+            status, detail = Status.STOPPED, ""
+        except KeyboardInterrupt:
+            status, detail = Status.INTERRUPTED, ""
+            if not problem.notes:
+                raise
+        except (JournalError, OracleError) as error:
+            cause = error if isinstance(error, JournalError) else error.__cause__
+            if not isinstance(cause, JournalError) or not problem.notes:
+                raise
+            status, detail = Status.JOURNAL, str(cause)
+            warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
+        best = problem.best
+        if self.result.evaluation is None:
+            self.result = replace(self.result, work=problem.work)
+        if best.interval[1] < self.result.interval[1]:
+            self.result = replace(
+                self.result, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
+                params=problem.space.params(best.point),
+            )  # fmt: skip
+        self.result = replace(self.result, status=status, detail=detail)
+        return best
+
+    def _all_of_it(self) -> Evaluation:
+        problem = self.problem
+        if self.initial is not None:
+            starts = [self.space.space.theta(self.initial)]
+        else:
+            problem.purpose = "first look"
+            starts = best_of_a_few(problem, self.folds, self.space)
+
+        def search(starts: Sequence[Array], options: Options) -> Result:
+            problem.purpose, more = "search", list(starts[1:]) or None
+            self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.tell_of_search)
+            return self.result
+
+        def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
+            problem.purpose = "edge"
+            return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
+
+        self.result = search_with_edges(search, look, problem.space.bounds, starts, self.options)
+        if self.result.status is Status.STOPPED:
+            raise StopIteration
+        if self.result.status in (Status.INTERRUPTED, Status.TERMINATED):
+            if not problem.notes:
+                raise KeyboardInterrupt
+            return problem.best
+        problem.purpose = "final"
+        best = self._refined(problem.best)
+        return self._within_one_se(best) if self.one_se else best
+
+    def _refined(self, evaluation: Evaluation) -> Evaluation:
+        """The same point, until its loss is known to the tolerance, or as well as can be."""
+        for _ in range(4):
+            low, high = evaluation.interval
+            if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
+                break
+            within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
+            evaluation = self.problem.look(evaluation.point, within=within, warm=evaluation)
+        return evaluation
+
+    def _within_one_se(self, best: Evaluation) -> Evaluation:
+        """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
+        losses = fold_losses(best)
+        limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
+        self.problem.purpose = "one standard error"
+        upper = self.problem.space.bounds[1]
+        low, high, chosen = 0.0, float(np.min(upper - best.point)), best
+        trial = high
+        for _ in range(ONE_SE_STEPS):
+            there = np.minimum(best.point + trial, upper)
+            within = 0.02 * math.sqrt(best.cost / len(losses))
+            evaluation = self.problem.look(there, within=within, warm=chosen)
+            if evaluation.interval[1] <= limit:
+                low, chosen = trial, evaluation
+            else:
+                high = trial
+            if low == high:
+                break
+            trial = 0.5 * (low + high)
+        return self._refined(chosen)

@@ -1,0 +1,29 @@
+"""Conformance checks for what users bring: a problem, a solver, a loss, an objective, an adapter, an executor. One call
+each.
+
+A proof is worth what its assumptions are worth. Each check looks for a counterexample to what the package relies on,
+in random and in adversarial directions, and raises `ConformanceError` with the numbers if it finds one. Silence is
+no proof, but a wrong mu, L, prox, gradient, error bound or certificate rarely survives.
+"""
+
+from suffice.testing.adapters import check_adapter
+from suffice.testing.executors import check_executor
+from suffice.testing.numerics import (
+    ConformanceError,
+    check_loss,
+    check_objective,
+    check_problem,
+    check_solver,
+    sample_problems,
+)
+
+__all__ = [
+    "ConformanceError",
+    "check_adapter",
+    "check_executor",
+    "check_loss",
+    "check_objective",
+    "check_problem",
+    "check_solver",
+    "sample_problems",
+]
