@@ -29,7 +29,6 @@ from suffice.held_out import (
     LossAt,
     Phi,
     SquaredScore,
-    norm_rounding,
     root_error,
 )
 from suffice.problems import signs

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import Array, frozen, host, like, lives_elsewhere, positive
+from suffice._array import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
@@ -64,8 +64,11 @@ class _ElasticNetModel:
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""
-        gradient = LinearModel(self.design, self.y, self.loss).gradient(np.zeros(self.size))
-        return float(np.max(np.abs(gradient)))
+        # The least that the rounding of the gradient lets us prove, for which `suffice.solve` gives 0 and a radius of 0.
+        origin, model = np.zeros(self.size), LinearModel(self.design, self.y, self.loss)
+        image = model.image(origin)
+        largest = float(np.max(np.abs(model.gradient_at(origin, image))))
+        return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
 
     def at(self, *, l1: float, l2: float) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 > 0."""
