@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +25,7 @@ from suffice.reproduce.folder import COMMAND, read, read_command, write_command
 from suffice.reproduce.imaging import SETTINGS, STUDIES
 from suffice.reproduce.imaging import make as make_imaging
 from suffice.reproduce.study import PRESETS, make
+from suffice.signals import termination
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5")
 
@@ -213,21 +213,6 @@ def _one_line_errors(command: str) -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
 
@@ -237,7 +222,7 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     goes_on = f"`suffice resume {out}` goes on"
     try:
-        with _sigterm_as_interrupt():
+        with termination(KeyboardInterrupt):  # SIGTERM ends a run as Ctrl-C does
             problem, settings = load(settings)
             claim(out, settings)
             if not as_json:

@@ -38,7 +38,7 @@ from suffice.journal import (
     versions,
 )
 from suffice.plain import decode, encode
-from suffice.tune import _undisturbed
+from suffice.signals import undisturbed
 from suffice.upper.evaluation import Evaluation
 
 FORMAT = "suffice search 1"
@@ -110,7 +110,7 @@ class SearchJournal:
     def keep(self, key: str, purpose: str, evaluation: Evaluation) -> Evaluation:
         """The evaluation as the journal knows it: on disk when this returns."""
         encoded = encode(evaluation)
-        with _undisturbed():
+        with undisturbed():
             self._append({"kind": "evaluation", "key": key, "purpose": purpose, "evaluation": encoded})
             self.evaluations += 1
         return _evaluation(encoded)
