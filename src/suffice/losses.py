@@ -27,8 +27,8 @@ import numpy as np
 from scipy.special import expit
 
 from suffice._array import Array, frozen, host, lives_elsewhere, norm, positive, vector
-from suffice.problems import signs
 from suffice.terms.design import Design
+from suffice.terms.labels import signs
 from suffice.terms.rounding import gamma
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
