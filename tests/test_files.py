@@ -15,7 +15,7 @@ import pytest
 
 import suffice
 from suffice import JournalError, Options, exact, files, resume, tune
-from suffice.reproduce import folder as places
+from suffice.report import folder as places
 from suffice.reproduce import progress
 
 OPTIONS = Options(max_evaluations=9)

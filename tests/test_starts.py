@@ -241,6 +241,23 @@ class FragileBatch(Fragile):
         return [self.evaluate(theta, within=0.0) for theta in thetas]
 
 
+def test_a_failure_names_its_theta_though_the_objective_has_overwritten_it():
+    def spoil(theta):
+        asked.append(theta.copy())
+        theta[:] = 9.0
+        raise ValueError("no")
+
+    class Spoiling:
+        def evaluate(self, theta, *, within, warm=None):
+            spoil(theta)
+
+    asked = []
+    for where in ({"theta0": [1.3]}, {"starts": [[1.3], [-1.2]]}):
+        with pytest.raises(OracleError, match="no") as caught:
+            tune(Spoiling(), **where, **BOX)
+        assert caught.value.theta.tolist() == asked[-1].tolist() == pytest.approx([1.3])
+
+
 @pytest.mark.parametrize("objective", [Fragile(), FragileBatch()])
 def test_a_failing_start_is_named_and_the_others_keep_what_they_have(objective):
     with pytest.raises(OracleError, match=r"too large.*1\.5") as caught:

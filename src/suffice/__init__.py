@@ -5,12 +5,14 @@ from suffice.bilevel import BilevelProblem
 from suffice.journal import Journal, JournalError
 from suffice.lower.certificate import Certificate, certify
 from suffice.lower.solver import Outcome, Solution, iterate, solve
+from suffice.objective import Objective, exact
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
 from suffice.space import Space
-from suffice.tune import Request, Tuner, exact, resume, tune
-from suffice.upper.evaluation import Evaluation, Objective
+from suffice.tune import resume, tune
+from suffice.tuner import Request, Tuner
+from suffice.upper.evaluation import Evaluation
 
 __version__ = "0.1.0"
 

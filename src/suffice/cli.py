@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +23,8 @@ except ModuleNotFoundError:
     raise SystemExit(2) from None
 
 from suffice.files import JournalError
-from suffice.reproduce.folder import COMMAND, read, read_command, write_command
-from suffice.reproduce.imaging import SETTINGS, STUDIES
-from suffice.reproduce.imaging import make as make_imaging
-from suffice.reproduce.study import PRESETS, make
+from suffice.report.folder import COMMAND, read
+from suffice.signals import termination
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5")
 
@@ -98,6 +95,9 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
     """Make the paper's figures and check its claims; if interrupted, run it again to continue."""
+    from suffice.reproduce.imaging import STUDIES
+    from suffice.reproduce.study import PRESETS
+
     known = (*FIGURES, "all", *STUDIES)
     if figure not in known:
         raise typer.BadParameter(f"must be one of {', '.join(known)}, got {figure!r}", param_hint="FIGURE")
@@ -136,6 +136,8 @@ def resume(
             if value is not None:
                 hint = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
+        from suffice.reproduce.folder import read_command
+
         known = read_command(folder)
     reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
 
@@ -151,14 +153,16 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
             if found is None:
                 raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
             return typer.echo(f"Report: {write_page(folder, found)}")
+        from suffice.reproduce import report as pages
+        from suffice.reproduce.folder import read_command
+        from suffice.reproduce.imaging import STUDIES
+
         command = read_command(folder)
         data = read(folder / "study.json")
         if data is None:
             raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
         if command["figure"] in STUDIES:
             raise ValueError(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
-        from suffice.reproduce import report as pages
-
         typer.echo(f"Report: {pages.write(data, folder)}")
 
 
@@ -215,21 +219,6 @@ def _one_line_errors(command: str) -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does."""
-
-    def interrupt(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
 
@@ -239,7 +228,7 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     goes_on = f"`suffice resume {out}` goes on"
     try:
-        with _sigterm_as_interrupt():
+        with termination(KeyboardInterrupt):  # SIGTERM ends a run as Ctrl-C does
             problem, settings = load(settings)
             claim(out, settings)
             if not as_json:
@@ -264,6 +253,9 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
 def _reproduce(figure: str, preset: str, out: Path, jobs: int, device: str, as_json: bool) -> None:
     from suffice.reproduce import report
+    from suffice.reproduce.folder import write_command
+    from suffice.reproduce.imaging import STUDIES
+    from suffice.reproduce.study import PRESETS, make
 
     write_command(out, figure=figure, preset=preset, device=device)
     if figure in STUDIES:
@@ -300,8 +292,9 @@ def _check_device(device: str) -> None:
 
 def _imaging(name: str, preset: str, out: Path, as_json: bool) -> None:
     from suffice.reproduce import imaging_report
+    from suffice.reproduce.imaging import SETTINGS, make
 
     setting = SETTINGS[name, preset]
     show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
-    data = make_imaging(setting, out, f"suffice reproduce {name} --preset {preset}", show)
+    data = make(setting, out, f"suffice reproduce {name} --preset {preset}", show)
     _tell(data, imaging_report.write(setting, data, out), as_json)

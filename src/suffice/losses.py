@@ -31,8 +31,8 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
-from suffice.problems import signs
 from suffice.terms.design import Design
+from suffice.terms.labels import signs
 from suffice.terms.rounding import norm_rounding
 
 __all__ = [

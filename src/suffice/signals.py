@@ -1,4 +1,7 @@
-"""Signals that come while something is being written down."""
+"""Signals, as the rest of the package wants them: SIGTERM as an exception, and none at all while a file is written.
+
+Python runs handlers in the main thread only. Elsewhere both contexts do nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+class Terminated(BaseException):
+    """SIGTERM, as an exception."""
+
+
+@contextmanager
+def termination(raising: type[BaseException] = Terminated) -> Iterator[None]:
+    """SIGTERM raises this inside, once, if nobody else handles it; a second one acts as usual."""
+    if not _in_main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise raising
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Signals wait until an evaluation is written down."""
-    if threading.current_thread() is not threading.main_thread():
+    """Ctrl-C and SIGTERM wait until the end, such as that of an evaluation that is being written down."""
+    if not _in_main_thread():
         yield
         return
     waiting: list[int] = []
@@ -26,3 +51,7 @@ def undisturbed() -> Iterator[None]:
             signal.signal(name, handler)
         for number in waiting:
             signal.raise_signal(number)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from suffice.report.folder import read
 from suffice.reproduce import study
 from suffice.reproduce.claims import check, work_to
-from suffice.reproduce.folder import read
 from suffice.reproduce.study import ADAPTIVE, DYNAMIC, PRESETS, figure1, make
 
 TINY = replace(

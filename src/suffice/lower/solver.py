@@ -100,6 +100,10 @@ class Solution:
         """Whether the solve did what it was asked to do."""
         return self.outcome in (Outcome.REACHED, Outcome.STEPS)
 
+    def start_at(self, x: Array) -> Solution:
+        """A start at x for the same solver. It is not a solution: nothing is proven about it."""
+        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver)
+
 
 def solve(
     problem: Composite,

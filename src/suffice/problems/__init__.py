@@ -7,8 +7,8 @@ from suffice.problems.linear import (
     ElasticNetLogistic,
     ElasticNetPoisson,
     LowerLevel,
-    signs,
 )
+from suffice.terms.labels import signs
 
 __all__ = [
     "Denoising",

@@ -21,6 +21,7 @@ import numpy as np
 from suffice._array import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
+from suffice.terms.labels import signs
 from suffice.terms.prox import L1
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, Huber, LinearModel, MarginLoss
 
@@ -64,7 +65,7 @@ class _ElasticNetModel:
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""
-        # The least that the rounding of the gradient lets us prove, for which `suffice.solve` gives 0 and a radius of 0.
+        # The least that the rounding of the gradient lets us prove: there `suffice.solve` gives 0 and a radius of 0.
         origin, model = np.zeros(self.size), LinearModel(self.design, self.y, self.loss)
         image = model.image(origin)
         largest = float(np.max(np.abs(model.gradient_at(origin, image))))
@@ -131,18 +132,6 @@ class ElasticNetPoisson(_ElasticNetModel):
         if (targets < 0.0).any():
             raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
         return targets
-
-
-def signs(y: Any) -> tuple[Array, Any]:
-    """Two-valued labels of any kind as -1 and 1, and the two labels in sorted order."""
-    y = np.asarray(y)
-    if y.dtype.kind == "f" and np.isnan(y).any():
-        raise ValueError("y must hold two distinct labels, got NaN")
-    classes = np.unique(y)
-    if len(classes) != 2:
-        shown = ", ".join(repr(label) for label in classes[:5].tolist())
-        raise ValueError(f"y must hold exactly two distinct labels, got {len(classes)}: {shown}")
-    return np.where(y == classes[1], 1.0, -1.0), classes
 
 
 def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:

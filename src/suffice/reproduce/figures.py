@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice import files
+from suffice.report.formats import number, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +39,6 @@ SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "adaptive": "v", "dyn
 _SPARE = ("#CC79A7", "#E69F00", "#999999")  # for variants of other presets
 _GREY = "#666666"
 
-ABSENT = "\u2013"  # what stands for a value that is not there
 FLOOR = 1e-7  # relative excess objectives below this, negative ones too, are drawn here
 
 
@@ -91,22 +91,6 @@ class Chart:
 
 
 # --- reading the study ---------------------------------------------------------------------------------------------
-
-
-def number(value: Any) -> float:
-    """`value` as a float; NaN for what is absent or not a number."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-
-
-def show(value: Any, digits: int = 6) -> str:
-    """`value` for a reader; a dash for what is absent."""
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(show(entry, digits) for entry in value) + "]"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.{digits}g}" if math.isfinite(value) else ABSENT
-    return ABSENT if value is None else str(value)
 
 
 def variants(entries: Iterable[Data]) -> list[str]:

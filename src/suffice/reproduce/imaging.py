@@ -34,7 +34,8 @@ from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
 from suffice.problems import Denoising, SampledFourier
-from suffice.reproduce.folder import plain, processor, provenance, read, write
+from suffice.report.folder import read, write
+from suffice.reproduce.folder import plain, processor, provenance
 from suffice.space import Space
 from suffice.tune import Tuner
 

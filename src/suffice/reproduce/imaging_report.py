@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from suffice import files
+from suffice.report import html as shell
+from suffice.report.formats import number, show
 from suffice.reproduce import imaging, report
-from suffice.reproduce.figures import Chart, Data, Line, Panel, draw, number, show
+from suffice.reproduce.figures import Chart, Data, Line, Panel, draw
 from suffice.reproduce.imaging import Setting
 
 if TYPE_CHECKING:
@@ -270,7 +272,7 @@ def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None
         for one in data["runs"]
     ]
     head = ("Variant", "Start or w", "Final θ", "F believed", "F exact", "Evaluations", "Solver steps", "Status")
-    ends = f'<section class="card"><h2>Where the runs ended</h2>{report._table(head, rows, range(3, 7))}</section>'
+    ends = f'<section class="card"><h2>Where the runs ended</h2>{shell.table(head, rows, range(3, 7))}</section>'
     images = ""
     if picture is not None:
         buffer = io.BytesIO()
@@ -280,8 +282,8 @@ def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None
             '<section class="card"><h2>Images before and after learning</h2>'
             f'<img style="max-width:100%" alt="images" src="data:image/png;base64,{still}"></section>'
         )
-    settings = report._settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
-    body = report._claims(data) + "".join(report._figure(chart) for chart in made) + images + ends + settings
+    settings = report.settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
+    body = report.claims(data) + "".join(report.figure(chart) for chart in made) + images + ends + settings
     inside = f"""<header><h1>{escape(TITLES[setting.study])}</h1>
 <p class="lead">{escape(LEADS[setting.study])} The <b>dynamic</b> variants solve each lower-level problem only as
 precisely as the next decision needs, and prove that they did; the fixed ones take <b>K</b> solver steps every time.</p>
@@ -289,7 +291,7 @@ precisely as the next decision needs, and prove that they did; the fixed ones ta
 {body}
 <footer>After M. J. Ehrhardt and L. Roberts, “Inexact Derivative-Free Optimization for Bilevel Learning”, J. Math.
 Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>"""
-    return report.page(escape(setting.study), f"<script>{get_plotlyjs()}</script>", inside)
+    return shell.page(escape(setting.study), f"<script>{get_plotlyjs()}</script>", inside)
 
 
 def write(setting: Setting, data: Data, out: Path) -> Path:

@@ -15,88 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
-from suffice.reproduce.figures import (
-    ABSENT,
-    Chart,
-    Data,
-    Line,
-    Panel,
-    charts,
-    colour,
-    draw,
-    number,
-    save,
-    show,
-    variants,
-)
+from suffice.report import html as shell
+from suffice.report.formats import ABSENT, number, show
+from suffice.reproduce.figures import Chart, Data, Line, Panel, charts, colour, draw, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
 _PLOTLY_SYMBOLS = {"^": "triangle-up", "s": "square", "D": "diamond", "o": "circle", "v": "triangle-down"}
-_INK, _GREY, _RULE = "#1c2733", "#5f6b7a", "#e6e9ee"
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-
-_CSS = """
-:root { --ink: #1c2733; --grey: #5f6b7a; --rule: #e1e5ea; --soft: #f6f8fa; --accent: #D55E00; color-scheme: light }
-* { box-sizing: border-box }
-body { margin: 0; background: #f3f5f8; color: var(--ink); font: 15.5px/1.55 FONT }
-main { max-width: 1160px; margin: 0 auto; padding: 36px 24px 64px }
-h1 { font-size: 30px; line-height: 1.2; margin: 0 0 10px; letter-spacing: -.015em }
-h2 { font-size: 20px; margin: 0 0 6px; letter-spacing: -.01em }
-p { margin: 0 0 12px; max-width: 82ch }
-.lead { font-size: 16.5px; color: #37424f }
-.card { background: #fff; border: 1px solid var(--rule); border-radius: 10px; padding: 22px 24px; margin: 20px 0 }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 14px; margin: 22px 0 }
-.tile { background: #fff; border: 1px solid var(--rule); border-radius: 10px; padding: 14px 18px }
-.tile b { display: block; font-size: 23px; line-height: 1.25; letter-spacing: -.01em; white-space: nowrap }
-.tile span { color: var(--grey); font-size: 13px }
-nav { margin: 14px 0 0; font-size: 14px } nav a { margin-right: 16px; white-space: nowrap }
-a { color: #0072B2; text-decoration: none } a:hover { text-decoration: underline }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums }
-th { text-align: left; color: var(--grey); font-weight: 600; font-size: 12.5px; border-bottom: 2px solid var(--rule) }
-th, td { padding: 7px 12px 7px 0; vertical-align: top }
-td { border-bottom: 1px solid var(--rule) } tbody tr:last-child td { border-bottom: 0 }
-td.n, th.n { text-align: right; white-space: nowrap }
-td.n + td:not(.n), th.n + th:not(.n) { padding-left: 14px }
-td small { color: var(--grey); display: block; font-size: 12.5px }
-.badge { display: inline-block; min-width: 76px; text-align: center; border-radius: 99px; padding: 1px 10px;
-  font-size: 12.5px; font-weight: 650; white-space: nowrap; border: 1px solid }
-.pass { color: #05603f; background: #e3f5ed; border-color: #a9dfc8 }
-.fail { color: #9b1c1c; background: #fdeaea; border-color: #f3b9b9 }
-.open { color: #565f6b; background: #eff1f4; border-color: #d5dae0 }
-.dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px }
-.caption { color: #46515e; font-size: 14.5px } .still { display: none } .still img { max-width: 100%; height: auto }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 0 40px }
-.pair th { width: 42% } .pair td { overflow-wrap: anywhere }
-.pair tbody th { border-bottom: 1px solid var(--rule); font-size: 13.5px }
-.pair tbody tr:last-child th { border-bottom: 0 }
-details { border-top: 1px solid var(--rule); padding: 8px 0 } details[open] { padding-bottom: 16px }
-summary { cursor: pointer; font-size: 14.5px } summary span { color: var(--grey); font-size: 13.5px }
-details table { font-size: 12px; margin-top: 8px } details th { font-size: 11.5px; white-space: nowrap }
-details th, details td { padding: 3px 10px 3px 0 }
-footer { color: var(--grey); font-size: 13px }
-@media print {
-  body { background: #fff; font-size: 11.5px } main { padding: 0; max-width: none } nav, .live { display: none }
-  .still { display: block } .card, .tile { border: 0; padding: 0; break-inside: avoid } .card { margin: 14px 0 }
-  h1 { font-size: 22px } h2 { font-size: 15px } .tiles { grid-template-columns: repeat(4, 1fr) }
-  .tile b { font-size: 16px } table { font-size: 10.5px } th, td { padding: 3px 10px 3px 0 }
-  .lead, .caption { font-size: 11.5px } .records { display: none }
-  .pair { grid-template-columns: 1fr 1fr } .still img { max-height: 42vh }
-  .badge, .dot { print-color-adjust: exact; -webkit-print-color-adjust: exact }
-}
-""".replace("FONT", _FONT)
-
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
-
-# Nothing of the page leaves it: plotly's own choice of buttons may include one that uploads the figure.
-_CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "showSendToCloud": False,
-    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-}
 
 
 # --- the page ------------------------------------------------------------------------------------------------------
@@ -111,10 +35,10 @@ def html(data: Data) -> str:
 
     made = charts(data)
     sections = [
-        _claims(data),
-        *(_figure(chart) for chart in made),
+        claims(data),
+        *(figure(chart) for chart in made),
         _ends(data),
-        _settings(data),
+        settings(data),
         _records(data),
     ]
     script = f"<script>{get_plotlyjs()}</script>" if made else ""
@@ -135,29 +59,7 @@ follow the curvature along the way; the fixed variants run <b>K</b> FISTA iterat
 {"".join(sections)}
 <footer>Method: M. J. Ehrhardt and L. Roberts, “Efficient Hyperparameter Tuning with Dynamic Accuracy Derivative-Free
 Optimization”, OPT 2020, arXiv 2011.03151. Made with suffice {version}.</footer>"""
-    return page(f"reproduction study ({preset})", script, body)
-
-
-def page(title: str, script: str, body: str) -> str:
-    """A self-contained page around a body; all three are HTML already."""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>suffice: {title}</title>
-<style>{_CSS}</style>
-<noscript><style>.live {{ display: none }} .still {{ display: block }}</style></noscript>
-{script}
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+    return shell.page(f"reproduction study ({preset})", script, body)
 
 
 def _text(value: Any) -> str:
@@ -200,18 +102,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.3g} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = ()) -> str:
-    """A table of cells that are already HTML; the columns `numeric` are set flush right."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        marks = (' class="n"' if index in numeric else "" for index in range(len(cells)))
-        return "<tr>" + "".join(f"<{tag}{m}>{c}</{tag}>" for m, c in zip(marks, cells, strict=True)) + "</tr>"
-
-    body = "".join(row(cells, "td") for cells in rows)
-    return f'<div class="scroll"><table><thead>{row(head, "th")}</thead><tbody>{body}</tbody></table></div>'
-
-
-def _claims(data: Data) -> str:
+def claims(data: Data) -> str:
     claims = data.get("claims") or []
     if not claims:
         return ""
@@ -227,11 +118,11 @@ def _claims(data: Data) -> str:
                 _text(claim.get("measured") or None),
             )
         )
-    table = _table(("Verdict", "Claim", "Target", "Measured"), rows)
+    table = shell.table(("Verdict", "Claim", "Target", "Measured"), rows)
     return f'<section class="card" id="claims"><h2>What the paper claims, and what came out</h2>{table}</section>'
 
 
-def _figure(chart: Chart) -> str:
+def figure(chart: Chart) -> str:
     picture = io.BytesIO()
     draw(chart).savefig(picture, format="png", dpi=150, metadata={"Software": None})
     still = base64.b64encode(picture.getvalue()).decode("ascii")
@@ -239,7 +130,7 @@ def _figure(chart: Chart) -> str:
         full_html=False,
         include_plotlyjs=False,
         div_id=f"{chart.name}-live",
-        config=_CONFIG,
+        config=shell.CONFIG,
     )
     return (
         f'<section class="card" id="{chart.name}"><h2>{escape(chart.title)}</h2>'
@@ -278,7 +169,7 @@ def _ends(data: Data) -> str:
         )
         for run in runs
     ]
-    table = _table(head, rows, numeric=range(1, 8))
+    table = shell.table(head, rows, numeric=range(1, 8))
     return (
         '<section class="card" id="ends"><h2>Where the runs ended</h2><p class="caption">Start is the starting log₁₀ '
         "of the ℓ₂ penalty; work is the number of lower-level FISTA iterations, summed over the digits.</p>"
@@ -295,7 +186,7 @@ def _coordinates(theta: Any, places: int = 4) -> tuple[str, str]:
     return _fixed(pair[0], places), _fixed(pair[1], places)
 
 
-def _settings(data: Data) -> str:
+def settings(data: Data) -> str:
     tables = []
     for title, key in (("Settings", "preset"), ("Versions", "provenance")):
         part = data.get(key) or {}
@@ -333,7 +224,7 @@ def _records(data: Data) -> str:
         extent = f"{show(run.get('evaluations'))} evaluations, {show(run.get('work'))} iterations, {run.get('status')}"
         folds.append(
             f"<details><summary>{_variant(run['variant'])} from start {_text(run['start'])} "
-            f"<span>({escape(extent)})</span></summary>{_table(head, rows, numeric=(0, *range(2, 13)))}</details>"
+            f"<span>({escape(extent)})</span></summary>{shell.table(head, rows, numeric=(0, *range(2, 13)))}</details>"
         )
     if not folds:
         return ""
@@ -367,7 +258,7 @@ def interactive(chart: Chart) -> Any:
         for low, high in panel.shaded:
             figure.add_vrect(low, high, fillcolor="#eef0f3", line_width=0, layer="below", **cell)
         if panel.level is not None:
-            figure.add_hline(panel.level, line={"color": _GREY, "width": 1.2, "dash": "dot"}, **cell)
+            figure.add_hline(panel.level, line={"color": shell.GREY, "width": 1.2, "dash": "dot"}, **cell)
         bottom, left = index + columns >= len(chart.panels), cell["col"] == 1
         labelled = (bottom or not chart.shared, left or not chart.shared)
         same = chart.panels if chart.shared else [panel]
@@ -376,13 +267,13 @@ def interactive(chart: Chart) -> Any:
         if chart.shared and index:
             figure.update_xaxes(matches="x", **cell)
             figure.update_yaxes(matches="y", **cell)
-    figure.update_annotations(font={"size": 13, "color": _INK})
+    figure.update_annotations(font={"size": 13, "color": shell.INK})
     figure.update_layout(
         template="plotly_white",
         height=height,
         margin={"l": 64, "r": 14, "t": 66 if chart.panels[0].title else 40, "b": 48},
-        font={"family": _FONT, "size": 12.5, "color": _INK},
-        hoverlabel={"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": _INK}},
+        font={"family": shell.FONT, "size": 12.5, "color": shell.INK},
+        hoverlabel={"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": shell.INK}},
         legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
         hovermode="closest",
     )
@@ -429,7 +320,7 @@ def _axis(panels: Sequence[Panel], which: str, labelled: bool) -> dict[str, Any]
         "title": title | {"standoff": 8},
         "showticklabels": labelled,
         "tickfont": {"size": 11 if log else 12},
-        "gridcolor": _RULE,
+        "gridcolor": shell.RULE,
         "linecolor": "#c4cad2",
         "ticks": "outside" if labelled else "",
         "tickcolor": "#c4cad2",

@@ -41,7 +41,8 @@ from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
-from suffice.reproduce.folder import plain, processor, provenance, read, write
+from suffice.report.folder import read, write
+from suffice.reproduce.folder import plain, processor, provenance
 from suffice.reproduce.progress import Progress, note
 from suffice.result import Record
 from suffice.space import Space

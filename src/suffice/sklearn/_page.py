@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from suffice import plots
-from suffice.reproduce import report as shell
-from suffice.reproduce.figures import show
+from suffice.report import html as shell
+from suffice.report.formats import show
 from suffice.sklearn import _charts
 from suffice.sklearn._report_data import trace
 from suffice.sklearn._report_schema import check
@@ -131,7 +131,7 @@ def page(data: Data) -> str:
         for key, title, body in sections
     )
     title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
-    script = _SCRIPT.replace("CONFIG", _json(shell._CONFIG))
+    script = _SCRIPT.replace("CONFIG", _json(shell.CONFIG))
     body = f"""<header><h1>{title}</h1><p class="lead">{_lead(data)}</p></header>
 {_tiles(data)}
 <div class="live tabs" role="tablist">{tabs}</div>
@@ -271,7 +271,7 @@ def _summary(data: Data) -> str:
             f"{defaults}, fitted by scikit-learn. The tuned models' weights are proven to within "
             f"{data['calibration']['accuracy']:.1g} of the largest norm among them."
         )
-        + shell._table(head, rows, numeric=(1, 2, 3, 4))
+        + shell.table(head, rows, numeric=(1, 2, 3, 4))
         + notes
         + _folds(compared["scores"])
     )
@@ -288,7 +288,7 @@ def _folds(scores: list[Data]) -> str:
         for row in scores
         for which in ("tuned", "default")
     ]
-    return f"<details><summary>Every fold</summary>{shell._table(head, rows, range(1, len(head)))}</details>"
+    return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
 
 def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
@@ -367,7 +367,7 @@ def _coefficients(found: Data, figures: dict[str, Any]) -> str:
     head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
     rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
     rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
-    table = shell._table(head, rows, numeric=range(1, len(head)))
+    table = shell.table(head, rows, numeric=range(1, len(head)))
     figure = _figure(
         "coefficients", _charts.coefficients(found), lambda: plots.draw_coefficients(found), "coefficients", figures
     )
@@ -389,7 +389,7 @@ def _evaluations(data: Data) -> str:
         )
         for one in data["evaluations"]
     ]
-    return shell._table(head, rows, numeric=(0, *range(2, len(head))))
+    return shell.table(head, rows, numeric=(0, *range(2, len(head))))
 
 
 def _about(data: Data) -> str:

@@ -33,7 +33,7 @@ from sklearn.model_selection import cross_val_score
 
 from suffice import files
 from suffice.options import Options
-from suffice.reproduce import folder as places
+from suffice.report import folder as places
 from suffice.result import Record, Status
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,18 +121,3 @@ class Evaluation:
         if not (number and math.isfinite(self.work) and self.work >= 0):
             return f"work must be finite and non-negative, got {self.work!r}"
         return None
-
-
-class Objective(Protocol):
-    """An oracle of adjustable accuracy: the error of every residual (or block) is to be at most `within`."""
-
-    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
-        elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is reported."""
-        ...
-
-
-class WeightsObjective(Objective, Protocol):
-    """An oracle that also takes requests on the distance of the weights (the paper's rule)."""
-
-    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation: ...

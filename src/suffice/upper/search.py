@@ -116,7 +116,7 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
         after, judged = _take_in(known, pending, point, setting)
     record = _record(state, after, pending, evaluation, judged, setting)
     after = replace(after, records=(*state.records, record))
-    return replace(after, status=_budget(after, setting.options))
+    return replace(after, status=budget_status(after, setting.options))
 
 
 def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
@@ -623,7 +623,8 @@ _CONSEQUENCES = {
 }
 
 
-def _budget(state: State, options: Options) -> Status:
+def budget_status(state: State, options: Options) -> Status:
+    """The status of the search, as the budgets and the target have it."""
     if options.noise is None and best_point(state).evaluation.interval[1] <= options.target_cost:
         return Status.TARGET
     if len(state.records) >= options.max_evaluations:

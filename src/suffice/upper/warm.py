@@ -2,25 +2,35 @@ r"""Where a new evaluation starts: from what is known about the weights nearby.
 
 The minimiser w(theta) is Lipschitz in theta, so the nearest evaluated theta is a start at a distance O(delta). Where
 w is smooth the linear interpolant through the model's points, sum_t l_t(u) w_t, is one at a distance O(delta^2): it
-costs nothing and saves the solver the iterations in between. An oracle that attaches anything but this package's
-solutions gets the nearest.
+costs nothing and saves the solver the iterations in between. An oracle whose solutions are not `Blendable` gets the
+nearest.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice._array import Array, frozen
-from suffice.lower.certificate import Certificate
-from suffice.lower.solver import Outcome, Solution
+from suffice._array import Array
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 
 FAR = 4.0  # sum of |l_t(u)| from which on the interpolant amplifies errors more than it saves
+
+
+@runtime_checkable
+class Blendable(Protocol):
+    """A solution with weights x that lends itself to interpolation."""
+
+    @property
+    def x(self) -> Array: ...
+
+    def start_at(self, x: Array) -> Any:
+        """A start at other weights for whoever found this solution; nothing is proven about it."""
+        ...
 
 
 def warm_start(
@@ -38,9 +48,9 @@ def warm_start(
     return nearest if blended is None else replace(nearest, solutions=blended)
 
 
-def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list[Solution] | None:
+def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list[Any] | None:
     solutions = [evaluation.solutions for _, evaluation in points]
-    if not all(row and all(isinstance(item, Solution) for item in row) for row in solutions):
+    if not all(row and all(isinstance(item, Blendable) for item in row) for row in solutions):
         return None
     places = np.array([point for point, _ in points])
     weights = lagrange_values(lagrange_gradients(places, k), places, k, u)
@@ -49,6 +59,5 @@ def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list
     blended = []
     for column in zip(*solutions, strict=True):
         x = weights @ np.array([solution.x for solution in column])
-        # A start, not a solution: nothing is proven about it.
-        blended.append(Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, column[k].solver))
+        blended.append(column[k].start_at(x))
     return blended

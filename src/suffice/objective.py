@@ -1,0 +1,159 @@
+"""What an objective is: `evaluate`, and what it may offer besides.
+
+`Objective` is all that `suffice.tune` needs. Each protocol below it is one thing more that an objective may have, and
+what that is good for. `offered` finds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+
+import numpy as np
+
+from suffice._array import Array
+from suffice.options import Policy
+from suffice.result import OracleError
+from suffice.space import Space
+from suffice.upper.evaluation import Evaluation
+
+P = TypeVar("P")
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """An oracle of adjustable accuracy: the error of every residual (or block) is to be at most `within`."""
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
+        elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is reported."""
+        ...
+
+
+@runtime_checkable
+class WeightsObjective(Protocol):
+    """An oracle that takes requests on the distance of the weights: the paper's rule, `Options(policy="weights")`."""
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals at theta, of weights within this distance of the exact ones, reported as `distance`."""
+        ...
+
+
+@runtime_checkable
+class BatchObjective(Protocol):
+    """An oracle that is asked for one theta of every start at once."""
+
+    def evaluate_all(
+        self,
+        thetas: Sequence[Array],
+        *,
+        within: Sequence[float],
+        warm: Sequence[Evaluation | None],
+        policy: Policy,
+    ) -> Sequence[Evaluation]:
+        """One evaluation for every theta, each to its own accuracy, as `policy` means it."""
+        ...
+
+
+@runtime_checkable
+class NamedObjective(Protocol):
+    """An objective whose parameters have names and ranges."""
+
+    @property
+    def space(self) -> Space:
+        """It gives the bounds, and lets starts and results speak in named parameters."""
+        ...
+
+
+@runtime_checkable
+class BoundedObjective(Protocol):
+    """An objective that knows something about F for free."""
+
+    def lower_bound(self, theta: Array) -> float:
+        """At most F(theta); steps that it proves to be worse than the incumbent are not evaluated."""
+        ...
+
+
+@runtime_checkable
+class FingerprintedObjective(Protocol):
+    """An objective that a journal can tell from another."""
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """What has to be the same for a run to be continued, by name."""
+        ...
+
+
+@runtime_checkable
+class EventfulObjective(Protocol):
+    """An objective that has more to report than its evaluations, such as a worker that was lost."""
+
+    def take_events(self) -> Sequence[Mapping[str, Any]]:
+        """What has happened since the last call, for the journal."""
+        ...
+
+
+def offered(objective: object, protocol: Callable[..., P]) -> P | None:
+    """The objective, if it offers what the protocol declares, else None.
+
+    Methods have to be callable, and None is nothing. Unlike `isinstance` from Python 3.12 on, this also sees what a
+    wrapper passes on by `__getattr__`.
+    """
+    for name, member in vars(protocol).items():
+        if not name.startswith("_"):
+            value = getattr(objective, name, None)
+            if value is None or not (callable(value) or isinstance(member, property)):
+                return None
+    return cast(P, objective)
+
+
+def space_of(objective: object) -> Space | None:
+    """The names and ranges of its parameters, if it has any."""
+    named = offered(objective, NamedObjective)
+    return None if named is None else named.space
+
+
+def lower_bound_of(objective: object) -> Callable[[Array], float] | None:
+    """The bound of F that costs nothing, if there is one."""
+    bounded = offered(objective, BoundedObjective)
+    return None if bounded is None else bounded.lower_bound
+
+
+def events_of(objective: object) -> list[Mapping[str, Any]]:
+    """What it has to report besides its evaluations."""
+    eventful = offered(objective, EventfulObjective)
+    return [] if eventful is None else list(eventful.take_events())
+
+
+def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:
+    """The method that answers requests of this policy; whatever it raises comes out as an `OracleError`."""
+    plain, on_weights = offered(objective, Objective), offered(objective, WeightsObjective)
+    method: Callable[..., Evaluation]
+    if policy == "weights" and on_weights is not None:
+        method = on_weights.evaluate_weights
+    elif policy != "weights" and plain is not None:
+        method = plain.evaluate
+    else:
+        name = "evaluate_weights" if policy == "weights" else "evaluate"
+        raise TypeError(f"objective must offer {name}(theta, *, within, warm), {objective!r} does not")
+
+    def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
+        try:
+            return method(theta.copy(), within=within, warm=warm)  # a copy: the objective may overwrite it
+        except Exception as error:
+            where = np.array2string(theta, precision=17)
+            raise OracleError(f"the objective raised {error!r} at theta = {where}", theta) from error
+
+    return evaluate
+
+
+class exact:  # noqa: N801 (reads like a function)
+    """A plain function theta -> residuals as an objective without errors."""
+
+    def __init__(self, fun: Callable[[Array], Any]) -> None:
+        if not callable(fun):
+            raise TypeError(f"fun must be callable, got {fun!r}")
+        self.fun = fun
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        residuals = np.atleast_1d(np.asarray(self.fun(theta.copy()), dtype=np.float64))
+        return Evaluation(theta, residuals, np.zeros(residuals.shape), work=1)

@@ -1,0 +1,1 @@
+"""What runs leave for readers, and what all of their pages share: the shell, the tables, numbers in words, files."""

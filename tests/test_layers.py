@@ -1,0 +1,193 @@
+"""The order of layers: a module imports from layers below its own, and nobody imports private names of others.
+
+The source is read, not run. Imports inside functions, and those for type checkers only, are told apart from those that
+are made when a module is imported: they may go upwards where `LAZY` says so.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import suffice
+
+ROOT = Path(suffice.__file__).parent
+
+# From the bottom up. A layer is a set of packages and modules that do not import each other.
+ORDER = [
+    {"_array"},
+    {"space", "options", "files", "signals", "executors", "datasets", "terms"},
+    {"problem"},
+    {"lower", "upper.evaluation"},
+    {"held_out"},
+    {"losses", "problems", "result"},
+    {"upper"},
+    {"objective"},
+    {"journal"},
+    {"bilevel"},
+    {"tuner"},
+    {"tune"},
+    {"plots", "report", "bridges"},
+    {"sklearn"},
+    {"testing"},
+    {"tabular"},
+    {"reproduce"},  # a leaf: nothing may stand on it
+    {"cli"},
+    {"__main__"},
+]
+
+# Two wings that know nothing of each other, so that either may be used, read and tested without the other.
+LOWER = {"terms", "problem", "lower", "held_out", "losses", "problems"}
+UPPER = {"upper.evaluation", "result", "upper", "objective"}
+
+# Edges that go upwards, but not before somebody calls for them.
+LAZY = {
+    ("result", "plots"): "Result.plot_path and its like draw, and nothing else of a result does",
+    ("sklearn", ""): "a report says which version of the package made it",
+}
+
+# `importing module: private name`, with the reason.
+PRIVATE = {
+    "tabular.columns: sklearn._adapters": "which estimators can be tuned is asked before a search is made",
+    "tabular.live: sklearn._scores": "what a score is called stands with the score",
+    "testing.adapters: sklearn._adapters": "an adapter is checked in the parts that a search is made of",
+    "testing.adapters: sklearn._folds": "an adapter is checked in the parts that a search is made of",
+    "testing.adapters: sklearn._penalties": "an adapter is checked in the parts that a search is made of",
+    "testing.adapters: sklearn._scores": "an adapter is checked in the parts that a search is made of",
+    "testing.adapters: sklearn._splits": "an adapter is checked in the parts that a search is made of",
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `target` or, where that is one, a name in it; without the package's own name."""
+
+    module: str
+    target: str
+    name: str
+    lazy: bool
+
+    def __str__(self) -> str:
+        return f"{self.module}: {'.'.join(filter(None, (self.target, self.name)))}"
+
+
+def modules() -> dict[str, Path]:
+    names = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+MODULES = modules()
+
+
+def imports(module: str, source: str) -> Iterator[Import]:
+    """Every import of the package in a module's source, and every private attribute of a module that was imported."""
+    tree = ast.parse(source)
+    later = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    lazy = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, later) or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        for inner in ast.walk(node)
+    }
+    bound = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "suffice":
+                    yield Import(module, alias.name.removeprefix("suffice").lstrip("."), "", id(node) in lazy)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            if (node.module or "").split(".")[0] != "suffice":
+                continue
+            target = (node.module or "").removeprefix("suffice").lstrip(".")
+            for alias in node.names:
+                inside = f"{target}.{alias.name}".lstrip(".")
+                if inside in MODULES:
+                    bound[alias.asname or alias.name] = inside
+                    yield Import(module, inside, "", id(node) in lazy)
+                else:
+                    yield Import(module, target, alias.name, id(node) in lazy)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in bound and attr.startswith("_"):
+                yield Import(module, bound[name], attr, True)
+
+
+ALL = [one for module, path in MODULES.items() for one in imports(module, path.read_text("utf-8"))]
+
+
+def place(module: str) -> tuple[int, str]:
+    """The layer of a module, and the package or module by which the layer knows it."""
+    known = {name: level for level, names in enumerate(ORDER) for name in names}
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        if name in known:
+            return known[name], name
+    raise AssertionError(f"{module or 'suffice'} stands in no layer: give it a place in ORDER")
+
+
+def upwards(found: list[Import]) -> list[Import]:
+    """Imports of what does not lie below, or lies in the other wing, beyond those that `LAZY` allows."""
+    wrong = []
+    for one in found:
+        if not one.module:  # the package itself shows what it has
+            continue
+        level, own = place(one.module)
+        if one.target:
+            there, other = place(one.target)
+            apart = any(own in wing and other in beside for wing, beside in ((LOWER, UPPER), (UPPER, LOWER)))
+            if other == own or (there < level and not apart):
+                continue
+        else:
+            other = ""
+        if not (one.lazy and (own, other) in LAZY):
+            wrong.append(one)
+    return wrong
+
+
+def private(found: list[Import]) -> set[str]:
+    """Whatever is private to another package, or to another module of the top level: its names, its modules."""
+    names = set()
+    for one in found:
+        parts = one.target.split(".")
+        if parts[0] in (one.module.split(".")[0], "_array"):  # at home, or private to the whole
+            continue
+        if any(part.startswith("_") and not part.startswith("__") for part in (*parts, one.name)):
+            names.add(str(one) if one.name.startswith("_") else f"{one.module}: {one.target}")
+    return names
+
+
+def test_every_module_has_its_layer():
+    assert all(place(module) for module in MODULES if module)
+
+
+def test_modules_import_from_the_layers_below_only():
+    assert [str(one) for one in upwards(ALL)] == []
+
+
+def test_nothing_stands_on_the_reproduction_but_the_command_line_when_it_is_called():
+    users = {(one.module, one.lazy) for one in ALL if place(one.target or "_array")[1] == "reproduce"}
+    assert {user for user in users if place(user[0] or "_array")[1] != "reproduce"} == {("cli", True)}
+
+
+def test_private_names_stay_at_home():
+    assert private(ALL) == set(PRIVATE)
+
+
+def test_these_tests_see_what_they_are_to_forbid():
+    above = "from suffice.lower.solver import Solution\ndef f():\n    from suffice import reproduce\n"
+    assert [str(one) for one in upwards(list(imports("upper.warm", above)))] == [
+        "upper.warm: lower.solver.Solution",
+        "upper.warm: reproduce",
+    ]
+    assert upwards(list(imports("result", "def f():\n    from suffice import plots\n"))) == []
+    assert len(upwards(list(imports("result", "from suffice import plots\n")))) == 1
+    hidden = "from suffice import files\nfrom suffice.sklearn import _page\nfiles._QUIETLY\n"
+    assert private(list(imports("tabular.run", hidden))) == {
+        "tabular.run: sklearn._page",
+        "tabular.run: files._QUIETLY",
+    }
