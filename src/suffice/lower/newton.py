@@ -346,7 +346,8 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
             B = all_columns[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
             G += B.T @ B
         return G
-    block = max(64, min(512, (1 << 22) // (8 * len(columns))))
+    width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)
+    block = max(64, min(512, (1 << 22) // (8 * width)))
     if sp.issparse(X) and X.format == "csc":
         X, columns = X[:, columns].tocsr(), np.arange(len(columns))
     for first in range(0, len(rows), block):
@@ -360,10 +361,15 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
     return G
 
 
+def _whole_rows(X: Any, columns: Indices) -> bool:
+    """Whether whole rows are made dense: choosing columns of a dense matrix is faster, if it is small enough."""
+    return int(X.shape[1]) <= 16 * len(columns)
+
+
 def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     if sp.issparse(X):
         part = X[rows]
-        if X.shape[1] <= 16 * len(columns):  # choosing columns of a dense matrix is faster, if it is small enough
+        if _whole_rows(X, columns):
             return part.toarray().take(columns, axis=1)
         return part[:, columns].toarray()
     if lives_elsewhere(X):

@@ -240,7 +240,7 @@ def check_objective(
             require(
                 isinstance(evaluation, Evaluation), f"evaluate returned {type(evaluation).__name__}, not an Evaluation"
             )
-            complaint = evaluation.complaint()
+            complaint = evaluation.failure or evaluation.complaint()
             require(complaint is None, f"theta = {theta.tolist()}: {complaint}")
             require(
                 np.array_equal(evaluation.point, theta), f"asked for {theta.tolist()}, got {evaluation.point.tolist()}"
