@@ -51,7 +51,7 @@ from suffice.upper.model import Basis, Interpolant, fit
 
 IN_VAIN = 10
 GAIN, NOTHING = 0.25, 1e-10  # of eps and of F at the start, by which a restart must have decreased F
-ROUNDING = 1e-6  # a proven error of F, relative to F, that no restart is worth
+ROUNDING = 1e-4  # a proven error of F, relative to F, that no restart is worth
 FEWEST = 3  # points beyond those of a linear model from which an unknown noise is estimated
 GRID = 10.0 ** np.arange(-2.0, 13.0)  # kappa times the largest a_j
 NEAR = 3.0  # points within this many trust radii are always used
