@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from suffice.upper.step import ball_minimiser, longest_linear, trust_region_step
+from suffice.upper.step import ball_minimiser, eigenvalues, longest_linear, trust_region_step
 
 BOUNDS = [0.0, 0.1, 0.5, 1.0, 2.0, np.inf]  # distances to a bound, in trust radii
 
@@ -275,3 +275,15 @@ def test_a_convex_model_of_many_parameters_needs_no_eigenvalues(monkeypatch):
     s, nu = ball_minimiser(A.T @ np.ones(60), A.T @ A, 1e-2)
     assert np.linalg.norm(s) == pytest.approx(1e-2, rel=1e-10) and nu > 0.0
     np.testing.assert_allclose(A.T @ (A @ s) + nu * s, -A.T @ np.ones(60), rtol=1e-8)
+
+
+def test_eigenvalues_are_found_where_the_fast_method_fails(monkeypatch):
+    def fails(H):
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    H = np.array([[2.0, 1.0], [1.0, -3.0]])
+    expected = np.linalg.eigvalsh(H)
+    monkeypatch.setattr(np.linalg, "eigh", fails)
+    lam, Q = eigenvalues(H)
+    np.testing.assert_allclose(lam, expected, rtol=1e-12)
+    np.testing.assert_allclose(Q @ np.diag(lam) @ Q.T, H, atol=1e-12)

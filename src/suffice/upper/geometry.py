@@ -20,7 +20,7 @@ import numpy as np
 
 from suffice._array import Array, norm
 from suffice.upper.interpolation import lagrange_values
-from suffice.upper.step import longest_linear
+from suffice.upper.step import eigenvalues, longest_linear
 
 FLAT = 1e-3
 SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
@@ -43,7 +43,7 @@ def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int |
 
 def unseen(u: Array, squared: Array, F: float, radius: float, lower: Array, upper: Array) -> list[Array]:
     """Points at the distance `radius` along flat directions that the model cannot tell about; `squared` is J^T J."""
-    lam, Q = np.linalg.eigh(squared)
+    lam, Q = eigenvalues(squared)
     flat = Q[:, lam * radius**2 <= FLAT * F]
     p = flat.shape[1]
     if p == 0 or len(u) == 1 or F <= 0.0:  # along a single axis there are points already

@@ -48,6 +48,7 @@ from suffice._array import Array, norm
 from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.model import Basis, Interpolant, fit
+from suffice.upper.step import eigenvalues
 
 IN_VAIN = 10
 GAIN, NOTHING = 0.25, 1e-10  # of eps and of F at the start, by which a restart must have decreased F
@@ -154,7 +155,7 @@ def _whitened(z: Array, s: Array) -> tuple[Array, Array, Array]:
     full, R = np.linalg.qr(P, mode="complete")
     Z = full[:, P.shape[1] :]
     Q = 0.5 * (z @ z.T) ** 2 / np.outer(s, s)
-    a, U = np.linalg.eigh(Z.T @ Q @ Z)
+    a, U = eigenvalues(Z.T @ Q @ Z)
     return Z @ U, np.maximum(a, 0.0), R
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy.linalg
 from scipy.linalg import lapack
 
 from suffice._array import Array, norm
@@ -57,6 +58,16 @@ def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Arr
     return s
 
 
+def eigenvalues(H: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of a symmetric matrix. LAPACK's fast method sometimes fails to converge on matrices
+    that are all right; its QR iteration does not."""
+    try:
+        lam, Q = np.linalg.eigh(H)
+    except np.linalg.LinAlgError:
+        lam, Q = scipy.linalg.eigh(H, driver="ev")
+    return np.asarray(lam, dtype=np.float64), np.asarray(Q, dtype=np.float64)
+
+
 def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
     """argmin of g.s + s.H s/2 over ||s|| <= delta, and the ball's multiplier nu."""
     size = norm(g)
@@ -64,7 +75,7 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
         return np.zeros_like(g), 0.0
     if len(g) > FEW and (found := _by_factors(g, H, delta)) is not None:
         return found
-    lam, Q = np.linalg.eigh(H)
+    lam, Q = eigenvalues(H)
     a = Q.T @ g
     scale = max(abs(float(lam[0])), abs(float(lam[-1])), size / delta, 1e-300)
     tiny = 1e-14 * scale
