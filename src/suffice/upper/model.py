@@ -188,6 +188,8 @@ def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Ar
     gained = 0.0
     for _ in range(INNER_STEPS if model.curved else 1):
         g, H = model.derivatives(s)
+        if not (np.isfinite(g).all() and np.isfinite(H).all()):  # residuals too large for their products to be numbers
+            break
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0
         while share > 1e-2 and not model.decrease(s + share * move) > gained:

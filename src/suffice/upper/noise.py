@@ -115,6 +115,7 @@ def regression(
     phis = np.array([basis.phi(z[t] * unit) for t in range(first)])
     at = phis @ r
     smoothed = np.sum(at**2, axis=1) - bias * np.sum(phis**2, axis=1)
+    smoothed = np.where(np.isnan(smoothed), math.inf, smoothed)  # of residuals too large for products to be numbers
     return Fit(model, smoothed, math.sqrt(float(np.sum(4.0 * each**2 * r[k] ** 2 + 2.0 * each**4))), bias)
 
 
