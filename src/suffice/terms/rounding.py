@@ -36,9 +36,9 @@ def block_length(n: int) -> int:
     return n if n <= 2 * SHORTEST_BLOCK else max(SHORTEST_BLOCK, math.isqrt(n))
 
 
-def roundings(n: int, block: int | None = None) -> int:
-    """How many roundings a term of a sum of n passes at most, in blocks of this length."""
-    B = block_length(n) if block is None else block
+def roundings(n: int) -> int:
+    """How many roundings a term of a sum of n in two stages passes at most."""
+    B = block_length(n)
     return min(n, B + math.ceil(n / B) + 1)
 
 
