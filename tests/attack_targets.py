@@ -19,12 +19,11 @@ import suffice
 from suffice import problems, terms
 from suffice._array import like
 from suffice.lower.newton_whole import NewtonWhole
-from suffice.sklearn._adapters import SquaredHinge
 from suffice.sklearn._folds import penalised
-from suffice.sklearn._multinomial import Multinomial
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.multinomial import Multinomial
 from tests.attacks import LINEAR, Target
 from tests.reference import OwnProx, _quadratic
 from tests.reference_balls import Concomitant, Linear, Quadratic, Softmax, precision, times, total
@@ -34,7 +33,7 @@ from tests.reference_exact import Kinked, enclose, psi_of, stated_term, truth
 
 LOSSES = ("squared", "logistic", "huber", "poisson", "squared hinge")
 PSI: dict[str, Any] = dict(
-    zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, SquaredHinge()), strict=True)
+    zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, terms.SQUARED_HINGE), strict=True)
 )
 MODELS = {
     "squared": problems.ElasticNet,
@@ -158,10 +157,10 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
     as_floats = np.asarray(X, dtype=np.float64)
     if loss == "squared hinge":
         design = Design.of(given, weights)
-        l1_max = float(np.max(np.abs(terms.LinearModel(design, y, SquaredHinge()).gradient(np.zeros(X.shape[1])))))
+        l1_max = float(np.max(np.abs(terms.LinearModel(design, y, terms.SQUARED_HINGE).gradient(np.zeros(X.shape[1])))))
 
         def at(l1: float, l2: float) -> suffice.Composite:
-            smooth = terms.LinearModel(design, y, SquaredHinge(), l2)
+            smooth = terms.LinearModel(design, y, terms.SQUARED_HINGE, l2)
             return suffice.Composite(smooth, terms.L1(l1), mu=l2, L=smooth.L, size=X.shape[1])
     else:
         model = MODELS[loss](given, y, sample_weight=weights)

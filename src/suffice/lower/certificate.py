@@ -61,9 +61,10 @@ import numpy as np
 
 from suffice._array import EPS, Array, norm, vector
 from suffice.problem import Canonical, Composite
+from suffice.terms.linear import LinearModel
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY
-from suffice.terms.smooth import ImagedSmooth, LinearModel, Ridged
+from suffice.terms.smooth import ImagedSmooth, Ridged
 from suffice.terms.variation import Variation
 
 Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]

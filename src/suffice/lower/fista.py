@@ -36,7 +36,7 @@ from suffice.lower.fields import RECOMPUTED
 from suffice.lower.quadratic import Indices
 from suffice.lower.screening import Restricted, still_active
 from suffice.problem import Canonical
-from suffice.terms.smooth import CARRIED
+from suffice.terms.linear import CARRIED
 
 SCREEN_EVERY = 10  # steps
 

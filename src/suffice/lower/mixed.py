@@ -26,7 +26,8 @@ from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.fista import AdaptiveFista, FistaState
 from suffice.problem import Canonical
-from suffice.terms.smooth import LinearModel, Ridged, majoriser_along
+from suffice.terms.linear import LinearModel, majoriser_along
+from suffice.terms.smooth import Ridged
 
 FISTA = AdaptiveFista()
 PROVE = 0.5  # of the last radius proven: where a guess is worth a proof

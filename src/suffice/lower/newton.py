@@ -41,8 +41,10 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LossModel
+from suffice.terms.margin_losses import Squared
 from suffice.terms.prox import L1, WeightedL1, Zero
-from suffice.terms.smooth import LinearModel, Ridged, Squared
+from suffice.terms.smooth import Ridged
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
@@ -84,7 +86,7 @@ class NewtonState:
 class Terms:
     """The problem as this method sees it."""
 
-    model: LinearModel | Intercepted
+    model: LossModel
     l2: float | Array
     l1: float | Array
 
@@ -92,7 +94,7 @@ class Terms:
     def of(cls, problem: Canonical) -> Terms | None:
         """None for anything but a linear model with an l1 penalty or none."""
         model, ridge = (problem.f.term, problem.f.ridge) if isinstance(problem.f, Ridged) else (problem.f, 0.0)
-        if not isinstance(model, LinearModel | Intercepted) or not isinstance(problem.g, L1 | WeightedL1 | Zero):
+        if not isinstance(model, LossModel) or not isinstance(problem.g, L1 | WeightedL1 | Zero):
             return None
         return cls(model, model.l2 + ridge, 0.0 if isinstance(problem.g, Zero) else problem.g.l1)
 
@@ -158,7 +160,7 @@ def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, 
     """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
     C = terms.model.row_curvature(here.z_image)
     for _ in range(TRIES):
-        C = np.maximum(C, _mean_curvature(terms.model, here.z_image, problem.f.image(target)))
+        C = np.maximum(C, terms.model.mean_curvature(here.z_image, problem.f.image(target)))
         if not np.isfinite(C).all():
             break
         target = _target(terms, here, metric.working, _of_curvature(problem, terms, metric, C))
@@ -293,16 +295,6 @@ def _of_curvature(
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += ridge
     return Matrix(H)
-
-
-def _mean_curvature(model: LinearModel | Intercepted, image: Any, other: Any) -> Array:
-    """a_i times the mean psi'' between two margins of every row."""
-    a, y = host(model.design.weights), host(model.y)
-    m, n = (host(one) + (model.intercept(one)[0] if isinstance(model, Intercepted) else 0.0) for one in (image, other))
-    moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
-    change = model.loss.derivative(n, y) - model.loss.derivative(m, y)
-    mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), model.row_curvature(image))
-    return mean
 
 
 def _precision(problem: Canonical, design: Design) -> type:

@@ -32,8 +32,9 @@ from suffice.lower.newton import Terms
 from suffice.lower.quadratic import Indices
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
+from suffice.terms.linear import LinearModel
 from suffice.terms.rounding import gamma as roundings
-from suffice.terms.smooth import ImagedSmooth, LinearModel
+from suffice.terms.smooth import ImagedSmooth
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
 # storage costs as much to make as several products.

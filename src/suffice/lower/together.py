@@ -32,9 +32,9 @@ from suffice.lower.fista import AdaptiveFista, FistaState, carried_size, contrac
 from suffice.lower.solver import Outcome, Solution, Solver, continues, initial_radius, out_of_reach, solve, start_point
 from suffice.problem import Composite
 from suffice.terms.design import Design
+from suffice.terms.linear import CARRIED, LinearModel
 from suffice.terms.prox import L1
 from suffice.terms.rounding import gamma
-from suffice.terms.smooth import CARRIED, LinearModel
 
 METHODS = ("fista", "fista_adaptive")
 LOOK_EVERY = 20  # iterations between two looks at a batch whose steps are recorded
@@ -436,7 +436,7 @@ def _momentum(t: Any, q: Any, q_next: Any) -> tuple[Any, Any]:
 
 
 def _majoriser(batch: Batch, W_before: Any, Z: Any, M_z: Any, W: Any, M: Any) -> Any:
-    """`suffice.terms.smooth.majoriser_along`, column by column, and no larger than L."""
+    """`suffice.terms.linear.majoriser_along`, column by column, and no larger than L."""
     xp = namespace(M)
     change, moved = M - M_z, _norms(W - Z)
     curvature = batch.loss.curvature_between(M_z, M, batch.Y)

@@ -47,8 +47,9 @@ from suffice.reproduce.progress import Progress, note
 from suffice.result import Record
 from suffice.space import Space
 from suffice.terms.design import Design
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import SQUARED
 from suffice.terms.prox import L1
-from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"

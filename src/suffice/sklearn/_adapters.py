@@ -20,7 +20,6 @@ offer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,7 +32,7 @@ from suffice.losses import Loss
 from suffice.problem import Composite
 from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
-from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 
 
 class Fold(Protocol):
@@ -97,22 +96,6 @@ class Adapter(Protocol):
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         """The estimator with these coefficients, as if it had been fitted."""
         ...
-
-
-@dataclass(frozen=True)
-class SquaredHinge:
-    """psi = max(0, 1 - y m)^2 for labels y in {-1, 1}."""
-
-    curvature: float = 2.0
-
-    def value(self, m: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1.0 - y * m) ** 2
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return np.where(np.minimum(y * m, y * n) < 1.0, 2.0, 0.0)
 
 
 class _Regressor:
@@ -221,7 +204,7 @@ class LinearSVCAdapter(_Classifier):
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Intercept = "column" if estimator.fit_intercept else "none"
-        return LinearFold(X, y, SquaredHinge(), weights, kind, float(estimator.intercept_scaling))
+        return LinearFold(X, y, SQUARED_HINGE, weights, kind, float(estimator.intercept_scaling))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"C": 1.0 / (total * (l1 + l2))}

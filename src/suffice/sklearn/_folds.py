@@ -34,8 +34,10 @@ from suffice.sklearn._scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import MarginLoss, Squared
 from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.smooth import LinearModel, MarginLoss, Ridged, Squared
+from suffice.terms.smooth import Ridged
 
 FLOOR = 1e-7
 

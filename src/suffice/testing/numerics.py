@@ -18,8 +18,9 @@ from suffice.lower.solver import Solution, Solver, iterate, solve
 from suffice.objective import Objective
 from suffice.problem import Composite
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import SQUARED
 from suffice.terms.prox import Box, Generic, Group, Zero
-from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.upper.evaluation import Evaluation
 
 SLACK = 1e-9  # relative: what rounding may blur in the inequalities checked here
