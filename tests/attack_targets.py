@@ -18,7 +18,7 @@ from flint import arb
 import suffice
 from suffice import problems, terms
 from suffice._array import like
-from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.sklearn._folds import penalised
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
@@ -308,7 +308,7 @@ def concomitant(rng: np.random.Generator) -> Target:
         return ConcomitantHuber(design, y, epsilon, intercepted, l2)
 
     problem = penalised_by_column(rng, model, float(l1), l2, d)
-    return Target("concomitant Huber", problem, dtype, layout, (NewtonWhole(),))
+    return Target("concomitant Huber", problem, dtype, layout, (NewtonHessian(),))
 
 
 def multinomial(rng: np.random.Generator) -> Target:
@@ -330,7 +330,7 @@ def multinomial(rng: np.random.Generator) -> Target:
 
     l1_max = float(np.max(np.abs(model(0.0).gradient(np.zeros(K * d)))))
     l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "logistic", l1_max)
-    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonWhole())
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonHessian())
     problem = penalised_by_column(rng, model, l1, l2, K * d)
     name = f"softmax{', intercept' if intercepted else ''}"
     return Target(name, problem, dtype, layout, solvers, effort=0.3 if intercepted else 0.6)
@@ -441,11 +441,11 @@ def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, 
     )
     if isinstance(term, ConcomitantHuber):
         F: Any = Concomitant(different, labels, weights, term.epsilon, term.intercepted, 1.0)
-        solvers: tuple[Any, ...] = (NewtonWhole(),)
+        solvers: tuple[Any, ...] = (NewtonHessian(),)
     elif isinstance(term, Multinomial):
         F, solvers = (
             Softmax(np.array(different), np.eye(term.classes)[labels], weights, 1.0, term.intercept),
-            (NewtonWhole(),),
+            (NewtonHessian(),),
         )
     else:
         F = Linear(different, labels, weights, psi_of(term.loss), 1.0, isinstance(term, Intercepted))

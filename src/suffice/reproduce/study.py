@@ -36,7 +36,7 @@ from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
 from suffice.lower.certificate import Rule
-from suffice.lower.fista import rate
+from suffice.lower.momentum import rate
 from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 from suffice._array import Array, frozen, positive
 from suffice.held_out import HeldOut
-from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
 from suffice.sklearn._scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
@@ -123,8 +123,8 @@ class LinearFold:
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
 
     @property
-    def solver(self) -> str | NewtonWhole:
-        return NewtonWhole() if isinstance(self.psi, Concomitant) else "auto"
+    def solver(self) -> str | NewtonHessian:
+        return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
 
     @cached_property
     def l2_floor(self) -> float:

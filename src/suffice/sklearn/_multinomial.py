@@ -19,7 +19,7 @@ from scipy.special import log_softmax, softmax
 
 from suffice._array import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
-from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
 from suffice.sklearn._folds import FLOOR, penalised
 from suffice.terms.design import Design
@@ -128,10 +128,10 @@ class MultinomialFold:
         self.centred = centred
 
     @property
-    def solver(self) -> str | NewtonWhole:
+    def solver(self) -> str | NewtonHessian:
         """Newton's method as long as its matrices are of moderate size, else FISTA."""
         small = self.size <= LARGEST_HESSIAN and math.prod(self.design.shape) <= LARGEST_DENSE
-        return NewtonWhole() if small else "fista_adaptive"
+        return NewtonHessian() if small else "fista_adaptive"
 
     def _model(self, l2: float) -> Multinomial:
         return Multinomial(self.design, self.onehot, self.intercept, l2)

@@ -25,7 +25,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice._array import Array, norm
-from suffice.lower.solver import Solution, solve
+from suffice.lower.solution import Solution
+from suffice.lower.solver import solve
 from suffice.plots import Trace
 from suffice.problem import Composite
 from suffice.sklearn._adapters import find_adapter
