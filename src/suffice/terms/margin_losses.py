@@ -186,11 +186,16 @@ class Poisson(Real):
         return rate(namespace(m).maximum(m, n))
 
 
-def rate(t: Array) -> Array:
-    """exp(t), but cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0 times infinity
-    would be NaN."""
+def rate(t: Array, times: Array | None = None) -> Array:
+    """exp(t), or `times` > 0 that, cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0
+    times infinity would be NaN."""
     xp = namespace(t)
-    result: Array = xp.exp(xp.minimum(t, xp.full_like(t, LARGEST_EXPONENT)))
+    top = xp.full_like(t, LARGEST_EXPONENT)
+    if times is None:
+        result: Array = xp.exp(xp.minimum(t, top))
+        return result
+    top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
+    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
     return result
 
 
