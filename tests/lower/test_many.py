@@ -19,6 +19,27 @@ IMAGES = [Denoising(one, eps_tv=0.1, eps_l2=0.1).at(alpha=0.5) for one in rng.st
 OTHER = ElasticNet(X[:20], y[:20]).at(l1=0.1, l2=0.1)
 
 
+MADE: list[int] = []
+
+
+@dataclass(frozen=True)
+class Counting(Fista):
+    name: str = "counting"
+
+    def step(self, problem, state):
+        MADE.append(state.k)
+        return super().step(problem, state)
+
+
+@dataclass(frozen=True)
+class Own(Fista):
+    name: str = "own"
+    batches = Fista.batches
+
+    def step(self, problem, state):
+        raise AssertionError("problems that share X go together")
+
+
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "newton", Fista()])
 def test_answers_come_in_the_order_of_the_asks_whatever_goes_together(solver):
     problems = [COLUMNS[0], OTHER, COLUMNS[1]]
@@ -40,28 +61,12 @@ def test_a_batch_takes_the_steps_of_the_solver_it_was_given():
 
 
 def test_a_solver_with_steps_of_its_own_is_not_batched_because_its_base_can_be():
-    @dataclass(frozen=True)
-    class Counting(Fista):
-        name: str = "counting"
-
-        def step(self, problem, state):
-            made.append(state.k)
-            return super().step(problem, state)
-
-    made: list[int] = []
+    MADE.clear()
     solve_each([Ask(problem, steps=3) for problem in COLUMNS], Counting())
-    assert made == [0, 1, 2, 0, 1, 2]
+    assert MADE == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_solver_of_ones_own_may_offer_batches():
-    @dataclass(frozen=True)
-    class Own(Fista):
-        name: str = "own"
-        batches = Fista.batches
-
-        def step(self, problem, state):
-            raise AssertionError("problems that share X go together")
-
     assert isinstance(Own(), Batching)
     found = solve_each([Ask(problem, steps=3) for problem in COLUMNS], Own())
     assert [one.x.tolist() for one in found] == [

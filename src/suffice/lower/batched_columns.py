@@ -57,9 +57,7 @@ class Shared:
     `iteration` is one step of `fista` made elsewhere (`suffice.lower.fused`), where there is one."""
 
     problems: tuple[Composite, ...]
-    adaptive: bool
-    grow: float
-    shrink: float
+    solver: Any
     design: Design
     weights: Any
     loss: Any
@@ -74,17 +72,15 @@ class Shared:
     def of(cls, problems: Sequence[Composite], solver: Any) -> Shared:
         first = problems[0].smooth
         assert isinstance(first, LinearModel)
-        adaptive, xp = hasattr(solver, "grow"), namespace(first.design.weights)
-        quick = not adaptive and fused.available(first.design.X, first.loss)
+        xp = namespace(first.design.weights)
+        quick = not solver.adaptive and fused.available(first.design.X, first.loss)
 
         def per_column(values: list[float]) -> Any:
             return like(np.array(values), first.design.weights)
 
         made = cls(
             tuple(problems),
-            adaptive,
-            solver.grow if adaptive else 1.0,
-            solver.shrink if adaptive else 1.0,
+            solver,
             first.design,
             first.design.weights,
             first.loss,
@@ -95,6 +91,10 @@ class Shared:
             per_column([problem.canonical.L for problem in problems]),
         )
         return made._with_iteration() if quick else made
+
+    @property
+    def adaptive(self) -> bool:
+        return bool(self.solver.adaptive)
 
     def only(self, kept: list[int]) -> Shared:
         columns = {name: _chosen(getattr(self, name), kept) for name in ("Y", "l1", "l2", "mu", "L")}
@@ -147,7 +147,7 @@ class ColumnBatch:
     @classmethod
     def start(cls, solver: Any, problem: Canonical, x: Array) -> FistaState:
         """Without images, which cost one product for all."""
-        return FistaState(x, x, t=0.0, k=0, tau=1.0 / problem.L if hasattr(solver, "grow") else 0.0)
+        return FistaState(x, x, t=0.0, k=0, tau=1.0 / problem.L if solver.adaptive else 0.0)
 
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> ColumnBatch:
@@ -223,7 +223,7 @@ def _step(shared: Shared, s: Columns) -> Columns:
     if not shared.adaptive:
         return _plain_step(shared, s)
     xp = namespace(s.t)
-    longer = xp.where((s.k > 0.0) & ~s.failed, shared.grow * s.tau, s.tau)
+    longer = xp.where((s.k > 0.0) & ~s.failed, shared.solver.grow * s.tau, s.tau)
     tau = xp.minimum(longer, 1.0 / shared.mu)
     q = tau * shared.mu
     t, beta = _momentum(s.t, xp.where(s.taken > 0.0, s.taken * shared.mu, q), q)
@@ -232,7 +232,7 @@ def _step(shared: Shared, s: Columns) -> Columns:
     M = shared.design.margins(W)
     majoriser = _majoriser(shared, s.W, Z, M_z, W, M)
     made = tau * majoriser <= 1.0 + 4.0 * EPS
-    shorter = xp.maximum(xp.minimum(shared.shrink * tau, 0.95 / majoriser), 1.0 / shared.L)
+    shorter = xp.maximum(xp.minimum(shared.solver.shrink * tau, 0.95 / majoriser), 1.0 / shared.L)
     if isinstance(made, np.ndarray) and made.all():
         return Columns(W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau, ~made)
 

@@ -58,6 +58,7 @@ class Fista:
     """The method with tau = 1/L, as in the paper."""
 
     name: str = "fista"
+    adaptive: ClassVar[bool] = False
     batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch, ImageStack)
 
     def takes(self, problem: Canonical) -> str | None:
@@ -99,6 +100,7 @@ class AdaptiveFista:
     name: str = "fista_adaptive"
     grow: float = 1.08
     shrink: float = 0.5
+    adaptive: ClassVar[bool] = True
     batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
