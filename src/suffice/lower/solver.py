@@ -190,6 +190,10 @@ def start_point(problem: Composite, warm: Solution | Array | None) -> Array:
     return frozen(x)
 
 
+class UnsuitedError(ValueError, TypeError):
+    """A solver does not take a problem: mostly for the kind of its terms, hence a TypeError as well."""
+
+
 def refusal(solver: str | Solver, problem: Composite) -> str | None:
     """Why the solver does not take this problem, or None if it does."""
     method = find_solver(solver)
@@ -198,10 +202,10 @@ def refusal(solver: str | Solver, problem: Composite) -> str | None:
 
 
 def refuse(solver: str | Solver, problem: Composite) -> None:
-    """Raise ValueError, with the solver's own reason, if it does not take this problem."""
+    """Raise UnsuitedError, with the solver's own reason, if it does not take this problem."""
     reason = refusal(solver, problem)
     if reason is not None:
-        raise ValueError(reason)
+        raise UnsuitedError(reason)
 
 
 def find_solver(solver: str | Solver) -> Solver:
