@@ -33,7 +33,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from suffice.sklearn._adapters import find_adapter
-from suffice.tabular.table import Array, Column, Table, TableError, quoted
+from suffice.tabular.entries import Array, Column
+from suffice.tabular.table import Table, TableError, quoted
 
 LEVELS = 30  # columns that a categorical column becomes at most
 CLASSES = 10  # whole numbers that are taken for classes without being asked

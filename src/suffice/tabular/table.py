@@ -7,12 +7,6 @@ columns are known, and whatever is wrong with it is a `TableError` that names th
 - The first line is a header with a name for every column. Delimiter (comma, semicolon, tab, bar) and encoding (UTF-8,
   UTF-16 with its mark, else Windows-1252) are found out. Every line has as many fields as the header; empty lines do
   not count.
-- Spaces around an entry do not count. It is missing if it is empty or one of the words that pandas takes for missing
-  (`MISSING`).
-- A column is *numeric* if its entries are numbers, *boolean* if they are true or false (1 and 0), else *text*. A column
-  that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. With a delimiter
-  other than the comma, a comma may be the decimal point of a whole column. Infinite entries, and those beyond 1e100,
-  are missing, too. Whatever is treated in such a way is reported in the notes.
 """
 
 from __future__ import annotations
@@ -27,27 +21,18 @@ import os
 import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.files import JournalError, open_regular
+from suffice.tabular.entries import MISSING, NUMBER, Array, Column, column_of, finite
 
 DELIMITERS = ",;\t|"
-MISSING = {
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-}  # fmt: skip
-BOOLEANS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)
-SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-
 MARKS = (  # of encodings, the longer ones first
     (codecs.BOM_UTF32_LE, ("utf-32",)),
     (codecs.BOM_UTF32_BE, ("utf-32",)),
@@ -56,15 +41,10 @@ MARKS = (  # of encodings, the longer ones first
     (codecs.BOM_UTF8, ("utf-8-sig",)),
 )
 
-STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
-LARGEST = 1e100  # squares of sums of such numbers are still finite
 SAMPLE = 1 << 16  # characters that the delimiter is found out from
 BLOCK = 100_000  # entries that are kept as separate strings at any time
 
 OLDEST_PYARROW = [14, 0, 1]  # earlier ones may execute code that stands in a file (CVE-2023-47248)
-
-Array = NDArray[Any]
-Kind = Literal["numeric", "boolean", "text", "other"]
 
 
 class TableError(ValueError):
@@ -81,34 +61,6 @@ class Limits:
     cells: int = 100_000_000
     record: int = 1 << 22  # characters of one row
     field: int = 131_072  # characters of one entry
-
-
-@dataclass(frozen=True)
-class Stray:
-    """Entries that do not belong in their column: how many, and the first."""
-
-    count: int
-    line: int
-    entry: str
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """Numeric and boolean: floats, NaN where missing. Text: str, None where missing. Other: of no use here."""
-
-    name: str
-    kind: Kind
-    values: Array
-    stray: Stray | None = None
-    infinite: Stray | None = None
-    comma: bool = False  # whether the decimal point is a comma
-    what: str = ""  # the type of an `other` column
-
-    @property
-    def missing(self) -> Array:
-        if self.values.dtype == object:
-            return np.array([value is None for value in self.values], dtype=bool)
-        return np.isnan(self.values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +271,7 @@ class _Rows:
         where = np.array(lines, dtype=np.int64)
         made = []
         for name, blocks in zip(names, columns, strict=True):
-            made.append(_column(name, blocks, where, self.delimiter != ","))
+            made.append(column_of(name, blocks, where, self.delimiter != ","))
             blocks.clear()
         notes = [f"read as {encoding}, which is a guess"] if encoding == "cp1252" else []
         return Table(tuple(made), where, (*notes, *_notes(made)))
@@ -351,86 +303,6 @@ def _names(header: list[str], limits: Limits) -> list[str]:
             raise TableError(f"columns {first[name] + 1} and {i + 1} have the same name, {quoted(name)}")
         first[name] = i
     return names
-
-
-def _finite(values: Array, lines: Array) -> Stray | None:
-    """Take out what is infinite or nearly so, and say so."""
-    with np.errstate(invalid="ignore"):
-        huge = np.flatnonzero(np.abs(values) > LARGEST)
-    found = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None
-    values[huge] = math.nan
-    return found
-
-
-def _column(name: str, blocks: list[str], lines: Array, commas: bool) -> Column:
-    """The column of these texts, whatever kind it is."""
-    found = _numbers(blocks, lines, _number)
-    if found is None and commas:
-        found = _numbers(blocks, lines, _number_with_comma)
-        if found is not None:
-            return Column(name, "numeric", *found, comma=True)
-    if found is not None:
-        return Column(name, "numeric", *found)
-    texts = _entries(blocks)
-    booleans = np.full(len(lines), math.nan)
-    for i, entry in enumerate(texts):
-        if entry in MISSING:
-            continue
-        if entry not in BOOLEANS:
-            break
-        booleans[i] = BOOLEANS[entry]
-    else:
-        return Column(name, "boolean", booleans)
-    known: dict[str, str] = {}
-    values = np.empty(len(lines), dtype=object)
-    for i, entry in enumerate(_entries(blocks)):
-        values[i] = None if entry in MISSING else known.setdefault(entry, entry)
-    return Column(name, "text", values)
-
-
-def _entries(blocks: list[str]) -> Iterator[str]:
-    for block in blocks:
-        yield from map(str.strip, block.split("\0"))
-
-
-def _number(entry: str) -> float | None:
-    """The number that is written there, NaN and infinite ones too; None for anything else."""
-    return float(entry) if NUMBER.fullmatch(entry) or SPECIAL.fullmatch(entry) else None
-
-
-def _number_with_comma(entry: str) -> float | None:
-    return float(entry.replace(",", ".")) if WITH_COMMA.fullmatch(entry) or SPECIAL.fullmatch(entry) else None
-
-
-def _numbers(
-    blocks: list[str], lines: Array, number: Callable[[str], float | None]
-) -> tuple[Array, Stray | None, Stray | None] | None:
-    """Numbers with strays and infinite ones taken out; None if there are more strays than a numeric column may have."""
-    values = np.full(len(lines), math.nan)
-    strays, present, first, stray, at = 0, 0, 0, "", 0
-    for block in blocks:
-        entries = [entry.strip() for entry in block.split("\0")]
-        known = [i for i, entry in enumerate(entries, start=at) if entry not in MISSING]
-        present += len(known)
-        if number is _number and block.isascii() and "_" not in block:  # all that float takes and `_number` does not
-            with contextlib.suppress(ValueError):
-                values[known] = [float(entries[i - at]) for i in known]
-                at += len(entries)
-                continue
-        for i in known:
-            value = number(entries[i - at])
-            if value is not None:
-                values[i] = value
-                continue
-            if strays == 0:
-                first, stray = i, entries[i - at]
-            strays += 1
-            if strays > STRAYS * len(lines):
-                return None
-        at += len(entries)
-    if strays > STRAYS * present:
-        return None
-    return values, Stray(strays, int(lines[first]), stray) if strays else None, _finite(values, lines)
 
 
 def _notes(columns: list[Column]) -> Iterator[str]:
@@ -499,7 +371,7 @@ def _from_arrow(name: str, kind: Any, parts: list[Any], lines: Array) -> Column:
     if types.is_boolean(inner) or types.is_integer(inner) or types.is_floating(inner) or types.is_decimal(inner):
         entries = (entry for part in parts for entry in part.to_pylist())
         values = np.fromiter((math.nan if entry is None else float(entry) for entry in entries), float, len(lines))
-        return Column(name, "boolean" if types.is_boolean(inner) else "numeric", values, None, _finite(values, lines))
+        return Column(name, "boolean" if types.is_boolean(inner) else "numeric", values, None, finite(values, lines))
     if types.is_string(inner) or types.is_large_string(inner):
         texts, known = np.empty(len(lines), dtype=object), dict[str, str]()
         for i, entry in enumerate(entry for part in parts for entry in part.to_pylist()):
