@@ -176,8 +176,8 @@ def bench(
     from rich.table import Table
     from threadpoolctl import threadpool_limits
 
+    from suffice.report.formats import short_interval
     from suffice.sklearn.side_by_side import DATA, compare
-    from suffice.tabular.live import interval
 
     rows = []
     progress = Console(stderr=True)
@@ -192,7 +192,7 @@ def bench(
     for row in rows:
         more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
         table.add_row(
-            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            row["data"], f"{row['loss']:.6g}\nin {short_interval(*row['interval'])}", f"{row['grid loss']:.6g}",
             f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
             f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
         )  # fmt: skip

@@ -282,24 +282,6 @@ def test_an_end_of_the_interval_that_is_not_known_is_null(data, tmp_path, no_rep
 # What is shown
 
 
-@pytest.mark.parametrize(
-    "low, high, shown",
-    [
-        (-0.161045471, -0.161045132, "[-0.16104548, -0.16104513]"),
-        (2971.738430, 2971.738445, "[2971.7384, 2971.7385]"),
-        (0.1, 0.3, "[0.10, 0.30]"),
-        (1e6, 2e6, "[1000000, 2000000]"),
-        (-math.inf, 0.5, "[-inf, 0.5]"),
-        (0.0, 0.0, None),
-    ],
-)
-def test_intervals_are_rounded_outwards(low, high, shown):
-    text = live.interval(low, high)
-    assert shown is None or text == shown
-    ends = [float(end) for end in text.strip("[]").split(",")]
-    assert ends[0] <= low + 1e-16 and high - 1e-16 <= ends[1]
-
-
 def test_the_line_tells_evaluations_time_work_and_the_best_interval():
     import io
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from dataclasses import replace
 from html import escape
@@ -15,8 +13,9 @@ import numpy as np
 from suffice import files
 from suffice.report import html as shell
 from suffice.report.formats import number, show
+from suffice.report.panels import Chart, Line, Panel, draw
 from suffice.reproduce import imaging, report
-from suffice.reproduce.figures import Chart, Data, Line, Panel, draw
+from suffice.reproduce.figures import Data
 from suffice.reproduce.imaging import Setting
 
 if TYPE_CHECKING:
@@ -254,10 +253,7 @@ def markdown(setting: Setting, data: Data) -> str:
 
 def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None) -> str:
     """One web page that needs nothing else."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
+    script = shell.plotly()
     rows = [
         (
             escape(one["variant"]),
@@ -275,13 +271,8 @@ def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None
     ends = f'<section class="card"><h2>Where the runs ended</h2>{shell.table(head, rows, range(3, 7))}</section>'
     images = ""
     if picture is not None:
-        buffer = io.BytesIO()
-        picture.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-        still = base64.b64encode(buffer.getvalue()).decode("ascii")
-        images = (
-            '<section class="card"><h2>Images before and after learning</h2>'
-            f'<img style="max-width:100%" alt="images" src="data:image/png;base64,{still}"></section>'
-        )
+        drawn = shell.image(picture, "images", 110)
+        images = f'<section class="card whole"><h2>Images before and after learning</h2>{drawn}</section>'
     settings = report.settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
     body = report.claims(data) + "".join(report.figure(chart) for chart in made) + images + ends + settings
     inside = f"""<header><h1>{escape(TITLES[setting.study])}</h1>
@@ -291,7 +282,7 @@ precisely as the next decision needs, and prove that they did; the fixed ones ta
 {body}
 <footer>After M. J. Ehrhardt and L. Roberts, “Inexact Derivative-Free Optimization for Bilevel Learning”, J. Math.
 Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>"""
-    return shell.page(escape(setting.study), f"<script>{get_plotlyjs()}</script>", inside)
+    return shell.page(escape(setting.study), script, inside)
 
 
 def write(setting: Setting, data: Data, out: Path) -> Path:
@@ -301,9 +292,7 @@ def write(setting: Setting, data: Data, out: Path) -> Path:
     drawn = [(f"{chart.name}.png", draw(chart), 110) for chart in made]
     drawn += [] if picture is None else [("images.png", picture, 72)]
     for name, figure, dpi in drawn:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-        files.replace_atomically(out / name, buffer.getvalue())
+        files.replace_atomically(out / name, shell.picture(figure, dpi))
     files.replace_atomically(out / "results.md", markdown(setting, data).encode("utf-8"))
     path = out / "report.html"
     files.replace_atomically(path, page(setting, data, made, picture).encode("utf-8"))

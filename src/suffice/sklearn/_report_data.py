@@ -26,8 +26,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from suffice import plots
 from suffice._array import Array, norm
 from suffice.lower.solver import Solution, solve
-from suffice.plots import Trace
 from suffice.problem import Composite
+from suffice.report.traces import Trace
 from suffice.sklearn._adapters import find_adapter
 from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn._scores import score_of

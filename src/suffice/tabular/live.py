@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from suffice.report.formats import duration, short_interval
 from suffice.result import Record, Status
 from suffice.sklearn._scores import score_of
 from suffice.tabular.columns import MODELS, Problem
@@ -20,24 +21,6 @@ from suffice.tabular.table import quoted
 def number(value: float) -> str:
     """For people."""
     return f"{value:.6g}"
-
-
-def interval(low: float, high: float) -> str:
-    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return f"[{low:.6g}, {high:.6g}]"
-    size = max(abs(low), abs(high), 1e-300)
-    width = max(high - low, 1e-6 * size)
-    places = min(max(1 - math.floor(math.log10(width)), 0), 300)
-    unit = 10.0**-places
-    down, up = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
-    return f"[{down:.{places}f}, {up:.{places}f}]"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class Progress:
@@ -86,7 +69,7 @@ class Progress:
             f"{self._record.number} evaluations",
             duration(elapsed) + ("" if left is None else f", at most {duration(left)} left"),
             f"work {self._record.total_work:,.0f}",
-            f"{self._scoring} in {interval(low, high)}",
+            f"{self._scoring} in {short_interval(low, high)}",
         ]
         return " · ".join(parts)
 
@@ -121,7 +104,7 @@ def conclude(outcome: Outcome) -> list[str]:
     found = outcome.plain()
     given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
     low, high = search.score_interval_
-    proven = f"proven for exactly trained models: {interval(low, high)}"
+    proven = f"proven for exactly trained models: {short_interval(low, high)}"
     if search.surrogate_:
         score = f"{number(found['score'])} {outcome.scoring}; {search.optimised_scoring_}, optimised in its place, "
     else:
