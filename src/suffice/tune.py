@@ -42,7 +42,7 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.signals import Terminated, termination, undisturbed
 from suffice.tuner import Request, Tuner
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.search import budget_status
+from suffice.upper.records import budget_status
 from suffice.upper.starts import overtaken
 from suffice.upper.state import best_point
 
