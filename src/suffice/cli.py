@@ -177,7 +177,7 @@ def bench(
     from threadpoolctl import threadpool_limits
 
     from suffice.report.formats import short_interval
-    from suffice.sklearn.side_by_side import DATA, compare
+    from suffice.sklearn.grid_comparison import DATA, compare
 
     rows = []
     progress = Console(stderr=True)

@@ -16,7 +16,7 @@ from suffice.report.formats import number, show
 from suffice.report.panels import Chart, Line, Panel, draw
 from suffice.reproduce import imaging, report
 from suffice.reproduce.figures import Data
-from suffice.reproduce.imaging import Setting
+from suffice.reproduce.imaging import ImagingSetting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ LEADS = {
 _CLEAN, _NOISY, _BEFORE, _AFTER = "#000000", "#BBBBBB", "#56B4E9", "#D55E00"
 
 
-def label(setting: Setting, start: float) -> str:
+def label(setting: ImagingSetting, start: float) -> str:
     return f"{'w =' if setting.study in ('denoise3', 'denoise2d') else 'start'} {start:g}"
 
 
@@ -61,7 +61,7 @@ def _width(variant: str) -> float:
     return 2.2 if variant == imaging.DYNAMIC.name else 1.4
 
 
-def work_chart(setting: Setting, data: Data) -> Chart:
+def work_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Excess objective against work, one panel per start."""
     panels, listed = [], set()
     for start in setting.starts:
@@ -87,7 +87,7 @@ def work_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def evaluations_chart(setting: Setting, data: Data) -> Chart:
+def evaluations_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Objective of the incumbent per evaluation: exact, and as the run believed it."""
     panels, listed = [], set()
     starts = [start for start in setting.starts if start == 0.0] or list(setting.starts)
@@ -110,7 +110,7 @@ def evaluations_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def ends_chart(setting: Setting, data: Data) -> Chart:
+def ends_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Where every run of denoise1 ended, per start."""
     lines = []
     symbols = dict(zip(COLOURS, ("o", "v", "s", "D", "o", "^", "D"), strict=True))
@@ -133,7 +133,7 @@ def ends_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def signals_chart(setting: Setting, data: Data) -> Chart:
+def signals_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Some signals: clean, as measured, and reconstructed before and after learning."""
     clean, measured = imaging.data(setting)
     start = setting.starts[0]
@@ -166,7 +166,7 @@ def signals_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def pattern_chart(setting: Setting, data: Data) -> Chart:
+def pattern_chart(setting: ImagingSetting, data: Data) -> Chart:
     """The learned weights c of the Fourier samples, low frequencies in the middle."""
     frequency = np.fft.fftfreq(setting.pixels, 1.0 / setting.pixels)
     order = np.argsort(frequency)
@@ -189,7 +189,7 @@ def pattern_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def charts(setting: Setting, data: Data) -> list[Chart]:
+def charts(setting: ImagingSetting, data: Data) -> list[Chart]:
     made = [work_chart(setting, data), evaluations_chart(setting, data)]
     if setting.study == "denoise1":
         made.append(ends_chart(setting, data))
@@ -200,7 +200,7 @@ def charts(setting: Setting, data: Data) -> list[Chart]:
     return made
 
 
-def pictures(setting: Setting, data: Data) -> Figure | None:
+def pictures(setting: ImagingSetting, data: Data) -> Figure | None:
     """The images of denoise2d: clean, noisy, reconstructed before and after learning."""
     if setting.study != "denoise2d":
         return None
@@ -224,7 +224,7 @@ def pictures(setting: Setting, data: Data) -> Figure | None:
     return figure
 
 
-def markdown(setting: Setting, data: Data) -> str:
+def markdown(setting: ImagingSetting, data: Data) -> str:
     """Where the runs ended and the claims, as Markdown."""
     lines = [f"# {TITLES[setting.study]} (`{setting.study}`)", "", LEADS[setting.study], ""]
     provenance = data["provenance"]
@@ -251,7 +251,7 @@ def markdown(setting: Setting, data: Data) -> str:
     return "\n".join(lines) + "\n\n" + report.markdown(data)
 
 
-def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None) -> str:
+def page(setting: ImagingSetting, data: Data, made: list[Chart], picture: Figure | None) -> str:
     """One web page that needs nothing else."""
     script = shell.plotly()
     rows = [
@@ -285,7 +285,7 @@ Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}
     return shell.page(escape(setting.study), script, inside)
 
 
-def write(setting: Setting, data: Data, out: Path) -> Path:
+def write(setting: ImagingSetting, data: Data, out: Path) -> Path:
     """report.html, results.md and the figures, into the folder `out`; returns the path of the page."""
     files.make_folder(out)
     made, picture = charts(setting, data), pictures(setting, data)

@@ -28,7 +28,7 @@ def note(folder: Path, variant: str, start: float, evaluations: int, done: bool,
     files.append(folder / NOTES, line.encode("ascii"))
 
 
-class Progress:
+class StudyProgress:
     """Shows a line whenever the runs of a study have got further, while a `with` block waits for them."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Progress:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._shown = ""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> StudyProgress:
         self._thread.start()
         return self
 

@@ -59,12 +59,12 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
     else:
         y = np.asarray(y, dtype=np.float64)
     X, y = indexable(X, y)
-    weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowCount:
     """All that a check of sample weights needs to know of X."""
 
     rows: int

@@ -52,7 +52,7 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutFold:
     """What a fold's model says about its held-out rows."""
 
     estimator: Any  # fitted, the last step of a pipeline
@@ -94,14 +94,14 @@ class FittedSearch:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
 
-    def held_out(self) -> list[Held]:
+    def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen."""
         result = []
         for k, (train, test) in enumerate(self.splits):
             split = self.data.split(train, test, f"split {k} of cv")
             solution = trained(split, self.search.best_penalties_).solution
             weight = None if self.weight is None else split.weight
-            result.append(Held(split.fitted(solution.x), split.X, split.labels, weight, solution))
+            result.append(HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution))
         return result
 
 
@@ -276,7 +276,7 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Iterable[Held], classes: Any) -> Data:
+def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
     """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
     held = list(held)
     y = np.concatenate([np.asarray(one.y) for one in held])
@@ -326,14 +326,14 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: FittedSearch, held: list[Held]) -> Data:
+def comparison(task: FittedSearch, held: list[HeldOutFold]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
     defaults = _defaults(task)
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if search.surrogate_:
         scorers[scoring_name(search.scoring)] = search.scorer_
-    default: list[Held] = []
+    default: list[HeldOutFold] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
         X, y = _safe_indexing(task.X, train), task.y[train]
@@ -345,7 +345,7 @@ def comparison(task: FittedSearch, held: list[Held]) -> Data:
             warnings.simplefilter("always")
             fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
         converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        default.append(Held(fitted, one.X, one.y, one.weight))
+        default.append(HeldOutFold(fitted, one.X, one.y, one.weight))
     rows = []
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
@@ -381,7 +381,7 @@ def scoring_name(scoring: Any) -> str:
     return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
 
 
-def _scored(scorer: Any, held: Held) -> float:
+def _scored(scorer: Any, held: HeldOutFold) -> float:
     weight = {} if held.weight is None else {"sample_weight": held.weight}
     return float(scorer(held.estimator, held.X, held.y, **weight))
 

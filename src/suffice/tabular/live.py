@@ -14,7 +14,7 @@ from suffice.report.formats import duration, short_interval
 from suffice.result import Record, Status
 from suffice.sklearn._scores import score_of
 from suffice.tabular.columns import MODELS, Problem
-from suffice.tabular.run import Outcome, Settings
+from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted
 
 
@@ -98,7 +98,7 @@ def describe(problem: Problem, settings: Settings) -> list[str]:
     return [*lines, *(f"Note     {note}" for note in problem.notes)]
 
 
-def conclude(outcome: Outcome) -> list[str]:
+def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search = outcome.search
     found = outcome.plain()
@@ -125,7 +125,7 @@ def conclude(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _reason(outcome: Outcome) -> str:
+def _reason(outcome: TunedTable) -> str:
     """Why the search ended."""
     status = outcome.search.result_.status
     if status is Status.ACCURACY and outcome.success:
@@ -133,7 +133,7 @@ def _reason(outcome: Outcome) -> str:
     return status.message
 
 
-def how_to_load(outcome: Outcome) -> list[str]:
+def how_to_load(outcome: TunedTable) -> list[str]:
     if outcome.model_file.suffix == ".skops":
         trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""
         return [

@@ -110,7 +110,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TunedTable:
     """What a run has found."""
 
     problem: Problem
@@ -246,7 +246,7 @@ def execute(
     jobs: int = 1,
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
-) -> Outcome:
+) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
     search = SufficeSearchCV(
@@ -267,7 +267,7 @@ def execute(
     notes = [*problem.notes, *_at_bounds(search, problem), *_told(caught)]
     baseline = _baseline(search, problem)
     saved = save(search.best_estimator_, folder)
-    outcome = Outcome(problem, search, tuple(notes), folder, *saved, None, seconds, baseline)
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, baseline)
     page, more = _report(outcome, settings)
     return replace(outcome, page=page, notes=(*notes, *more))
 
@@ -356,7 +356,7 @@ def save(model: Any, folder: Path) -> tuple[Path, tuple[str, ...]]:
     return path, tuple(types)
 
 
-def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str]]:
+def _report(outcome: TunedTable, settings: Settings) -> tuple[Path | None, list[str]]:
     """report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 
