@@ -47,17 +47,6 @@ LAZY = {
     ("sklearn", ""): "a report says which version of the package made it",
 }
 
-# `importing module: private name`, with the reason.
-PRIVATE = {
-    "tabular.columns: sklearn._adapters": "which estimators can be tuned is asked before a search is made",
-    "tabular.live: sklearn._scores": "what a score is called stands with the score",
-    "testing.adapters: sklearn._adapters": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._folds": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._penalties": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._scores": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._splits": "an adapter is checked in the parts that a search is made of",
-}
-
 
 @dataclass(frozen=True)
 class Import:
@@ -176,7 +165,7 @@ def test_nothing_stands_on_the_reproduction_but_the_command_line_when_it_is_call
 
 
 def test_private_names_stay_at_home():
-    assert private(ALL) == set(PRIVATE)
+    assert private(ALL) == set()
 
 
 def test_these_tests_see_what_they_are_to_forbid():

@@ -26,8 +26,8 @@ from suffice.journal import answers
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability
 from suffice.sklearn._report_schema import check
-from suffice.sklearn._scores import score_of
 from suffice.sklearn.report import FORMAT, OLD, collect, page
+from suffice.sklearn.scores import score_of
 from tests.browser import Browser, find_chromium
 
 FEW = suffice.Options(max_evaluations=12, final_radius=1e-2)

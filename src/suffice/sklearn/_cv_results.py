@@ -11,9 +11,9 @@ from sklearn.pipeline import Pipeline
 
 from suffice.journal.codec import light
 from suffice.result import Result
-from suffice.sklearn._adapters import find_adapter
-from suffice.sklearn._penalties import PenaltySpace, split_pipeline
 from suffice.sklearn._penalty_search import fold_losses
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import PenaltySpace, split_pipeline
 from suffice.upper.evaluation import Evaluation
 
 Words = Callable[[Evaluation], dict[str, float]]

@@ -28,10 +28,10 @@ from suffice._array import Array, norm
 from suffice.lower.solver import Solution, solve
 from suffice.problem import Composite
 from suffice.report.traces import Trace
-from suffice.sklearn._adapters import find_adapter
-from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
-from suffice.sklearn._scores import score_of
-from suffice.sklearn._splits import SearchData, Split
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData, Split
 
 ACCURACY = 1e-4
 MOST_STEPS = 20_000  # of one model

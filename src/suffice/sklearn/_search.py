@@ -7,8 +7,8 @@ Every fold is a lower-level problem with its own held-out loss:
 which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
 it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
 Penalties are in units of the mean over samples, so that they carry over from folds to all data
-(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
-`suffice.sklearn._folds`.
+(`suffice.sklearn.adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
+`suffice.sklearn.folds`.
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
@@ -48,14 +48,14 @@ from suffice.options import BUDGETS, Options
 from suffice.result import Record
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._adapters import Adapter, find_adapter
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import in_the_estimators_words, table_of_evaluations, without_data
-from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._scores import score_of
-from suffice.sklearn._splits import SearchData, Split
+from suffice.sklearn.adapters import Adapter, find_adapter
+from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
 FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves

@@ -32,7 +32,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
-from suffice.sklearn._adapters import find_adapter
+from suffice.sklearn.adapters import find_adapter
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.table import Table, TableError, quoted
 

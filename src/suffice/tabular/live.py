@@ -12,7 +12,7 @@ from rich.text import Text
 
 from suffice.report.formats import duration, short_interval
 from suffice.result import Record, Status
-from suffice.sklearn._scores import score_of
+from suffice.sklearn.scores import score_of
 from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted

@@ -15,8 +15,8 @@ from sklearn.utils import _safe_indexing, check_array
 
 from suffice._array import Array
 from suffice.losses import Loss
-from suffice.sklearn._adapters import Adapter, Fold, find_adapter
-from suffice.sklearn._penalties import Grouped, Penalised, split_pipeline
+from suffice.sklearn.adapters import Adapter, Fold, find_adapter
+from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
 EVERYTHING = slice(None)
 

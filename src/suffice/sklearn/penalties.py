@@ -13,8 +13,8 @@ from sklearn.svm import LinearSVC
 
 from suffice._array import Array
 from suffice.problem import Composite
-from suffice.sklearn._adapters import Adapter, Fold
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
+from suffice.sklearn.adapters import Adapter, Fold
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 

@@ -31,8 +31,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from suffice._array import Array
 from suffice.losses import Loss
 from suffice.problem import Composite
-from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
 
 
@@ -242,7 +242,7 @@ class ElasticNetAdapter(_Regressor):
 
 
 class LassoAdapter(_Regressor):
-    """Lasso, solved with the small l2 of `suffice.sklearn._folds`."""
+    """Lasso, solved with the small l2 of `suffice.sklearn.folds`."""
 
     def ratio(self, estimator: Any) -> float:
         return 1.0
