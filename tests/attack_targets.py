@@ -17,7 +17,7 @@ from flint import arb
 
 import suffice
 from suffice import problems, terms
-from suffice._array import like
+from suffice.arrays import like
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.sklearn._multinomial import Multinomial
 from suffice.sklearn.adapters import SquaredHinge

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.report.traces import (
     BLUE,
     GREY,

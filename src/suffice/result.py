@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import outside_stacklevel, vector
+from suffice.arrays import outside_stacklevel, vector
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import Fingerprint, differences, versions

@@ -7,7 +7,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from suffice._array import whole_number
+from suffice.arrays import whole_number
 from suffice.executors.spread import Spread, WorkerError
 from suffice.executors.worker import HELD, Work, call, controller, pack
 

@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Future, wait
 from pathlib import Path
 from typing import Any
 
-from suffice._array import whole_number
+from suffice.arrays import whole_number
 from suffice.executors.spread import Spread
 from suffice.executors.worker import Work, call, write_shared
 

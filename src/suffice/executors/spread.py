@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
-from suffice._array import positive, whole_number
+from suffice.arrays import positive, whole_number
 from suffice.executors.worker import Missing, Raised, Work, controller, pack, unpack
 
 

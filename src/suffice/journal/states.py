@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.journal.codec import check_fields, decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 if TYPE_CHECKING:
     from suffice.result import Result

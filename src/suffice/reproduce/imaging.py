@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from suffice import files
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice import files
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier

@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.lower.quadratic import Indices

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status

@@ -24,7 +24,7 @@ from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.solver import Solution, solve
 from suffice.problem import Composite
 from suffice.report.traces import Trace

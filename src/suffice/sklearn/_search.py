@@ -38,7 +38,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
-from suffice._array import norm, outside_stacklevel, positive
+from suffice.arrays import norm, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal

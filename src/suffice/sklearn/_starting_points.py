@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties

@@ -28,7 +28,7 @@ from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegr
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.problem import Composite
 from suffice.sklearn._multinomial import MultinomialFold

@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import Array, frozen, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.held_out import HeldOut
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite

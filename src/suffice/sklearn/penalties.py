@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.problem import Composite
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
 from suffice.sklearn.adapters import Adapter, Fold

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_array
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.sklearn.adapters import Adapter, Fold, find_adapter
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline

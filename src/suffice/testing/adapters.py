@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.solver import Solution, solve
 from suffice.testing.numerics import check_loss, check_problem, require
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.upper import noise
 from suffice.upper.accuracy import achieved, for_model
 from suffice.upper.model import Model, fit, linear_basis, quadratic_basis

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Status
 from suffice.upper import limit, noise

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice._array import frozen, norm, positive, vector, whole_number
+from suffice.arrays import frozen, norm, positive, vector, whole_number
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=5), st.integers(-1050, 1000))
