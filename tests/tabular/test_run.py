@@ -124,9 +124,9 @@ def started(folder):
     here = str(Path(run.__file__).parents[2])
     env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": here}
     own = np.random.default_rng(0)
-    X = own.standard_normal((1000, 40))
-    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(40)])
-    frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=1000) > 0, "yes", "no")
+    X = own.standard_normal((500, 20))
+    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(20)])
+    frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=500) > 0, "yes", "no")
     frame.to_csv(folder / "wide.csv", index=False)
     code = "import suffice.tabular.run as run; run._report = lambda *_: (None, []); from suffice.cli import app; app()"
     command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
