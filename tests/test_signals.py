@@ -15,7 +15,7 @@ def test_sigterm_is_an_exception_inside_and_what_it_was_outside():
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_a_handler_of_somebody_else_stays(monkeypatch):
+def test_a_handler_of_somebody_else_stays():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
