@@ -30,6 +30,8 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from suffice._array import Array
 from suffice.losses import Loss
+from suffice.lower.certificate import duality_gap
+from suffice.lower.solver import Solution
 from suffice.problem import Composite
 from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
@@ -95,7 +97,11 @@ class Adapter(Protocol):
         ...
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
-        """The estimator with these coefficients, as if it had been fitted."""
+        """The estimator with these coefficients, as if it had been fitted.
+
+        An adapter may have a method `finish(estimator, fold, solution)` as well, which adds to the final model what
+        else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
+        """
         ...
 
 
@@ -132,6 +138,9 @@ class _Regressor:
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, len(coef)
         return estimator
 
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = solution.steps
+
 
 class _Classifier:
     many = False  # whether more than two classes will do
@@ -159,6 +168,9 @@ class _Classifier:
         estimator.coef_, estimator.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
         estimator.classes_, estimator.n_features_in_ = classes, np.shape(estimator.coef_)[1]
         return estimator
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = solution.steps
 
 
 class LogisticAdapter(_Classifier):
@@ -201,6 +213,9 @@ class LogisticAdapter(_Classifier):
             params["l1_ratio"] = l1 / (l1 + l2)
         return params
 
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = np.array([solution.steps], dtype=np.int32)
+
 
 class LinearSVCAdapter(_Classifier):
     """LinearSVC with the squared hinge; its intercept is a penalised column, as liblinear has it."""
@@ -226,8 +241,21 @@ class LinearSVCAdapter(_Classifier):
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"C": 1.0 / (total * (l1 + l2))}
 
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        estimator = super().fitted(estimator, coef, intercept, classes)
+        if not estimator.fit_intercept:
+            estimator.intercept_ = 0.0  # as liblinear leaves it
+        return estimator
 
-class ElasticNetAdapter(_Regressor):
+
+class _CoordinateDescent(_Regressor):
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        super().finish(estimator, fold, solution)
+        assert solution.problem is not None
+        estimator.dual_gap_ = duality_gap(solution.problem, solution.x)
+
+
+class ElasticNetAdapter(_CoordinateDescent):
     def ratio(self, estimator: Any) -> float:
         return float(estimator.l1_ratio)
 
@@ -241,7 +269,7 @@ class ElasticNetAdapter(_Regressor):
         return params
 
 
-class LassoAdapter(_Regressor):
+class LassoAdapter(_CoordinateDescent):
     """Lasso, solved with the small l2 of `suffice.sklearn._folds`."""
 
     def ratio(self, estimator: Any) -> float:
@@ -266,6 +294,9 @@ class RidgeAdapter(_Regressor):
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": total * l2}
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_, estimator.solver_ = np.array([solution.steps], dtype=np.int32), "suffice"
 
 
 class PoissonAdapter(_Regressor):
@@ -310,6 +341,10 @@ class HuberAdapter(_Regressor):
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": total * l2}
+
+    def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
+        super().finish(estimator, fold, solution)
+        estimator.scale_, estimator.outliers_ = fold.outliers(solution.x)
 
 
 def _refuse_positive(estimator: Any) -> None:

@@ -358,9 +358,10 @@ def _calibration(found: Data, figures: dict[str, Any]) -> str:
 
 
 def _coefficients(found: Data, figures: dict[str, Any]) -> str:
-    whose = {"best_estimator_": "the final model, fitted by scikit-learn to all data"}.get(
-        found["source"], "a model of all data; the search did not refit"
-    )
+    whose = {
+        "certified": "the final model, fitted to all data to a proven accuracy",
+        "best_estimator_": "the final model, fitted by scikit-learn to all data",
+    }.get(found["source"], "a model of all data; the search did not refit")
     bars = min(len(found["names"]), _charts.MOST_BARS)
     text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
     text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."

@@ -25,16 +25,15 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice._array import Array, norm
-from suffice.lower.solver import Solution, solve
+from suffice.lower.solver import Solution
 from suffice.plots import Trace
-from suffice.problem import Composite
 from suffice.sklearn._adapters import find_adapter
+from suffice.sklearn._final_fit import fitted_weights, solved
 from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn._scores import score_of
 from suffice.sklearn._splits import SearchData, Split
 
 ACCURACY = 1e-4
-MOST_STEPS = 20_000  # of one model
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
 BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
@@ -126,7 +125,10 @@ def output_names(search: Any, count: int) -> list[str]:
 
 def trained(split: Split, penalties: dict[str, float], warm: Solution | None = None) -> TrainedModel:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
-    solution = _solved(split.penalised().at(**penalties), split.solver, warm)
+    return model_of(split, solved(split.penalised().at(**penalties), split.solver, ACCURACY, warm))
+
+
+def model_of(split: Split, solution: Solution) -> TrainedModel:
     coef, intercept = split.model.coefficients(solution.x)
     return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
 
@@ -136,18 +138,6 @@ def accuracy_of(solutions: Iterable[Solution | None]) -> float:
     known = [solution for solution in solutions if solution is not None]
     size = max(norm(solution.x) for solution in known)
     return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
-
-
-def _solved(problem: Composite, solver: Any, warm: Solution | None) -> Solution:
-    """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
-    solution = solve(problem, steps=1, solver=solver, warm=warm)
-    while solution.steps < MOST_STEPS and solution.certificate.radius > ACCURACY * norm(solution.x):
-        radius = min(solution.certificate.radius, 1e300)
-        within = max(ACCURACY * norm(solution.x), 1e-4 * radius)
-        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
-        if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
-            break
-    return solution
 
 
 # --- the course of the search --------------------------------------------------------------------------------------
@@ -226,6 +216,9 @@ def regularisation_path(task: FittedSearch) -> Data:
     best = task.search.best_penalties_
     models: list[TrainedModel] = []
     for multiple in MULTIPLES:
+        if multiple == 1.0:  # the final model, to the bit
+            models.append(model_of(split, fitted_weights(split, best)))
+            continue
         scaled = {name: float(value * multiple) for name, value in best.items()}
         models.append(trained(split, scaled, models[-1].solution if models else None))
     coefs = np.array([model.coef for model in models])  # multiples x outputs x features
@@ -255,9 +248,11 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     if hasattr(search, "best_estimator_"):
         final = search.best_estimator_
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final
-        coef, intercept, source = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_), "best_estimator_"
+        coef, intercept = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_)
+        source = "best_estimator_" if search.refit == "sklearn" else "certified"
     elif task is not None:
-        model = trained(task.data.whole(), search.best_penalties_)
+        split = task.data.whole()
+        model = model_of(split, fitted_weights(split, search.best_penalties_))
         coef, intercept, source = model.coef, model.intercept, "suffice"
     else:
         raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")

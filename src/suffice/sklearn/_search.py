@@ -25,6 +25,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,18 +33,16 @@ from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from suffice._array import norm, outside_stacklevel, positive
+from suffice._array import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
-from suffice.lower.solver import solve
 from suffice.options import BUDGETS, Options
 from suffice.result import Record
 from suffice.sklearn import _fit_arguments as fit_arguments
@@ -51,14 +50,13 @@ from suffice.sklearn import _report_data
 from suffice.sklearn._adapters import Adapter, find_adapter
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import in_the_estimators_words, table_of_evaluations, without_data
+from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._scores import score_of
 from suffice.sklearn._splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
-
-FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
 
 
 def _has(name: str) -> Any:
@@ -91,9 +89,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
         them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
         smooth one is optimised in its place, with a warning.
-    refit : bool or "one_se", default True
-        Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
-        whose loss is within one standard error (over folds) of the best.
+    refit : bool, "one_se" or "sklearn", default True
+        Whether to fit the estimator to all data with the best penalties. True: by our own solver, to six digits where
+        arithmetic allows (`coef_radius_` has what is proven), and the coefficients are put into a clone of the
+        estimator, so that the model that you get is the one that was scored. "one_se": the same with the largest
+        multiple of the penalties whose loss is within one standard error (over folds) of the best. "sklearn": by the
+        estimator's own `fit`, with a `ConvergenceWarning` if its coefficients are proven to lie farther from exact
+        ones than 1 % of their norm.
     tolerance : float, default 1e-4
         How accurate the score of the best penalties is to be in the end, relative to the loss.
     initial : dict, default None
@@ -122,10 +124,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
         have none of their own, and one that is not named follows from the group's other one by `l1_ratio`. None there:
         one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
-        pipeline keep them one to one, else those that the last step puts out. scikit-learn's estimators have one
-        penalty for all columns, so that the final fit is made by our own solver, to six digits (`coef_radius_` has the
-        proof), and its coefficients are put into a clone of the estimator. Many parameters fit the folds more closely
-        than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
+        pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
+        closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
 
     Attributes
     ----------
@@ -140,8 +140,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
         the edges of the space or around, where a search has ended), "final" or "one standard error".
-    coef_radius_ : float, with `groups_of_features`: the proven distance of the weights of `best_estimator_` to exact
-        ones.
+    coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
+        from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
+        can be proven. Not there with refit=False.
     best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
@@ -175,8 +176,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
-        if self.refit not in (True, False, "one_se"):
-            raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
+        if self.refit not in (True, False, "one_se", "sklearn"):
+            raise ValueError(f"refit must be True, False, 'one_se' or 'sklearn', got {self.refit!r}")
+        if self.refit == "sklearn" and self.groups_of_features is not None:
+            raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
         routed = fit_arguments.routed(self, fit_params)
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
@@ -216,12 +219,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self._say(1, f"{len(recorded.notes)} evaluations, {found}; {self.result_.message}")
         if self.refit:
             with tasks.refit() as task:
-                if grouped is not None:
-                    self._fit_groups(data, best, space)
-                else:
-                    self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-                    with task.propagated(self.best_estimator_):
-                        self.best_estimator_.fit(X, y, **routed.fit)
+                self._fit_final(data, task, routed.fit)
         tasks.end()
         if classes is not None and not self.refit:
             self._classes = classes
@@ -297,19 +295,19 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _fit_groups(self, data: SearchData, best: Evaluation, space: PenaltySpace) -> None:
-        """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
-        everything = data.whole()
-        problem = everything.penalised(space.ratio).at(**space.space.params(best.point))
-        solution = solve(problem, within=1.0, solver=everything.solver)
-        solution = solve(problem, within=FINAL * norm(solution.x), solver=everything.solver, warm=solution)
-        final, before, X = everything.fitted(solution.x), everything.before, data.X
-        _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
-        whole = final
-        if isinstance(self.estimator, Pipeline):
-            whole = clone(self.estimator)
-            whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
-        self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
+    def _fit_final(self, data: SearchData, task: CallbackTasks, arguments: dict[str, Any]) -> None:
+        """The model of all data: by our own solver, or by scikit-learn's and held against ours."""
+        estimator = clone(self.estimator)
+        if self.groups_of_features is None:  # which scikit-learn has no words for
+            estimator.set_params(**self.best_params_)
+        data = replace(data, estimator=estimator)
+        if self.refit == "sklearn":
+            with task.propagated(estimator):
+                estimator.fit(data.X, data.y, **arguments)
+            found = held_against_ours(data, self.best_penalties_, estimator)
+        else:
+            found = fit_final(data, self.best_penalties_)
+        self.best_estimator_, self.coef_radius_ = found.estimator, found.radius
 
     def _report(
         self, recorded: RecordedProblem, best: Evaluation, folds: list[Split], space: PenaltySpace, data: SearchData
