@@ -1,4 +1,4 @@
-"""The model that a search hands over: proven coefficients, inside an estimator like one that scikit-learn has fitted."""
+"""The model that a search hands over: proven coefficients, inside an estimator like a fitted one."""
 
 import pickle
 import warnings

@@ -184,7 +184,8 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
 
 
 def _params(params: dict[str, float]) -> str:
-    return ", ".join(f"{escape(name.rpartition('__')[2])} = {_number(value, 4)}" for name, value in params.items())
+    """Exact: what is shown gives the same model again."""
+    return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
 
 
 def _lead(data: Data) -> str:

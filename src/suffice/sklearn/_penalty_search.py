@@ -23,10 +23,12 @@ from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._splits import Split
 from suffice.sklearn._starting_points import best_of_a_few
 from suffice.tune import tune
+from suffice.upper.accuracy import FUTILE
 from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
+NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
@@ -73,20 +75,19 @@ class PenaltySearch:
         if self.result.evaluation is None:
             self.result = replace(self.result, work=problem.work)
         if best.interval[1] < self.result.interval[1]:
-            self.result = replace(
-                self.result, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
-                params=problem.space.params(best.point),
-            )  # fmt: skip
+            self._found(best)
         self.result = replace(self.result, status=status, detail=detail)
         return best
 
     def _all_of_it(self) -> Evaluation:
-        problem = self.problem
+        problem, options = self.problem, self.options
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
             starts = best_of_a_few(problem, self.folds, self.space)
+            nothing = NEGLIGIBLE * max(made.cost for _, _, made in problem.notes)
+            options = replace(options, target_cost=max(options.target_cost, nothing))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
@@ -97,7 +98,10 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        self.result = search_with_edges(search, look, problem.space.bounds, starts, self.options)
+        self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
+        if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
+            detail = f"{options.target_cost:.2g}, a billionth of what other penalties lead to"
+            self.result = replace(self.result, detail=detail)
         if self.result.status is Status.STOPPED:
             raise StopIteration
         if self.result.status in (Status.INTERRUPTED, Status.TERMINATED):
@@ -106,7 +110,15 @@ class PenaltySearch:
             return problem.best
         problem.purpose = "final"
         best = self._refined(problem.best)
+        self._found(best)
         return self._within_one_se(best) if self.one_se else best
+
+    def _found(self, best: Evaluation) -> None:
+        """The result is about this evaluation."""
+        self.result = replace(
+            self.result, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
+            params=self.problem.space.params(best.point),
+        )  # fmt: skip
 
     def _refined(self, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
@@ -115,7 +127,9 @@ class PenaltySearch:
             if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
                 break
             within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            evaluation = self.problem.look(evaluation.point, within=within, warm=evaluation)
+            before, evaluation = evaluation, self.problem.look(evaluation.point, within=within, warm=evaluation)
+            if evaluation.e.max() > FUTILE * before.e.max():  # rounding is all that is left
+                return min(before, evaluation, key=lambda made: made.interval[1] - made.interval[0])
         return evaluation
 
     def _within_one_se(self, best: Evaluation) -> Evaluation:

@@ -215,8 +215,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 self.result_ = without_data(search.result)
             self._report(recorded, best, folds, space, data)
         low, high = self.score_interval_
+        given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found}; {self.result_.message}")
+        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with tasks.refit() as task:
                 self._fit_final(data, task, routed.fit)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn._scores import score_of
 from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Outcome, Settings
@@ -119,7 +119,7 @@ def conclude(outcome: Outcome) -> list[str]:
     """What has been found."""
     search = outcome.search
     found = outcome.plain()
-    given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
+    given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
     low, high = search.score_interval_
     proven = f"proven for exactly trained models: {interval(low, high)}"
     if search.surrogate_:
@@ -132,7 +132,7 @@ def conclude(outcome: Outcome) -> list[str]:
         lines.append(f"         a model that knows {knows} only: {number(outcome.baseline)}")
     lines += [
         f"Best     {given}",
-        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {_reason(outcome)}",
+        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
         f"Saved    {outcome.model_file}",
         *(f"         {line}" for line in how_to_load(outcome)),
     ]
@@ -140,14 +140,6 @@ def conclude(outcome: Outcome) -> list[str]:
     if outcome.page is not None:
         lines.append(f"Report   {outcome.page}")
     return lines
-
-
-def _reason(outcome: Outcome) -> str:
-    """Why the search ended."""
-    status = outcome.search.result_.status
-    if status is Status.ACCURACY and outcome.success:
-        return "the next decision would need more accuracy than arithmetic allows"
-    return status.message
 
 
 def how_to_load(outcome: Outcome) -> list[str]:

@@ -34,7 +34,7 @@ from sklearn.model_selection import cross_val_score
 from suffice import files
 from suffice.options import Options
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.table import TableError, open_table, quoted, read
@@ -125,11 +125,8 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Whether the search has come to its end: by itself, or because its next decision would need more accuracy than
-        arithmetic allows, though the score is known to the tolerance."""
-        result, (low, high) = self.search.result_, self.search.score_interval_
-        at_the_limit = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
-        return bool(result.success) or at_the_limit
+        """Whether the search has come to its end."""
+        return bool(self.search.result_.success)
 
     @property
     def scoring(self) -> str:
