@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
@@ -376,11 +377,41 @@ def find_adapter(estimator: Any) -> Adapter:
     for kind in type(estimator).__mro__:
         if kind in _ADAPTERS:
             return _ADAPTERS[kind]
-    known = ", ".join(kind.__name__ for kind in _ADAPTERS)
-    raise TypeError(
-        f"no adapter for {type(estimator).__name__}: SufficeSearchCV tunes {known}, and what register_adapter "
-        "has made known"
-    )
+    raise TypeError(_unknown(estimator))
+
+
+# What people come with, and what does the same.
+NEAREST = {
+    "LogisticRegressionCV": "LogisticRegression, which is what it tunes",
+    "RidgeCV": "Ridge, which is what it tunes",
+    "LassoCV": "Lasso, which is what it tunes",
+    "ElasticNetCV": "ElasticNet, which is what it tunes",
+    "LassoLars": "Lasso, the same model",
+    "LassoLarsCV": "Lasso, the same model",
+    "LinearRegression": "Ridge, which has a penalty to tune",
+    "SGDRegressor": "Ridge, Lasso, ElasticNet or HuberRegressor, fitted exactly",
+    "SGDClassifier": "LogisticRegression or LinearSVC, fitted exactly",
+    "RidgeClassifier": "LogisticRegression or LinearSVC",
+    "RidgeClassifierCV": "LogisticRegression or LinearSVC",
+    "Perceptron": "LinearSVC",
+    "SVC": "LinearSVC, if the kernel is linear",
+    "LinearSVR": "HuberRegressor",
+    "SVR": "HuberRegressor, if the kernel is linear",
+    "GammaRegressor": "PoissonRegressor, or Ridge for the logarithm of the target",
+    "TweedieRegressor": "PoissonRegressor, for power=1",
+}
+
+
+def _unknown(estimator: Any) -> str:
+    """Why there is no adapter, and what works instead."""
+    if isinstance(estimator, type):
+        return f"no adapter for a class: give an instance, {estimator.__name__}()"
+    name = type(estimator).__name__
+    wanted = ClassifierMixin if isinstance(estimator, ClassifierMixin) else RegressorMixin
+    kinds = [kind for kind in _ADAPTERS if issubclass(kind, wanted)]
+    known = ", ".join(kind.__name__ for kind in kinds or _ADAPTERS)
+    use = f"use {NEAREST[name]}. " if name in NEAREST else ""
+    return f"no adapter for {name}: {use}SufficeSearchCV tunes {known}, and what register_adapter has made known"
 
 
 register_adapter(LogisticRegression, LogisticAdapter())

@@ -32,6 +32,7 @@ from suffice.lower.solver import Outcome, Solution, solve
 from suffice.problem import Composite
 from suffice.sklearn._penalties import split_pipeline
 from suffice.sklearn._splits import SearchData, Split
+from suffice.sklearn._target import fitted_inside, inside, wrapped
 
 FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
 MOST_STEPS = 20_000  # of one model
@@ -67,7 +68,7 @@ def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: 
     split = data.whole()
     solution = fitted_weights(split, penalties)
     ours = np.ravel(split.model.coefficients(solution.x)[0])
-    theirs = np.ravel(split_pipeline(estimator)[0].coef_)
+    theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
     apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
     if apart - radius > OFF * size:
         warnings.warn(
@@ -105,8 +106,8 @@ def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
         finish(final, split.model, solution)
     names = data.X if before is None else before.transform(_safe_indexing(data.X, [0]))
     _check_feature_names(final, names, reset=True)
-    if not isinstance(data.estimator, Pipeline):
-        return final
-    whole = clone(data.estimator)
-    whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
-    return whole
+    whole = final
+    if isinstance(inside(data.estimator), Pipeline):
+        whole = clone(inside(data.estimator))
+        whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
+    return wrapped(split.target, whole)

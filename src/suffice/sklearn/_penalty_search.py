@@ -23,18 +23,46 @@ from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._splits import Split
 from suffice.sklearn._starting_points import best_of_a_few
 from suffice.tune import tune
-from suffice.upper.accuracy import FUTILE
+from suffice.upper.accuracy import FUTILE, for_decision
 from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
+BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
+AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
+MOST_BEYOND = 3  # edges that are looked beyond
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
 def fold_losses(evaluation: Evaluation) -> Array:
     """The loss of every fold; F is their mean."""
     return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """An edge of the space on which the best point lies, and F one decade beyond, if it was looked at."""
+
+    name: str
+    down: bool  # whether it is the lower end
+    end: float
+    made: Evaluation | None
+
+    def told(self, best: Evaluation, words: str) -> str:
+        """What a person should know; `words` are the best parameters in scikit-learn's."""
+        which, way = ("lower", "smaller") if self.down else ("upper", "larger")
+        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g} ({words})"
+        if self.made is None:
+            return f"{text}: one that is {way} may be better"
+        (a, b), (low, high) = best.interval, self.made.interval
+        if high < a:
+            advice = "; widen it" if high < (1.0 - BEYOND) * a else ""
+            return f"{text}: one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
+        if low > b:
+            return f"{text}: one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
+        most = max(high / a - 1.0, 1.0 - low / b) if a > 0.0 else math.inf
+        return f"{text}: one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
 
 
 def _nothing_yet() -> Result:
@@ -53,6 +81,7 @@ class PenaltySearch:
     tolerance: float
     one_se: bool
     result: Result = field(default_factory=_nothing_yet)
+    edges: list[Beyond] = field(default_factory=list)
 
     def run(self) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
@@ -111,7 +140,29 @@ class PenaltySearch:
         problem.purpose = "final"
         best = self._refined(problem.best)
         self._found(best)
-        return self._within_one_se(best) if self.one_se else best
+        if self.one_se:
+            return self._within_one_se(best)
+        problem.purpose = "beyond"
+        self._look_beyond(best)
+        return best
+
+    def _look_beyond(self, best: Evaluation) -> None:
+        """What one more decade would bring, for every parameter that lies on an edge of its range; looked at only if
+        the search has come to its end, or to that of its evaluations."""
+        problem = self.problem
+        affordable = self.result.success or self.result.status is Status.MAX_EVALUATIONS
+        lower, upper = problem.space.bounds
+        for i, name in enumerate(problem.space.names):
+            down = bool(best.point[i] <= lower[i] + AT_EDGE)
+            if not down and best.point[i] < upper[i] - AT_EDGE:
+                continue
+            there = np.array(best.point)
+            there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
+            made = None
+            if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
+                within = for_decision(BEYOND * best.cost, best)
+                made = problem.look(there, within=within, warm=best, max_steps=EDGE_STEPS)
+            self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
 
     def _found(self, best: Evaluation) -> None:
         """The result is about this evaluation."""

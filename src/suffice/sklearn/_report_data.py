@@ -32,6 +32,7 @@ from suffice.sklearn._final_fit import fitted_weights, solved
 from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn._scores import score_of
 from suffice.sklearn._splits import SearchData, Split
+from suffice.sklearn._target import fitted_inside, fitted_target, inside, transformed, transforms_target
 
 ACCURACY = 1e-4
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
@@ -107,10 +108,11 @@ class FittedSearch:
 def feature_names(search: Any, count: int) -> list[str]:
     """Names of what the linear estimator sees."""
     names: Any = getattr(search, "feature_names_in_", None)
-    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+    estimator = inside(search.estimator)
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         try:
             best = getattr(search, "best_estimator_", None)
-            names = None if best is None else best[:-1].get_feature_names_out(names)
+            names = None if best is None else fitted_inside(best)[:-1].get_feature_names_out(names)
         except (AttributeError, ValueError, TypeError):  # not every transformer knows
             names = None
     if names is None or len(names) != count:
@@ -246,7 +248,7 @@ def regularisation_path(task: FittedSearch) -> Data:
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
     if hasattr(search, "best_estimator_"):
-        final = search.best_estimator_
+        final = fitted_inside(search.best_estimator_)
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final
         coef, intercept = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_)
         source = "best_estimator_" if search.refit == "sklearn" else "certified"
@@ -326,12 +328,13 @@ def comparison(task: FittedSearch, held: list[Held]) -> Data:
     search = task.search
     defaults = _defaults(task)
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
-    if search.surrogate_:
-        scorers[scoring_name(search.scoring)] = search.scorer_
+    if not transforms_target(search.estimator):  # whose models are compared for transformed targets
+        scorers |= search.scorers_
     default: list[Held] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
         X, y = _safe_indexing(task.X, train), task.y[train]
+        y = transformed(fitted_target(search.estimator, y), y)
         if task.before is not None:
             X = clone(task.before).fit_transform(X, y)
         X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
@@ -370,10 +373,6 @@ def _seeded(estimator: Any) -> Any:
     if estimator.get_params().get("random_state", 0) is None:
         estimator.set_params(random_state=0)
     return estimator
-
-
-def scoring_name(scoring: Any) -> str:
-    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
 
 
 def _scored(scorer: Any, held: Held) -> float:
