@@ -246,8 +246,8 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     if not outcome.success:
         result = outcome.search.result_
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
-        goes_on = f"`suffice resume {out}{more.get(result.status, '')}` goes on"
-        typer.echo(f"suffice: stopped early, {result.message}; {goes_on}", err=True)
+        goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
+        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
         raise typer.Exit(1)
 
 

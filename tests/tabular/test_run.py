@@ -20,7 +20,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("plotly")
 
 from suffice.cli import app  # noqa: E402
-from suffice.result import Record  # noqa: E402
+from suffice.result import Record, Status  # noqa: E402
 from suffice.tabular import TableError, live, read, run  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -118,6 +118,43 @@ def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(dat
         k: v for k, v in whole.items() if k not in changing
     }
     assert tune(data, "--json", out=tmp_path / "run").exit_code == 0  # the same command continues, too
+
+
+def test_what_the_terminal_prints_are_the_very_parameters(data, tmp_path, no_report):
+    arguments = ("--max-evaluations", 12)
+    printed = tune(data, *arguments, out=tmp_path / "run").output
+    exact = json.loads(tune(data, *arguments, "--json", out=tmp_path / "run").stdout)["best_params"]
+    line = next(line for line in printed.splitlines() if line.startswith("Best "))
+    shown = dict(part.split(" = ") for part in line.removeprefix("Best").strip().split(", "))
+    assert {name: float(value) for name, value in shown.items()} == exact
+
+
+def test_parameters_next_to_one_are_not_printed_as_one():
+    """scikit-learn at l1_ratio=1 is another model, with a loss outside the proven interval."""
+    from suffice.sklearn._page import _params
+
+    assert _params({"clf__l1_ratio": 0.99999968}) == "l1_ratio = 0.99999968"
+
+
+def test_a_column_that_gives_the_target_away_is_no_failure(data, tmp_path, no_report):
+    FRAME.assign(copy=2.0 * FRAME["spent"]).to_csv(data, index=False)
+    result = tune(data, target="spent", out=tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "suffice resume" not in result.output
+
+
+def test_resume_is_not_offered_where_it_cannot_go_on(data, tmp_path, no_report, monkeypatch):
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y)
+        search.result_ = replace(search.result_, status=Status.ACCURACY, interval=(0.0, 1e9))
+        return search
+
+    monkeypatch.setattr(run.SufficeSearchCV, "fit", fit)
+    result = tune(data, "--max-evaluations", 3, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 1 and "cannot deliver the accuracy" in result.output
+    assert "suffice resume" not in result.output
 
 
 def started(folder):

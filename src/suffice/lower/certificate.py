@@ -119,6 +119,13 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     return 0.5 * D + R
 
 
+def duality_gap(problem: Composite, x: Array) -> float:
+    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+    canonical = problem.canonical
+    w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
+    return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
+
+
 def _root_excess(M: float, mu: float) -> float:
     """sqrt((M - mu)/(2 mu)), with M as it was before it was rounded."""
     return math.sqrt(0.5 * max(M / mu * (1.0 + 4.0 * EPS) - 1.0, 0.0))

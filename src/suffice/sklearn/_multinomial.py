@@ -348,6 +348,7 @@ class MultinomialFold:
         return HeldOutSoftmax(Design.of(rows, sample_weight), onehot, scoring, 1.0 / folds, self._model(0.0))
 
     def coefficients(self, w: Array) -> tuple[Array, Array]:
-        """W and the intercepts of the data as they were given."""
+        """W and the intercepts of the data as they were given; a constant added to all is free, and they sum to 0."""
         model, W = self._model(0.0), w.reshape(self.classes, -1)
-        return W, model.shift(model.image(w))[0] - W @ self.mean
+        b = model.shift(model.image(w))[0] - W @ self.mean
+        return W, b - b.mean()

@@ -159,7 +159,8 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _params(params: dict[str, float]) -> str:
-    return ", ".join(f"{escape(name.rpartition('__')[2])} = {_number(value, 4)}" for name, value in params.items())
+    """Exact: what is shown gives the same model again."""
+    return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
 
 
 def _lead(data: Data) -> str:
@@ -332,9 +333,10 @@ def _calibration(found: Data, figures: dict[str, Any]) -> str:
 
 
 def _coefficients(found: Data, figures: dict[str, Any]) -> str:
-    whose = {"best_estimator_": "the final model, fitted by scikit-learn to all data"}.get(
-        found["source"], "a model of all data; the search did not refit"
-    )
+    whose = {
+        "certified": "the final model, fitted to all data to a proven accuracy",
+        "best_estimator_": "the final model, fitted by scikit-learn to all data",
+    }.get(found["source"], "a model of all data; the search did not refit")
     bars = min(len(found["names"]), charts.MOST_BARS)
     text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
     text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."

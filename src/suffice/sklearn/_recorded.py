@@ -60,8 +60,9 @@ class RecordedProblem:
 
     @property
     def best(self) -> Evaluation:
-        """The evaluation with the least proven upper bound."""
-        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+        """The evaluation in the space with the least proven upper bound."""
+        inside = (evaluation for purpose, _, evaluation in self.notes if purpose != "beyond")
+        return min(inside, key=lambda evaluation: evaluation.interval[1])
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None

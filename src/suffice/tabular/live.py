@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from suffice.report.formats import duration, short_interval
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn.scores import score_of
 from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Settings, TunedTable
@@ -102,7 +102,7 @@ def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search = outcome.search
     found = outcome.plain()
-    given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
+    given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
     low, high = search.score_interval_
     proven = f"proven for exactly trained models: {short_interval(low, high)}"
     if search.surrogate_:
@@ -115,7 +115,7 @@ def conclude(outcome: TunedTable) -> list[str]:
         lines.append(f"         a model that knows {knows} only: {number(outcome.baseline)}")
     lines += [
         f"Best     {given}",
-        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {_reason(outcome)}",
+        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
         f"Saved    {outcome.model_file}",
         *(f"         {line}" for line in how_to_load(outcome)),
     ]
@@ -123,14 +123,6 @@ def conclude(outcome: TunedTable) -> list[str]:
     if outcome.page is not None:
         lines.append(f"Report   {outcome.page}")
     return lines
-
-
-def _reason(outcome: TunedTable) -> str:
-    """Why the search ended."""
-    status = outcome.search.result_.status
-    if status is Status.ACCURACY and outcome.success:
-        return "the next decision would need more accuracy than arithmetic allows"
-    return status.message
 
 
 def how_to_load(outcome: TunedTable) -> list[str]:

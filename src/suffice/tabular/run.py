@@ -34,7 +34,7 @@ from sklearn.model_selection import cross_val_score
 from suffice import files
 from suffice.options import Options
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.table import TableError, open_table, quoted, read
@@ -125,11 +125,8 @@ class TunedTable:
 
     @property
     def success(self) -> bool:
-        """Whether the search has come to its end: by itself, or because its next decision would need more accuracy than
-        arithmetic allows, though the score is known to the tolerance."""
-        result, (low, high) = self.search.result_, self.search.score_interval_
-        at_the_limit = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
-        return bool(result.success) or at_the_limit
+        """Whether the search has come to its end."""
+        return bool(self.search.result_.success)
 
     @property
     def scoring(self) -> str:
@@ -264,7 +261,7 @@ def execute(
         search.fit(problem.X, problem.y)
     seconds = time.perf_counter() - began
     stage("writing the report")
-    notes = [*problem.notes, *_at_bounds(search, problem), *_told(caught)]
+    notes = [*problem.notes, *_told(caught)]
     baseline = _baseline(search, problem)
     saved = save(search.best_estimator_, folder)
     outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, baseline)
@@ -281,17 +278,6 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
     """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
     texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
     return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
-
-
-def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
-    notes = []
-    for name, (lower, upper) in problem.space.items():
-        value = search.best_penalties_[name]
-        if value <= 1.05 * lower:
-            notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
-        elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may not help")
-    return notes
 
 
 def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
