@@ -58,8 +58,8 @@ def numbering(column: Column, rows: Array) -> str:
         return ""
     how = "in the order of the rows" if (steps > 0).all() or (steps < 0).all() else "nearly without gaps"
     return (
-        f"{WARNING}column {quoted(column.name)} holds {len(known):,} different whole numbers {how}: if they only number "
-        f"the rows, leave them out with --drop {quoted(column.name)}"
+        f"{WARNING}column {quoted(column.name)} holds {len(known):,} different whole numbers {how}: "
+        f"if they only number the rows, leave them out with --drop {quoted(column.name)}"
     )
 
 

@@ -36,7 +36,7 @@ from suffice.tabular import cautions
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.groups import REST, ColumnsOf
 from suffice.tabular.models import MODELS, Space, Task, estimator_of, space_of
-from suffice.tabular.table import Reading, Table, TableError, quoted
+from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
 from suffice.tabular.targets import Wishes, target_of
 
 __all__ = ["MODELS", "Problem", "pose"]
@@ -65,7 +65,7 @@ class Problem:
     labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
     log_target: bool = False  # whether y is the logarithm of the target
     groups: Mapping[str, ColumnsOf] | None = None
-    reading: Reading = Reading(",", {})
+    reading: Reading = UNREAD
     needs: tuple[str, ...] = ()  # the columns of the file that X is made of
 
     def optimised(self, scoring: str | None) -> str:

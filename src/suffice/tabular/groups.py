@@ -1,8 +1,8 @@
 """Groups of columns with penalties of their own, from a file.
 
-JSON, either `{"blood": ["s1", "s2"], "body": ["bmi"]}` or `{"s1": "blood", "s2": "blood", "bmi": "body"}`; or a CSV with
-two columns, the name of a column and that of its group, with or without a header `column,group`. Columns that the file
-does not name form the group `rest`. A column of categories or dates has one group for all that becomes of it.
+JSON, either `{"blood": ["s1", "s2"], "body": ["bmi"]}` or `{"s1": "blood", "s2": "blood", "bmi": "body"}`; or a CSV
+with two columns, the name of a column and that of its group, with or without a header `column,group`. Columns that the
+file does not name form the group `rest`. A column of categories or dates has one group for all that becomes of it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def _checked(path: str, pairs: list[tuple[object, object]]) -> dict[str, str]:
     for name, group in pairs:
         if not isinstance(name, str) or not isinstance(group, str) or not group.isidentifier() or group == "others":
             raise TableError(
-                f"{quoted(path)}: a column is named by text and its group by one word, got {quoted(name)}: {quoted(group)}"
+                f"{quoted(path)}: a column is named by text and its group by one word, "
+                f"got {quoted(name)}: {quoted(group)}"
             )
         if groups.get(name, group) != group:
             raise TableError(f"{quoted(path)} has {quoted(name)} in two groups, {groups[name]} and {group}")

@@ -23,9 +23,12 @@ SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 CURRENCY = re.compile(r"[$€£¥₹₽₩₺฿]|\b(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)\b|\bkr\b|R\$")
 _SPACES = "\u0020\u00a0\u202f\u2009'\u2019"  # what stands between thousands besides the comma and the point
 _BODIES = {
-    ".": re.compile(rf"(\d{{1,3}}(?:(?P<g>[,{_SPACES}])\d{{3}})(?:(?P=g)\d{{3}})*|\d+)?(\.\d*)?([eE][+-]?\d+)?", re.ASCII),
-    ",": re.compile(rf"(\d{{1,3}}(?:(?P<g>[.{_SPACES}])\d{{3}})(?:(?P=g)\d{{3}})*|\d+)?(,\d*)?([eE][+-]?\d+)?", re.ASCII),
-}  # fmt: skip
+    mark: re.compile(
+        rf"(\d{{1,3}}(?P<g>[{other}{_SPACES}])\d{{3}}(?:(?P=g)\d{{3}})*|\d+)?({re.escape(mark)}\d*)?([eE][+-]?\d+)?",
+        re.ASCII,
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
 _BETWEEN = re.compile(rf"[{_SPACES}]")
 _EITHER = re.compile(r"(?<![\d.,])[1-9]\d{0,2}[.,]\d{3}(?![\d.,])", re.ASCII)
 _THOUSANDS = re.compile(rf"\d[.,{_SPACES}]\d{{3}}(?!\d)", re.ASCII)
@@ -59,7 +62,7 @@ class Form:
         if self.decimal == ",":
             parts.append("commas are decimal points")
         if self.grouped:
-            parts.append(f"{'points' if self.decimal == ',' else 'commas'} or spaces are between thousands")
+            parts.append("thousands are set apart")
         return ", ".join(parts)
 
     def plain(self) -> dict[str, Any]:

@@ -79,8 +79,8 @@ class Recipe:
         missing = [name for name in wanted if name not in table.origins]
         if missing:
             raise TableError(
-                f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs: {listed(missing)}; "
-                f"it has {listed(table.origins)}"
+                f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs, "
+                f"{listed(missing)}: it has {listed(table.origins)}"
             )
         return table
 
@@ -107,7 +107,8 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
         new = [str(value) for value in X[name] if str(value) not in seen]
         if new:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
-            yield f"column {quoted(name)}: {len(new):,} rows have levels that are new to the model ({which}): 'other'"
+            rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
+            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for 'other'"
 
 
 def finished(model: Any, problem: Problem) -> Any:

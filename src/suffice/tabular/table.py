@@ -87,6 +87,9 @@ class Reading:
         return cls(plain["delimiter"], {name: Form.from_plain(form) for name, form in plain["forms"].items()})
 
 
+UNREAD = Reading(",", {})
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns of equal length; `lines[i]` is where row i stands in its file (parquet: i + 1). A column of dates is
@@ -95,7 +98,7 @@ class Table:
     columns: tuple[Column, ...]
     lines: Array
     notes: tuple[str, ...] = ()
-    reading: Reading = Reading("", {})
+    reading: Reading = UNREAD
 
     @classmethod
     def of(cls, columns: Sequence[Column], lines: Array, notes: Iterable[str], delimiter: str) -> Table:

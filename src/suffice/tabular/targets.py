@@ -175,11 +175,14 @@ def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Arra
                      "come back in the target's own units")  # fmt: skip
         logarithms: Array = np.log(values)
         return logarithms
-    if model != "poisson" and (values > 0).all() and (skew := _skewness(values)) > SKEWED:
-        if abs(_skewness(np.log(values))) < 0.5 * skew:
-            ratio = float(values.max() / np.median(values))
-            notes.append(f"the target {name} is strongly skewed (the largest is {ratio:,.0f} times the median): "
-                         "--log-target may predict it better")  # fmt: skip
+    if (
+        model != "poisson"
+        and (values > 0).all()
+        and _skewness(values) > max(SKEWED, 2 * abs(_skewness(np.log(values))))
+    ):
+        ratio = float(values.max() / np.median(values))
+        notes.append(f"the target {name} is strongly skewed (the largest is {ratio:,.0f} times the median): "
+                     "--log-target may predict it better")  # fmt: skip
     return values
 
 
