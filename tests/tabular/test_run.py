@@ -49,7 +49,7 @@ def data(tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, settings: (None, []))
+    monkeypatch.setattr(run, "_report", lambda outcome, settings: outcome)
 
 
 def tune(data, *arguments, target="bought", out=None):
@@ -70,7 +70,7 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert low <= found["score"] <= high and found["score"] > found["baseline"]
     assert found["status"] == "converged" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
-        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json")
+        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json")
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
@@ -165,7 +165,7 @@ def started(folder):
     frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(20)])
     frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=500) > 0, "yes", "no")
     frame.to_csv(folder / "wide.csv", index=False)
-    code = "import suffice.tabular.run as run; run._report = lambda *_: (None, []); from suffice.cli import app; app()"
+    code = "import suffice.tabular.run as run; run._report = lambda made, _: made; from suffice.cli import app; app()"
     command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
     made = subprocess.Popen(
         [*command, "--out", "run", "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -267,8 +267,52 @@ def test_a_report_that_fails_does_not_lose_the_model(data, tmp_path, monkeypatch
     monkeypatch.setattr(report, "collect", lambda *_, **__: 1 / 0)
     result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
     found = json.loads(result.stdout)
-    assert result.exit_code == 0 and found["report"] is None and (tmp_path / "run" / "model.skops").exists()
-    assert any("the report could not be made: ZeroDivisionError" in note for note in found["notes"])
+    assert result.exit_code == 3 and found["report"] is None and (tmp_path / "run" / "model.skops").exists()
+    assert any("the report could not be made: ZeroDivisionError" in failure for failure in found["failures"])
+    assert "the report could not be made" in result.stderr and "the model is in" in result.stderr
+
+
+@pytest.mark.parametrize("what", ["the baseline", "the page"])
+def test_whatever_fails_after_the_search_the_model_is_there(data, tmp_path, monkeypatch, what):
+    name = {"the baseline": "_baseline", "the page": "write_page"}[what]
+    monkeypatch.setattr(run, name, lambda *_: 1 / 0)
+    result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and (tmp_path / "run" / "model.skops").exists()
+    assert "ZeroDivisionError" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_model_that_skops_cannot_save_is_saved_by_joblib(data, tmp_path, monkeypatch, no_report):
+    skops = pytest.importorskip("skops.io")
+    monkeypatch.setattr(skops, "dumps", lambda *_: 1 / 0)
+    result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and json.loads(result.stdout)["model_file"].endswith("model.joblib")
+    assert (tmp_path / "run" / "model.joblib").exists() and "could not be saved as model.skops" in result.stderr
+
+
+def test_a_model_that_cannot_be_fitted_leaves_the_journal(data, tmp_path, monkeypatch, no_report):
+    """The search is not made again when the final fit works the next time."""
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y)
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.SufficeSearchCV, "fit", fit)
+        result = tune(data, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and "could not be fitted: LinAlgError: Singular matrix" in result.stderr
+    assert "`suffice resume" in result.stderr and "Traceback" not in result.output
+    before = (tmp_path / "run" / "journal.jsonl").read_bytes()
+    again = runner.invoke(app, ["resume", str(tmp_path / "run"), "--jobs", "1", "--json"])
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "run" / "journal.jsonl").read_bytes().startswith(before)
+    assert (tmp_path / "run" / "model.skops").exists()
+
+
+def test_settings_of_an_older_version_are_read(tmp_path):
+    plain = run.Settings(data="a.csv", target="y").plain()
+    old = {name: value for name, value in plain.items() if name not in ("max_levels", "weights", "test", "log_target")}
+    assert run.Settings.from_plain(json.loads(json.dumps(old))) == run.Settings(data="a.csv", target="y")
 
 
 @pytest.mark.parametrize(

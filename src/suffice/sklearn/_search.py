@@ -129,9 +129,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
         a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
     groups_of_features : dict of names to columns, default None
-        Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
-        "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
-        have none of their own, and one that is not named follows from the group's other one by `l1_ratio`. None there:
+        Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
+        list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
+        "l2_<group>" as well; "l1" and "l2" are common to all groups that have none of their own, and one that is not
+        named follows from the group's other one by `l1_ratio`. None there:
         one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
         pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
         closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
