@@ -17,9 +17,9 @@ from flint import arb
 
 import suffice
 from suffice import problems, terms
-from suffice._array import like
+from suffice.arrays import like
 from suffice.lower.newton_hessian import NewtonHessian
-from suffice.sklearn._folds import penalised
+from suffice.sklearn.folds import penalised
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted

@@ -10,7 +10,7 @@ from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._folds import LinearFold
+from suffice.sklearn.folds import LinearFold
 from suffice.terms import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 SCORINGS = {

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, host, like, namespace, norm
+from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.lower import fused
 from suffice.lower.certificate import Evidence, certify_step
 from suffice.lower.cuda import Stepper

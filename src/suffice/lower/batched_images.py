@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import Array, frozen
+from suffice.arrays import Array, frozen
 from suffice.lower.certificate import Evidence, certify_step, fixed_point_radius, smooth_gap
 from suffice.lower.momentum import FistaState, momentum
 from suffice.lower.solution import Ask, Outcome, Solution, initial_radius

@@ -59,7 +59,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm, vector
+from suffice.arrays import EPS, Array, norm, vector
 from suffice.lower.parts import Parts
 from suffice.problem import Canonical, Composite
 from suffice.terms.linear import LinearModel
@@ -118,6 +118,13 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     if moved > 0.0:
         R = math.hypot(R, _root_excess(M, mu) * moved)
     return 0.5 * D + R
+
+
+def duality_gap(problem: Composite, x: Array) -> float:
+    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+    canonical = problem.canonical
+    w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
+    return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
 
 
 def _root_excess(M: float, mu: float) -> float:

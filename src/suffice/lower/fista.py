@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lower.batched_columns import ColumnBatch
 from suffice.lower.batched_images import ImageStack
 from suffice.lower.certificate import Evidence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from suffice._array import EPS, Array
+from suffice.arrays import EPS, Array
 from suffice.lower.batched_images import ImageStack
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED

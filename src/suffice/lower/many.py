@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.solution import Ask, Batch, Outcome, Solution, Solver, out_of_reach, patience
 from suffice.lower.solver import SOLVERS, continues, find_solver, refuse, solve, start_point

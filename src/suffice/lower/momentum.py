@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.quadratic import Indices

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.problem import Canonical
 from suffice.terms.linear import LossModel
 from suffice.terms.prox import L1, WeightedL1, Zero

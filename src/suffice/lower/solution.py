@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, frozen, norm
+from suffice.arrays import EPS, Array, frozen, norm
 from suffice.lower.certificate import Certificate, Evidence, certify_step, fixed_point_radius, step_rounding
 from suffice.lower.fields import GIVEN_AGAIN
 from suffice.problem import Canonical, Composite

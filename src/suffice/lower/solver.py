@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, frozen, positive, vector, whole_number
+from suffice.arrays import Array, frozen, positive, vector, whole_number
 from suffice.lower.auto import Auto
 from suffice.lower.certificate import RULES, Certificate, Rule, certify_step
 from suffice.lower.fista import AdaptiveFista, Fista

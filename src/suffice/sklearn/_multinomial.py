@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
-from suffice.sklearn._folds import FLOOR, penalised
+from suffice.sklearn.folds import FLOOR, penalised
 from suffice.terms.design import Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import gamma, norm_rounding
@@ -152,7 +152,7 @@ class MultinomialFold:
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of
-        `suffice.sklearn._folds`."""
+        `suffice.sklearn.folds`."""
         l1, l2 = (np.tile(part, self.classes) if isinstance(part, np.ndarray) else part for part in (l1, l2))
         return penalised(self._model, l1, l2, self.l2_floor, self.size)
 
@@ -163,6 +163,7 @@ class MultinomialFold:
         return HeldOutSoftmax(Design.of(rows, sample_weight), onehot, scoring, 1.0 / folds, self._model(0.0))
 
     def coefficients(self, w: Array) -> tuple[Array, Array]:
-        """W and the intercepts of the data as they were given."""
+        """W and the intercepts of the data as they were given; a constant added to all is free, and they sum to 0."""
         model, W = self._model(0.0), w.reshape(self.classes, -1)
-        return W, model.shift(model.image(w))[0] - W @ self.mean
+        b = model.shift(model.image(w))[0] - W @ self.mean
+        return W, b - b.mean()

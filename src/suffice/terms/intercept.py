@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS
 from suffice.terms.linear import CARRIED, LossModel, rounding_through
 from suffice.terms.margin_losses import LARGEST_EXPONENT

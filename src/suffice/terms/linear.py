@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, cast_like, host, namespace, norm
+from suffice.arrays import EPS, Array, cast_like, host, namespace, norm
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, MarginLoss
 from suffice.terms.rounding import TINY, gamma

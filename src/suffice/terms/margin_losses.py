@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, namespace, positive
+from suffice.arrays import EPS, Array, namespace, positive
 from suffice.terms.labels import signs
 
 LARGEST_EXPONENT = 709.0  # exp of it is nearly the largest float

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, MarginModel, majoriser_along
 from suffice.terms.rounding import TINY, block_length, dense_product, gamma, roundings

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 
 
 @runtime_checkable

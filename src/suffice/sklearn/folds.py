@@ -24,13 +24,14 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice._array import Array, frozen, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.held_out import HeldOut
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
-from suffice.sklearn._scores import SCORES
+from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
@@ -161,3 +162,11 @@ class LinearFold:
         if self.minimised_out and not isinstance(model, LinearModel):
             b += model.intercept(model.image(w))[0]
         return w, b - float(self.shift @ w) - float(self.rest @ w)
+
+    def outliers(self, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
+        """Huber's scale s at w, and which rows have residuals beyond epsilon s."""
+        model = self._model(0.0)
+        assert isinstance(model, ConcomitantHuber)
+        image = model.image(w)
+        b, s = model.scale(image)
+        return s, np.abs(image + b - self.y) > model.epsilon * s
