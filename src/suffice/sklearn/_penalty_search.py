@@ -115,7 +115,8 @@ class PenaltySearch:
         else:
             problem.purpose = "first look"
             starts = best_of_a_few(problem, self.folds, self.space)
-            nothing = NEGLIGIBLE * max(made.cost for _, _, made in problem.notes)
+            plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
+            nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
@@ -129,7 +130,7 @@ class PenaltySearch:
 
         self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
-            detail = f"{options.target_cost:.2g}, a billionth of what other penalties lead to"
+            detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
         if self.result.status is Status.STOPPED:
             raise StopIteration
@@ -161,7 +162,7 @@ class PenaltySearch:
             made = None
             if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
                 within = for_decision(BEYOND * best.cost, best)
-                made = problem.look(there, within=within, warm=best, max_steps=EDGE_STEPS)
+                made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
             self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
 
     def _found(self, best: Evaluation) -> None:
