@@ -17,11 +17,11 @@ from flint import arb
 
 import suffice
 from suffice import problems, terms
-from suffice._array import like
+from suffice.arrays import like
 from suffice.lower.newton_whole import NewtonWhole
-from suffice.sklearn._adapters import SquaredHinge
-from suffice.sklearn._folds import penalised
 from suffice.sklearn._multinomial import Multinomial
+from suffice.sklearn.adapters import SquaredHinge
+from suffice.sklearn.folds import penalised
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted

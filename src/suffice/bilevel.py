@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from suffice._array import Array, norm, positive, whole_number
+from suffice.arrays import Array, norm, positive, whole_number
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from suffice._array import Array, positive, whole_number
+from suffice.arrays import Array, positive, whole_number
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 

@@ -8,7 +8,7 @@ from enum import Enum
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 

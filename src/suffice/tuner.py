@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, outside_stacklevel, vector
+from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options

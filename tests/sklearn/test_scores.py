@@ -10,8 +10,8 @@ from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._adapters import SquaredHinge
-from suffice.sklearn._folds import LinearFold
+from suffice.sklearn.adapters import SquaredHinge
+from suffice.sklearn.folds import LinearFold
 from suffice.terms import LOGISTIC, POISSON, SQUARED
 
 SCORINGS = {

@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, register_adapter
-from suffice.sklearn._adapters import RidgeAdapter
+from suffice.sklearn.adapters import RidgeAdapter
 from tests.reference import LONG, GroupNorms, minimise, norm
 from tests.reference_concomitant import ConcomitantMargins
 from tests.reference_intercept import InterceptMargins

@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.fields import left_out
 from suffice.lower.fista import FistaState

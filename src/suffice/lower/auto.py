@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista, FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, Terms, has_factors, largest_matrix
 from suffice.problem import Canonical

@@ -59,7 +59,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm, vector
+from suffice.arrays import EPS, Array, norm, vector
 from suffice.problem import Canonical, Composite
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY

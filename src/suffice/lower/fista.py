@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.quadratic import Indices

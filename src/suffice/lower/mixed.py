@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.fista import AdaptiveFista, FistaState

@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import Found, search

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array
+from suffice.arrays import EPS, Array
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.line_search import search
 from suffice.lower.newton import NewtonState

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array, norm, vector
+from suffice.arrays import EPS, Array, norm, vector
 from suffice.lower.newton import Terms
 from suffice.lower.quadratic import Indices
 from suffice.problem import Canonical, Composite

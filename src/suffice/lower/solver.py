@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, norm, positive, vector, whole_number
+from suffice.arrays import EPS, Array, frozen, norm, positive, vector, whole_number
 from suffice.lower.auto import Auto
 from suffice.lower.certificate import (
     RULES,

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import EPS, Array, host, like, namespace, norm
+from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.lower import fused, together_tv
 from suffice.lower.certificate import Certificate, Evidence, certify_step
 from suffice.lower.cuda import Stepper

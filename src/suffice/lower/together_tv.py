@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, frozen
+from suffice.arrays import Array, frozen
 from suffice.lower.certificate import Certificate, Evidence, certify_step, fixed_point_radius, smooth_gap
 from suffice.lower.fista import FistaState, contraction, momentum, rate
 from suffice.lower.gradient_descent import DescentState, GradientDescent

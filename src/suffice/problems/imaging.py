@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, frozen, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.lower.solver import Solution
 from suffice.problem import Composite
 from suffice.terms.measurement import Fourier, General

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.labels import signs

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice import files
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
@@ -43,7 +43,7 @@ from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
 from suffice.report.folder import read, write
 from suffice.reproduce.folder import plain, processor, provenance
-from suffice.reproduce.progress import Progress, note
+from suffice.reproduce.progress import StudyProgress, note
 from suffice.result import Record
 from suffice.space import Space
 from suffice.terms.design import Design
@@ -367,7 +367,7 @@ def make(
         # The longest first; runs of one K go side by side, dynamic ones ask for other accuracies and go alone.
         groups = [(variant, list(starts)) for variant in reversed(preset.fixed)]
         groups[1:1] = [*((DYNAMIC, [start]) for start in starts), (ADAPTIVE, [ONE_START])]
-        with Progress(folder, preset.max_evaluations, groups, jobs, show):
+        with StudyProgress(folder, preset.max_evaluations, groups, jobs, show):
             list(_parallel([joblib.delayed(run)(preset, *group, place) for group in groups], jobs))
         data["runs"] = [read(place.path(variant, start)) for variant, start in wanted]
         add_exact(preset, data["runs"], place, jobs, show)

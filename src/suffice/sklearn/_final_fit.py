@@ -1,6 +1,6 @@
 r"""The final fit: the model of all rows at the best penalties, proven, inside a clone of the estimator.
 
-Our own solver minimises the objective of `suffice.sklearn._folds` on all rows,
+Our own solver minimises the objective of `suffice.sklearn.folds` on all rows,
 
     w ~ w_hat = argmin Phi(w; l1, l2),        ||w - w_hat|| <= radius,        radius <= FINAL ||w|| is asked for,
 
@@ -27,12 +27,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
-from suffice._array import norm, outside_stacklevel
+from suffice.arrays import norm, outside_stacklevel
 from suffice.lower.solver import Outcome, Solution, solve
 from suffice.problem import Composite
-from suffice.sklearn._penalties import split_pipeline
-from suffice.sklearn._splits import SearchData, Split
 from suffice.sklearn._target import fitted_inside, inside, wrapped
+from suffice.sklearn.penalties import split_pipeline
+from suffice.sklearn.splits import SearchData, Split
 
 FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
 MOST_STEPS = 20_000  # of one model

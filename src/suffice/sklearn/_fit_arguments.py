@@ -14,7 +14,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.sklearn._target import inside
 
 
@@ -62,12 +62,12 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
     else:
         y = np.asarray(y, dtype=np.float64)
     X, y = indexable(X, y)
-    weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowCount:
     """All that a check of sample weights needs to know of X."""
 
     rows: int

@@ -33,12 +33,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.lower.quadratic import Indices
 from suffice.problem import Composite
-from suffice.sklearn._folds import FLOOR, penalised
+from suffice.sklearn.folds import FLOOR, penalised
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.rounding import TINY, block_length, dense_product, gamma, norm_rounding, roundings
 from suffice.terms.smooth import CARRIED, majoriser_along
@@ -337,7 +337,7 @@ class MultinomialFold:
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of
-        `suffice.sklearn._folds`."""
+        `suffice.sklearn.folds`."""
         l1, l2 = (np.tile(part, self.classes) if isinstance(part, np.ndarray) else part for part in (l1, l2))
         return penalised(self._model, l1, l2, self.l2_floor, self.size)
 

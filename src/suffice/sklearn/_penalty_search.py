@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
-from suffice.sklearn._penalties import PenaltySpace
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._splits import Split
 from suffice.sklearn._starting_points import best_of_a_few
+from suffice.sklearn.penalties import PenaltySpace
+from suffice.sklearn.splits import Split
 from suffice.tune import tune
 from suffice.upper.accuracy import FUTILE, for_decision
 from suffice.upper.edges import search_with_edges

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.options import Policy

@@ -24,15 +24,15 @@ from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.solver import Solution
-from suffice.plots import Trace
-from suffice.sklearn._adapters import find_adapter
+from suffice.report.traces import Trace
 from suffice.sklearn._final_fit import fitted_weights, solved
-from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
-from suffice.sklearn._scores import score_of
-from suffice.sklearn._splits import SearchData, Split
 from suffice.sklearn._target import fitted_inside, fitted_target, inside, transformed, transforms_target
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData, Split
 
 ACCURACY = 1e-4
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
@@ -52,7 +52,7 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutFold:
     """What a fold's model says about its held-out rows."""
 
     estimator: Any  # fitted, the last step of a pipeline
@@ -94,14 +94,14 @@ class FittedSearch:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
 
-    def held_out(self) -> list[Held]:
+    def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen."""
         result = []
         for k, (train, test) in enumerate(self.splits):
             split = self.data.split(train, test, f"split {k} of cv")
             solution = trained(split, self.search.best_penalties_).solution
             weight = None if self.weight is None else split.weight
-            result.append(Held(split.fitted(solution.x), split.X, split.labels, weight, solution))
+            result.append(HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution))
         return result
 
 
@@ -273,7 +273,7 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Iterable[Held], classes: Any) -> Data:
+def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
     """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
     held = list(held)
     y = np.concatenate([np.asarray(one.y) for one in held])
@@ -323,14 +323,14 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: FittedSearch, held: list[Held]) -> Data:
+def comparison(task: FittedSearch, held: list[HeldOutFold]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
     defaults = _defaults(task)
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if not transforms_target(search.estimator):  # whose models are compared for transformed targets
         scorers |= search.scorers_
-    default: list[Held] = []
+    default: list[HeldOutFold] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
         X, y = _safe_indexing(task.X, train), task.y[train]
@@ -343,7 +343,7 @@ def comparison(task: FittedSearch, held: list[Held]) -> Data:
             warnings.simplefilter("always")
             fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
         converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        default.append(Held(fitted, one.X, one.y, one.weight))
+        default.append(HeldOutFold(fitted, one.X, one.y, one.weight))
     rows = []
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
@@ -375,7 +375,7 @@ def _seeded(estimator: Any) -> Any:
     return estimator
 
 
-def _scored(scorer: Any, held: Held) -> float:
+def _scored(scorer: Any, held: HeldOutFold) -> float:
     weight = {} if held.weight is None else {"sample_weight": held.weight}
     return float(scorer(held.estimator, held.X, held.y, **weight))
 

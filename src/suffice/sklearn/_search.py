@@ -7,8 +7,8 @@ Every fold is a lower-level problem with its own held-out loss:
 which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
 it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
 Penalties are in units of the mean over samples, so that they carry over from folds to all data
-(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
-`suffice.sklearn._folds`.
+(`suffice.sklearn.adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
+`suffice.sklearn.folds`.
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
@@ -37,7 +37,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice._array import outside_stacklevel, positive
+from suffice.arrays import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal
@@ -46,7 +46,6 @@ from suffice.options import BUDGETS, Options
 from suffice.result import Record
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._adapters import Adapter, find_adapter
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import (
     in_the_estimators_words,
@@ -56,12 +55,13 @@ from suffice.sklearn._cv_results import (
     without_data,
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
-from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._scores import score_of, scorer_of, scoring_name
-from suffice.sklearn._splits import SearchData, Split
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
+from suffice.sklearn.adapters import Adapter, find_adapter
+from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.scores import score_of, scorer_of, scoring_name
+from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
 
@@ -132,9 +132,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
         a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
     groups_of_features : dict of names to columns, default None
-        Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
-        "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
-        have none of their own, and one that is not named follows from the group's other one by `l1_ratio`. None there:
+        Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
+        list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
+        "l2_<group>" as well; "l1" and "l2" are common to all groups that have none of their own, and one that is not
+        named follows from the group's other one by `l1_ratio`. None there:
         one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
         pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
         closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 
 def transforms_target(estimator: Any) -> bool:

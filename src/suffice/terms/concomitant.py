@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.intercept import MOST_STEPS
 from suffice.terms.rounding import TINY, dot, gamma, roundings

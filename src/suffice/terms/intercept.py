@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 from suffice.terms.smooth import CARRIED, LARGEST_EXPONENT, MarginLoss, majoriser_along, rounding_through

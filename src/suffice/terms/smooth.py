@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from suffice._array import EPS, Array, cast_like, host, namespace, norm, positive
+from suffice.arrays import EPS, Array, cast_like, host, namespace, norm, positive
 from suffice.terms.design import Design
 from suffice.terms.rounding import TINY, gamma
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.losses import Loss
 from suffice.lower.certificate import RULES, Certificate, certify
 from suffice.lower.solver import Solution, Solver, iterate, solve

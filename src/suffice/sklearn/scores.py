@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.held_out import BrierScore, HingeScore, LogScore, Phi, PoissonScore, SquaredScore
 
 Scorer = Callable[..., float]

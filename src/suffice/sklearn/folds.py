@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice._array import Array, frozen, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.held_out import HeldOut
 from suffice.lower.newton_whole import NewtonWhole
 from suffice.problem import Composite
-from suffice.sklearn._scores import SCORES
+from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted

@@ -13,11 +13,11 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_array
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.sklearn._adapters import Adapter, Fold, find_adapter
-from suffice.sklearn._penalties import Grouped, Penalised, split_pipeline
 from suffice.sklearn._target import fitted_target, transformed, wrapped
+from suffice.sklearn.adapters import Adapter, Fold, find_adapter
+from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
 EVERYTHING = slice(None)
 

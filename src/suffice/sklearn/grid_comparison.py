@@ -29,7 +29,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, LogisticRegress
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower import newton
 from suffice.options import Options
 from suffice.sklearn._multinomial import Multinomial

@@ -29,13 +29,13 @@ from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegr
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.lower.certificate import duality_gap
 from suffice.lower.solver import Solution
 from suffice.problem import Composite
-from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
 
 
@@ -271,7 +271,7 @@ class ElasticNetAdapter(_CoordinateDescent):
 
 
 class LassoAdapter(_CoordinateDescent):
-    """Lasso, solved with the small l2 of `suffice.sklearn._folds`."""
+    """Lasso, solved with the small l2 of `suffice.sklearn.folds`."""
 
     def ratio(self, estimator: Any) -> float:
         return 1.0

@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.problem import Composite
-from suffice.sklearn._adapters import Adapter, Fold
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
+from suffice.sklearn.adapters import Adapter, Fold
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
