@@ -442,6 +442,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_class = getattr(find_adapter(split_pipeline(self.estimator)[0]), "many", False)
+        if tags.regressor_tags is not None and self.scoring != "r2":
+            tags.regressor_tags.poor_score = True  # `score` is another one than R^2, which is what they would look at
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
