@@ -25,7 +25,7 @@ from suffice.sklearn.report import collect, page
 from suffice.terms import LOGISTIC, SQUARED
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.smooth import LinearModel
+from suffice.terms.linear import LinearModel
 from tests.reference import LONG, GroupNorms, Margins, minimise, norm
 from tests.reference_intercept import InterceptMargins
 

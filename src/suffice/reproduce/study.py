@@ -36,7 +36,7 @@ from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
 from suffice.lower.certificate import Rule
-from suffice.lower.fista import rate
+from suffice.lower.momentum import rate
 from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
@@ -47,8 +47,9 @@ from suffice.reproduce.progress import StudyProgress, note
 from suffice.result import Record
 from suffice.space import Space
 from suffice.terms.design import Design
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import SQUARED
 from suffice.terms.prox import L1
-from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"

@@ -28,7 +28,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
 from suffice.arrays import norm, outside_stacklevel
-from suffice.lower.solver import Outcome, Solution, solve
+from suffice.lower.solution import Outcome, Solution
+from suffice.lower.solver import solve
 from suffice.problem import Composite
 from suffice.sklearn._target import fitted_inside, inside, wrapped
 from suffice.sklearn.penalties import split_pipeline

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice.arrays import Array, norm
-from suffice.lower.solver import Solution
+from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
 from suffice.sklearn._final_fit import fitted_weights, solved
 from suffice.sklearn._target import fitted_inside, fitted_target, inside, transformed, transforms_target

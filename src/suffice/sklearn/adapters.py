@@ -20,7 +20,6 @@ offer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,11 +31,11 @@ from sklearn.utils.class_weight import compute_class_weight
 from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.lower.certificate import duality_gap
-from suffice.lower.solver import Solution
+from suffice.lower.solution import Solution
 from suffice.problem import Composite
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
-from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 
 
 class Fold(Protocol):
@@ -104,22 +103,6 @@ class Adapter(Protocol):
         else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
         """
         ...
-
-
-@dataclass(frozen=True)
-class SquaredHinge:
-    """psi = max(0, 1 - y m)^2 for labels y in {-1, 1}."""
-
-    curvature: float = 2.0
-
-    def value(self, m: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1.0 - y * m) ** 2
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return np.where(np.minimum(y * m, y * n) < 1.0, 2.0, 0.0)
 
 
 class _Regressor:
@@ -237,7 +220,7 @@ class LinearSVCAdapter(_Classifier):
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Intercept = "column" if estimator.fit_intercept else "none"
-        return LinearFold(X, y, SquaredHinge(), weights, kind, float(estimator.intercept_scaling))
+        return LinearFold(X, y, SQUARED_HINGE, weights, kind, float(estimator.intercept_scaling))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"C": 1.0 / (total * (l1 + l2))}

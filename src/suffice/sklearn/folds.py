@@ -29,14 +29,16 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, positive
 from suffice.held_out import HeldOut
-from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
 from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import MarginLoss, Squared
 from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.smooth import LinearModel, MarginLoss, Ridged, Squared
+from suffice.terms.smooth import Ridged
 
 FLOOR = 1e-7
 
@@ -122,8 +124,8 @@ class LinearFold:
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
 
     @property
-    def solver(self) -> str | NewtonWhole:
-        return NewtonWhole() if isinstance(self.psi, Concomitant) else "auto"
+    def solver(self) -> str | NewtonHessian:
+        return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
 
     @cached_property
     def l2_floor(self) -> float:
