@@ -52,17 +52,20 @@ class Beyond:
     def told(self, best: Evaluation, words: str) -> str:
         """What a person should know; `words` are the best parameters in scikit-learn's."""
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
-        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g} ({words})"
+        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
+        return f"{text}{self._what_it_brings(best, way)} (best is {words})"
+
+    def _what_it_brings(self, best: Evaluation, way: str) -> str:
         if self.made is None:
-            return f"{text}: one that is {way} may be better"
+            return f"one that is {way} may be better"
         (a, b), (low, high) = best.interval, self.made.interval
         if high < a:
             advice = "; widen it" if high < (1.0 - BEYOND) * a else ""
-            return f"{text}: one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
+            return f"one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
         if low > b:
-            return f"{text}: one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
+            return f"one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
         most = max(high / a - 1.0, 1.0 - low / b) if a > 0.0 else math.inf
-        return f"{text}: one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
+        return f"one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
 
 
 def _nothing_yet() -> Result:
