@@ -184,11 +184,18 @@ def test_every_level_has_a_column(tmp_path):
     assert "column 'g' has 50 levels, each with a coefficient" in problem.notes
 
 
-def test_rare_levels_and_unknown_ones_share_a_column(tmp_path):
-    problem = pose(table(tmp_path, g=[*MANY[:-3], "a", "b", "c"], y=[i % 2 for i in range(300)]), "y")
+def test_a_level_that_is_new_has_the_effect_of_none(tmp_path):
+    problem = pose(table(tmp_path, g=[*MANY[:-1], "once"], y=[i % 2 for i in range(300)]), "y")
+    fitted = problem.estimator[:-1].fit(problem.X, problem.y)
+    assert not fitted.transform(problem.X.head(1).assign(g="never seen")).any()
+    assert fitted.transform(problem.X.tail(1)).sum() == 1.0
+
+
+def test_rare_levels_and_new_ones_share_a_column_where_levels_are_limited(tmp_path):
+    entries = [*MANY[:-3], "a", "b", "c"]
+    problem = pose(table(tmp_path, g=entries, y=[i % 2 for i in range(300)]), "y", max_levels=50)
     fitted = problem.estimator[:-1].fit(problem.X, problem.y)
     assert fitted.transform(problem.X).shape == (300, 51)
-    assert any("53 levels, each with a coefficient; 3 with one row only join 'other'" in note for note in problem.notes)
     for fresh in ("never seen", "b"):
         np.testing.assert_array_equal(fitted.transform(problem.X.head(1).assign(g=fresh))[0], np.eye(51)[-1])
 

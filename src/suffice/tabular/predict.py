@@ -1,8 +1,9 @@
 """A fitted model at work: predictions for new files, which are read exactly as the training file was.
 
 `table.json` in a run's folder is the recipe: the delimiter, the form of every column (`suffice.tabular.notation`) and
-the columns that the model needs. An entry that does not fit its column's form is missing, a level that the model has
-never seen is `other`, and either is told; a column that is not there is an error. Rows keep their order.
+the columns that the model needs. An entry that does not fit its column's form is missing. A level that the model has
+never seen counts as the rare ones that were joined or, where none were, as the average row. Either is told. A column
+that is not there is an error. Rows keep their order.
 """
 
 from __future__ import annotations
@@ -102,13 +103,15 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
     """Notes on levels that a fitted model has never seen."""
     parts = _pipeline(model)[:-1][0].named_transformers_
     encoder = parts.get("categorical")
-    for name, known in zip(categorical, [] if encoder is None else encoder.categories_, strict=False):
+    joined = [] if encoder is None else encoder.infrequent_categories_
+    for k, (name, known) in enumerate(zip(categorical, [] if encoder is None else encoder.categories_, strict=False)):
+        as_what = ", taken for average ones" if joined[k] is None else ", taken for 'other', as rare ones were"
         seen = {str(level) for level in known}
         new = [str(value) for value in X[name] if str(value) not in seen]
         if new:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
             rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
-            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for 'other'"
+            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}){as_what}"
 
 
 def finished(model: Any, problem: Problem) -> Any:
