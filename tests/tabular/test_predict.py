@@ -7,6 +7,8 @@ import io
 import json
 import math
 import shutil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ def data(tmp_path_factory):
     return tmp_path / "data.csv"
 
 
-RUNS = {}
+RUNS: dict[tuple[str, ...], tuple[Path, dict[str, Any]]] = {}
 
 
 def tune(data, *arguments, target="Preis", other="verkauft"):

@@ -46,7 +46,7 @@ __all__ = ["MODELS", "Problem", "pose"]
 
 FEW = 30  # different texts that a column may have whatever the number of rows
 WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
-DENSE = 20_000_000  # entries up to which the prepared table is a dense matrix
+DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
 
 
 @dataclass(frozen=True, eq=False)
