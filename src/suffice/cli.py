@@ -229,8 +229,8 @@ def bench(
     from rich.table import Table
     from threadpoolctl import threadpool_limits
 
-    from suffice.sklearn.side_by_side import DATA, compare
-    from suffice.tabular.live import interval
+    from suffice.report.formats import short_interval
+    from suffice.sklearn.grid_comparison import DATA, compare
 
     rows = []
     progress = Console(stderr=True)
@@ -245,7 +245,7 @@ def bench(
     for row in rows:
         more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
         table.add_row(
-            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            row["data"], f"{row['loss']:.6g}\nin {short_interval(*row['interval'])}", f"{row['grid loss']:.6g}",
             f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
             f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
         )  # fmt: skip
@@ -308,8 +308,8 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     if not outcome.success:
         result = outcome.search.result_
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
-        goes_on = f"`suffice resume {out}{more.get(result.status, '')}` goes on"
-        typer.echo(f"suffice: stopped early, {result.message}; {goes_on}", err=True)
+        goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
+        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
         raise typer.Exit(1)
 
 

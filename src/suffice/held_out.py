@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from suffice._array import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma, norm_rounding
 

@@ -7,10 +7,9 @@ x_hat is unique. Every proof in this package rests on mu being a lower and L an 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
-from suffice._array import Array, positive, whole_number
+from suffice.arrays import Array, positive, whole_number
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 
@@ -63,11 +62,6 @@ class Canonical:
     g: CertifiableProx
     mu: float
     L: float
-
-    def require_lipschitz(self, solver: str) -> None:
-        """For solvers whose steps are proven by L."""
-        if math.isinf(self.L):
-            raise ValueError(f"solver={solver!r} needs a finite L, and f has none: use solver='newton'")
 
     @classmethod
     def of(cls, problem: Composite) -> Canonical:

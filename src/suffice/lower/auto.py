@@ -18,9 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice._array import Array
-from suffice.lower.fista import AdaptiveFista, FistaState
-from suffice.lower.newton import PATIENCE, Newton, NewtonState, Terms, has_factors, largest_matrix
+from suffice.arrays import Array
+from suffice.lower.fista import AdaptiveFista
+from suffice.lower.momentum import FistaState
+from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors, largest_matrix
+from suffice.lower.parts import LinearParts
 from suffice.problem import Canonical
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
@@ -34,22 +36,24 @@ class Auto:
 
     name: str = "auto"
 
+    def takes(self, problem: Canonical) -> str | None:
+        return None if FISTA.takes(problem) is None else NEWTON.takes(problem)
+
     def start(self, problem: Canonical, x: Array) -> NewtonState | FistaState:
-        kappa = problem.L / problem.mu
-        if math.isinf(kappa) or (kappa > EASY and _is_for_newton(problem, x)):
+        if FISTA.takes(problem) is not None or (problem.L / problem.mu > EASY and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
 
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
-        if math.isfinite(problem.L) and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
+        if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
 
 
 def _is_for_newton(problem: Canonical, x: Array) -> bool:
-    terms = Terms.of(problem)
+    terms = LinearParts.of(problem)
     if terms is None:
         return False
     design, s = terms.model.design, float(np.count_nonzero(x))

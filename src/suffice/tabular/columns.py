@@ -34,7 +34,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from suffice.sklearn._adapters import find_adapter
+from suffice.sklearn.adapters import find_adapter
 from suffice.tabular import cautions
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.groups import REST, ColumnsOf

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from suffice.result import Record, Status
-from suffice.sklearn._scores import score_of
+from suffice.report.formats import duration, short_interval
+from suffice.result import Record
+from suffice.sklearn.scores import score_of
 from suffice.tabular.cautions import WARNING
 from suffice.tabular.columns import MODELS, Problem
-from suffice.tabular.run import Outcome, Settings
+from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted
 
 MEASURES = {
@@ -26,24 +27,6 @@ MEASURES = {
 def number(value: float) -> str:
     """For people."""
     return f"{value:.6g}"
-
-
-def interval(low: float, high: float) -> str:
-    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return f"[{low:.6g}, {high:.6g}]"
-    size = max(abs(low), abs(high), 1e-300)
-    width = max(high - low, 1e-6 * size)
-    places = min(max(1 - math.floor(math.log10(width)), 0), 300)
-    unit = 10.0**-places
-    down, up = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
-    return f"[{down:.{places}f}, {up:.{places}f}]"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class Progress:
@@ -92,7 +75,7 @@ class Progress:
             f"{self._record.number} evaluations",
             duration(elapsed) + ("" if left is None else f", at most {duration(left)} left"),
             f"work {self._record.total_work:,.0f}",
-            f"{self._scoring} in {interval(low, high)}",
+            f"{self._scoring} in {short_interval(low, high)}",
         ]
         return " · ".join(parts)
 
@@ -135,13 +118,13 @@ def noted(note: str) -> str:
     return f"Note     {note}"
 
 
-def conclude(outcome: Outcome) -> list[str]:
+def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search = outcome.search
     found = outcome.plain()
-    given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
+    given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
     low, high = search.score_interval_
-    proven = f"proven for exactly trained models: {interval(low, high)}"
+    proven = f"proven for exactly trained models: {short_interval(low, high)}"
     if search.surrogate_:
         score = f"{number(found['score'])} {outcome.scoring}; {search.optimised_scoring_}, optimised in its place, "
     else:
@@ -157,7 +140,7 @@ def conclude(outcome: Outcome) -> list[str]:
         lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown}")
     lines += [
         f"Best     {given}",
-        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {_reason(outcome)}",
+        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
     ]
     if outcome.model_file is not None:
         lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in how_to_load(outcome))]
@@ -167,15 +150,7 @@ def conclude(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _reason(outcome: Outcome) -> str:
-    """Why the search ended."""
-    status = outcome.search.result_.status
-    if status is Status.ACCURACY and outcome.success:
-        return "the next decision would need more accuracy than arithmetic allows"
-    return status.message
-
-
-def how_to_load(outcome: Outcome) -> list[str]:
+def how_to_load(outcome: TunedTable) -> list[str]:
     predict = f"`suffice predict {outcome.folder} new.csv` reads new files as this one was read, and predicts"
     if outcome.model_file is not None and outcome.model_file.suffix == ".skops":
         trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""

@@ -34,7 +34,7 @@ from sklearn.metrics import get_scorer, get_scorer_names
 from suffice import files
 from suffice.options import Options
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.groups import read_groups
@@ -129,7 +129,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TunedTable:
     """What a run has found."""
 
     problem: Problem
@@ -146,11 +146,8 @@ class Outcome:
 
     @property
     def success(self) -> bool:
-        """Whether the search has come to its end: by itself, or because its next decision would need more accuracy than
-        arithmetic allows, though the score is known to the tolerance."""
-        result, (low, high) = self.search.result_, self.search.score_interval_
-        at_the_limit = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
-        return bool(result.success) or at_the_limit
+        """Whether the search has come to its end."""
+        return bool(self.search.result_.success)
 
     @property
     def scoring(self) -> str:
@@ -279,7 +276,7 @@ def execute(
     jobs: int = 1,
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
-) -> Outcome:
+) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
     held = None if settings.test is None else unseen(settings.test, settings.target, problem)
@@ -307,8 +304,8 @@ def execute(
     stage("writing the report")
     model = finished(search.best_estimator_, problem)
     saved, failures = save(model, folder)
-    notes = [*problem.notes, *_at_bounds(search, problem), *_told(caught)]
-    outcome = Outcome(problem, search, tuple(notes), folder, *saved, None, seconds, None, None, tuple(failures))
+    notes = [*problem.notes, *_told(caught)]
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, None, tuple(failures))
     outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=_baseline(search, problem)))
     if held is not None:
         unknown = held.notes
@@ -326,7 +323,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _afterwards(outcome: Outcome, what: str, step: Callable[[], Outcome]) -> Outcome:
+def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:
     """One step of what follows the search. The model is there, and must not be lost if it fails."""
     try:
         return step()
@@ -343,17 +340,6 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
     """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
     texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
     return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
-
-
-def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
-    notes = []
-    for name, (lower, upper) in problem.space.items():
-        value = search.best_penalties_[name]
-        if value <= 1.05 * lower:
-            notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
-        elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may not help")
-    return notes
 
 
 def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
@@ -432,7 +418,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
         return (None, ()), failures
 
 
-def _report(outcome: Outcome, settings: Settings) -> Outcome:
+def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
     """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
-from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma

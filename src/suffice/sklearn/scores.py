@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, get_scorer_names
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.held_out import BrierScore, HingeScore, LogScore, Phi, PoissonScore, SquaredScore
 
 Scorer = Callable[..., float]
@@ -44,6 +44,21 @@ class Score:
         """(low, high) of the score, from that of F."""
         low, high = of_loss
         return self.offset - high, self.offset - low
+
+
+def scoring_name(scoring: Any) -> str:
+    """What to call a score that is given by name or as a scorer."""
+    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
+
+
+def scorer_of(scoring: Any) -> Any:
+    """The scorer of this name, or the scorer itself."""
+    if isinstance(scoring, str):
+        own = scoring in SCORES or scoring not in get_scorer_names()
+        return score_of(scoring).scorer if own else get_scorer(scoring)
+    if not callable(scoring):
+        raise TypeError(f"scoring must be the name of a scorer, a scorer, a list of them or None, got {scoring!r}")
+    return scoring
 
 
 def score_of(name: str) -> Score:

@@ -24,18 +24,21 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice._array import Array, frozen, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.held_out import HeldOut
-from suffice.lower.newton_whole import NewtonWhole
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
-from suffice.sklearn._scores import SCORES
+from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import MarginLoss, Squared
 from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.smooth import LinearModel, MarginLoss, Ridged, Squared
+from suffice.terms.smooth import Ridged
 
 FLOOR = 1e-7
 
@@ -121,8 +124,8 @@ class LinearFold:
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
 
     @property
-    def solver(self) -> str | NewtonWhole:
-        return NewtonWhole() if isinstance(self.psi, Concomitant) else "auto"
+    def solver(self) -> str | NewtonHessian:
+        return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
 
     @cached_property
     def l2_floor(self) -> float:
@@ -159,3 +162,11 @@ class LinearFold:
         if self.minimised_out and not isinstance(model, LinearModel):
             b += model.intercept(model.image(w))[0]
         return w, b - float(self.shift @ w) - float(self.rest @ w)
+
+    def outliers(self, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
+        """Huber's scale s at w, and which rows have residuals beyond epsilon s."""
+        model = self._model(0.0)
+        assert isinstance(model, ConcomitantHuber)
+        image = model.image(w)
+        b, s = model.scale(image)
+        return s, np.abs(image + b - self.y) > model.epsilon * s

@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 from suffice import solve
 from suffice.lower import cuda
-from suffice.lower.solver import Outcome
-from suffice.lower.together import share_a_design, solve_together
+from suffice.lower.batched_columns import share_a_design
+from suffice.lower.many import solve_together
+from suffice.lower.solution import Outcome
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 
 rng = np.random.default_rng(0)
@@ -147,7 +148,7 @@ def test_only_linear_models_of_one_design_and_loss_go_together():
 def test_bad_requests_are_named():
     with pytest.raises(ValueError, match="exactly one of within and steps"):
         solve_together(logistic())
-    with pytest.raises(ValueError, match="solver must be one of fista, fista_adaptive, got 'magic'"):
+    with pytest.raises(ValueError, match="solver must be one of fista, fista_adaptive, gradient_descent, got 'magic'"):
         solve_together(logistic(), steps=3, solver="magic")
 
 

@@ -12,7 +12,7 @@ from suffice import losses, problems
 from suffice.losses import LossAt
 from suffice.lower.fista import Fista
 from suffice.terms import L1, Zero
-from suffice.terms.smooth import LinearModel
+from suffice.terms.linear import LinearModel
 from suffice.testing import (
     ConformanceError,
     check_loss,

@@ -74,7 +74,7 @@ def test_a_process_killed_at_any_moment_loses_no_finished_evaluation(tmp_path):
     code = """
         import sys, numpy as np
         sys.path.insert(0, {root!r})
-        from tests.sklearn.test_journal import data, search
+        from tests.sklearn.test_recorded import data, search
         search(journal={folder!r}, callback=lambda record: print(record.number, flush=True)).fit(*data())
     """
     root, folder = os.getcwd(), str(tmp_path / "run")

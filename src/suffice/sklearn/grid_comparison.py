@@ -29,12 +29,12 @@ from sklearn.linear_model import ElasticNet, LogisticRegression, LogisticRegress
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower import newton
 from suffice.options import Options
-from suffice.sklearn._multinomial import Multinomial
 from suffice.sklearn._search import SufficeSearchCV
 from suffice.terms.design import Design
+from suffice.terms.multinomial import Multinomial
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
 DATA: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether targets are labels

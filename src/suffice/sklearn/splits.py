@@ -13,10 +13,11 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_array
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.sklearn._adapters import Adapter, Fold, find_adapter
-from suffice.sklearn._penalties import Grouped, Penalised, split_pipeline
+from suffice.sklearn._target import fitted_target, transformed, wrapped
+from suffice.sklearn.adapters import Adapter, Fold, find_adapter
+from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
 EVERYTHING = slice(None)
 
@@ -36,6 +37,8 @@ class Split:
     weight: Array
     groups: tuple[str, ...] = ()
     group: Any = None  # the number of every column's group
+    target: Any = None  # a `TransformedTargetRegressor` with a fitted transformer, if there is one
+    given: Any = None  # labels before they were transformed
 
     @property
     def solver(self) -> Any:
@@ -56,8 +59,8 @@ class Split:
         return self.adapter.fitted(clone(self.estimator), coef, intercept, self.classes)
 
     def scored(self, scorer: Any, w: Array) -> float:
-        """The score of a model with these weights."""
-        return float(scorer(self.fitted(w), self.X, self.labels))
+        """The score of a model with these weights, for targets as they were given."""
+        return float(scorer(wrapped(self.target, self.fitted(w)), self.X, self.given))
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,9 @@ class SearchData:
     def split(self, train: Any, test: Any, name: str) -> Split:
         """The problem of the rows `train`, with `test` held out; `name` is for messages."""
         estimator, before = split_pipeline(clone(self.estimator))
-        adapter, classes, y, weight = find_adapter(estimator), self.classes, self.y, self.weight
+        adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
+        target = fitted_target(self.estimator, self.y[train])
+        y = transformed(target, self.y)
         X_train, X_test = _safe_indexing(self.X, train), _safe_indexing(self.X, test)
         if before is not None:
             X_train = before.fit_transform(X_train, y[train])
@@ -103,7 +108,8 @@ class SearchData:
         if self.grouped is not None:
             groups, group = self.grouped.names, self.grouped.of_columns(before, X_train.shape[1])
         targets = adapter.targets(estimator, y[test], classes)
-        return Split(model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test], groups, group)
+        known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test], groups, group)
+        return Split(*known, target, self.y[test])
 
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""

@@ -11,8 +11,8 @@ from sklearn.svm import LinearSVC
 
 from suffice.losses import LossAt
 from suffice.sklearn import register_adapter
-from suffice.sklearn._adapters import _ADAPTERS, ElasticNetAdapter, RidgeAdapter
-from suffice.sklearn._folds import LinearFold
+from suffice.sklearn.adapters import _ADAPTERS, ElasticNetAdapter, RidgeAdapter
+from suffice.sklearn.folds import LinearFold
 from suffice.terms import SQUARED
 from suffice.testing import ConformanceError, check_adapter
 

@@ -7,7 +7,8 @@ import pytest
 
 from suffice import BilevelProblem, Outcome, Space, solve
 from suffice.losses import SquaredDistance
-from suffice.lower.together_tv import share_a_format, solve_images, steps_together
+from suffice.lower.batched_images import share_a_format
+from suffice.lower.many import solve_together
 from suffice.problems import Denoising, ElasticNet, SampledFourier
 
 rng = np.random.default_rng(0)
@@ -25,7 +26,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("problems", PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_steps_together_are_the_steps_alone(problems, steps, solver):
     assert share_a_format(problems)
-    for problem, together in zip(problems, steps_together(problems, steps, solver), strict=True):
+    for problem, together in zip(problems, solve_together(problems, steps=steps, solver=solver), strict=True):
         alone = solve(problem, steps=steps, solver=solver)
         assert np.array_equal(together.x, alone.x)
         assert together.certificate == alone.certificate
@@ -49,7 +50,7 @@ def test_proofs_together_are_the_proofs_alone(problems, solver):
     begun = solve(problems[2], within=0.3, solver=solver)
     warm = [None, np.ones(problems[1].size), begun]
     within = [1e-3, 0.1, 1e-6]
-    found = solve_images(problems, within=within, solver=solver, warm=warm, max_steps=[np.inf] * 3)
+    found = solve_together(problems, within=within, solver=solver, warm=warm, max_steps=[np.inf] * 3)
     for problem, one, asked, start in zip(problems, found, within, warm, strict=True):
         alone = solve(problem, within=asked, solver=solver, warm=start)
         assert one.outcome is Outcome.REACHED and same(one, alone)
@@ -62,7 +63,7 @@ def test_what_cannot_be_proven_together_is_told(solver):
     problems = PROBLEMS["denoising"]
     done = solve(problems[0], within=0.1, solver=solver)
     limits = [0, 5, np.inf]
-    found = solve_images(problems, within=[0.2, 0.0, 0.0], solver=solver, warm=[done, None, None], max_steps=limits)
+    found = solve_together(problems, within=[0.2, 0.0, 0.0], solver=solver, warm=[done, None, None], max_steps=limits)
     assert [one.outcome for one in found] == [Outcome.REACHED, Outcome.MAX_STEPS, Outcome.PRECISION]
     assert found[0].x is done.x and found[1].steps == 5
     alone = solve(problems[2], within=0.0, solver=solver)
@@ -74,7 +75,7 @@ def test_dynamic_accuracy_uses_it(solver, monkeypatch):
     lower = [Denoising(y, **FIXED) for y in SIGNALS]
     problem = BilevelProblem(lower, [SquaredDistance(np.zeros(16))] * 3, space=Space(alpha=(1e-3, 1e3)), solver=solver)
     together = problem.evaluate(np.zeros(1), within=1e-4)
-    monkeypatch.setattr("suffice.lower.together_tv.SMALL", 0)
+    monkeypatch.setattr("suffice.lower.batched_images.SMALL", 0)
     alone = problem.evaluate(np.zeros(1), within=1e-4)
     assert np.array_equal(together.r, alone.r) and np.array_equal(together.e, alone.e)
     assert together.work == alone.work

@@ -11,12 +11,12 @@ from sklearn.linear_model import ElasticNet, ElasticNetCV
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
-from suffice.sklearn import side_by_side
+from suffice.sklearn import grid_comparison
 from suffice.terms.design import Design
 
 
 def test_the_grid_is_that_of_elastic_net_cv():
-    found = side_by_side.compare("diabetes", 4)
+    found = grid_comparison.compare("diabetes", 4)
     X, y = load_diabetes(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     cv = KFold(5, shuffle=True, random_state=0)
@@ -33,12 +33,12 @@ def test_the_grid_is_that_of_elastic_net_cv():
 def test_products_are_counted_and_nothing_stays_behind():
     before = Design.margins, Design.adjoint
     design = Design.of(np.ones((7, 3)), np.ones(7))
-    with side_by_side.counted() as work:
+    with grid_comparison.counted() as work:
         design.margins(np.ones(3))
         design.adjoint(np.ones(7))
     assert work == [21, 21]
     assert (Design.margins, Design.adjoint) == before
-    with pytest.raises(ZeroDivisionError), side_by_side.counted():
+    with pytest.raises(ZeroDivisionError), grid_comparison.counted():
         raise ZeroDivisionError
     assert (Design.margins, Design.adjoint) == before
 
@@ -47,7 +47,7 @@ def test_the_command_prints_a_table_or_json(monkeypatch):
     typer_testing = pytest.importorskip("typer.testing")
     from suffice.cli import app
 
-    monkeypatch.setattr(side_by_side, "DATA", {"diabetes": side_by_side.DATA["diabetes"]})
+    monkeypatch.setattr(grid_comparison, "DATA", {"diabetes": grid_comparison.DATA["diabetes"]})
     runner = typer_testing.CliRunner()
     result = runner.invoke(app, ["bench", "--grid", "3", "--json"])
     assert result.exit_code == 0, result.output

@@ -20,20 +20,22 @@ offer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.losses import Loss
+from suffice.lower.certificate import duality_gap
+from suffice.lower.solution import Solution
 from suffice.problem import Composite
-from suffice.sklearn._folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn._multinomial import MultinomialFold
-from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, MarginLoss
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 
 
 class Fold(Protocol):
@@ -95,24 +97,12 @@ class Adapter(Protocol):
         ...
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
-        """The estimator with these coefficients, as if it had been fitted."""
+        """The estimator with these coefficients, as if it had been fitted.
+
+        An adapter may have a method `finish(estimator, fold, solution)` as well, which adds to the final model what
+        else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
+        """
         ...
-
-
-@dataclass(frozen=True)
-class SquaredHinge:
-    """psi = max(0, 1 - y m)^2 for labels y in {-1, 1}."""
-
-    curvature: float = 2.0
-
-    def value(self, m: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1.0 - y * m) ** 2
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return np.where(np.minimum(y * m, y * n) < 1.0, 2.0, 0.0)
 
 
 class _Regressor:
@@ -131,6 +121,9 @@ class _Regressor:
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, len(coef)
         return estimator
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = solution.steps
 
 
 class _Classifier:
@@ -159,6 +152,9 @@ class _Classifier:
         estimator.coef_, estimator.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
         estimator.classes_, estimator.n_features_in_ = classes, np.shape(estimator.coef_)[1]
         return estimator
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = solution.steps
 
 
 class LogisticAdapter(_Classifier):
@@ -201,6 +197,9 @@ class LogisticAdapter(_Classifier):
             params["l1_ratio"] = l1 / (l1 + l2)
         return params
 
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_ = np.array([solution.steps], dtype=np.int32)
+
 
 class LinearSVCAdapter(_Classifier):
     """LinearSVC with the squared hinge; its intercept is a penalised column, as liblinear has it."""
@@ -221,13 +220,26 @@ class LinearSVCAdapter(_Classifier):
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Intercept = "column" if estimator.fit_intercept else "none"
-        return LinearFold(X, y, SquaredHinge(), weights, kind, float(estimator.intercept_scaling))
+        return LinearFold(X, y, SQUARED_HINGE, weights, kind, float(estimator.intercept_scaling))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"C": 1.0 / (total * (l1 + l2))}
 
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        estimator = super().fitted(estimator, coef, intercept, classes)
+        if not estimator.fit_intercept:
+            estimator.intercept_ = 0.0  # as liblinear leaves it
+        return estimator
 
-class ElasticNetAdapter(_Regressor):
+
+class _CoordinateDescent(_Regressor):
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        super().finish(estimator, fold, solution)
+        assert solution.problem is not None
+        estimator.dual_gap_ = duality_gap(solution.problem, solution.x)
+
+
+class ElasticNetAdapter(_CoordinateDescent):
     def ratio(self, estimator: Any) -> float:
         return float(estimator.l1_ratio)
 
@@ -241,8 +253,8 @@ class ElasticNetAdapter(_Regressor):
         return params
 
 
-class LassoAdapter(_Regressor):
-    """Lasso, solved with the small l2 of `suffice.sklearn._folds`."""
+class LassoAdapter(_CoordinateDescent):
+    """Lasso, solved with the small l2 of `suffice.sklearn.folds`."""
 
     def ratio(self, estimator: Any) -> float:
         return 1.0
@@ -266,6 +278,9 @@ class RidgeAdapter(_Regressor):
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": total * l2}
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        estimator.n_iter_, estimator.solver_ = np.array([solution.steps], dtype=np.int32), "suffice"
 
 
 class PoissonAdapter(_Regressor):
@@ -311,6 +326,10 @@ class HuberAdapter(_Regressor):
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": total * l2}
 
+    def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
+        super().finish(estimator, fold, solution)
+        estimator.scale_, estimator.outliers_ = fold.outliers(solution.x)
+
 
 def _refuse_positive(estimator: Any) -> None:
     if getattr(estimator, "positive", False):
@@ -341,11 +360,41 @@ def find_adapter(estimator: Any) -> Adapter:
     for kind in type(estimator).__mro__:
         if kind in _ADAPTERS:
             return _ADAPTERS[kind]
-    known = ", ".join(kind.__name__ for kind in _ADAPTERS)
-    raise TypeError(
-        f"no adapter for {type(estimator).__name__}: SufficeSearchCV tunes {known}, and what register_adapter "
-        "has made known"
-    )
+    raise TypeError(_unknown(estimator))
+
+
+# What people come with, and what does the same.
+NEAREST = {
+    "LogisticRegressionCV": "LogisticRegression, which is what it tunes",
+    "RidgeCV": "Ridge, which is what it tunes",
+    "LassoCV": "Lasso, which is what it tunes",
+    "ElasticNetCV": "ElasticNet, which is what it tunes",
+    "LassoLars": "Lasso, the same model",
+    "LassoLarsCV": "Lasso, the same model",
+    "LinearRegression": "Ridge, which has a penalty to tune",
+    "SGDRegressor": "Ridge, Lasso, ElasticNet or HuberRegressor, fitted exactly",
+    "SGDClassifier": "LogisticRegression or LinearSVC, fitted exactly",
+    "RidgeClassifier": "LogisticRegression or LinearSVC",
+    "RidgeClassifierCV": "LogisticRegression or LinearSVC",
+    "Perceptron": "LinearSVC",
+    "SVC": "LinearSVC, if the kernel is linear",
+    "LinearSVR": "HuberRegressor",
+    "SVR": "HuberRegressor, if the kernel is linear",
+    "GammaRegressor": "PoissonRegressor, or Ridge for the logarithm of the target",
+    "TweedieRegressor": "PoissonRegressor, for power=1",
+}
+
+
+def _unknown(estimator: Any) -> str:
+    """Why there is no adapter, and what works instead."""
+    if isinstance(estimator, type):
+        return f"no adapter for a class: give an instance, {estimator.__name__}()"
+    name = type(estimator).__name__
+    wanted = ClassifierMixin if isinstance(estimator, ClassifierMixin) else RegressorMixin
+    kinds = [kind for kind in _ADAPTERS if issubclass(kind, wanted)]
+    known = ", ".join(kind.__name__ for kind in kinds or _ADAPTERS)
+    use = f"use {NEAREST[name]}. " if name in NEAREST else ""
+    return f"no adapter for {name}: {use}SufficeSearchCV tunes {known}, and what register_adapter has made known"
 
 
 register_adapter(LogisticRegression, LogisticAdapter())

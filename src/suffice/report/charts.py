@@ -1,4 +1,7 @@
-"""The figures of a search as plotly draws them: plain dictionaries of data and layout, every text escaped."""
+"""The figures of a search as plotly draws them: plain dictionaries of data and layout, every text escaped.
+
+`AXIS`, `LAYOUT` and `log_ticks` are the look of every figure that plotly draws, on any page.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,43 @@ from typing import Any
 
 import numpy as np
 
-from suffice.plots import BLUE, GREY, LINES, ORANGE, SKY, Trace, cut, excess_ticks, line_name, progress_range, surface
+from suffice.report.html import FONT, INK, RULE
+from suffice.report.traces import (
+    BLUE,
+    GREY,
+    LINES,
+    ORANGE,
+    SKY,
+    Trace,
+    cut,
+    excess_ticks,
+    line_name,
+    parallel,
+    positive,
+    progress_range,
+    sorted_lines,
+    spread,
+    surface,
+)
 
-INK, RULE = "#1c2733", "#e6e9ee"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MOST_BARS = 40
 SHADES = ("#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f")  # the last for the least F
 
 Figure = dict[str, Any]
+
+AXIS: Figure = {
+    "gridcolor": RULE,
+    "linecolor": "#c4cad2",
+    "ticks": "outside",
+    "tickcolor": "#c4cad2",
+    "ticklen": 4,
+    "zeroline": False,
+}
+LAYOUT: Figure = {
+    "font": {"family": FONT, "size": 12.5, "color": INK},
+    "hoverlabel": {"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": INK}},
+    "hovermode": "closest",
+}
 
 
 def path(shown: Trace) -> Figure:
@@ -50,9 +82,9 @@ def _plane(shown: Trace) -> Figure:
         data.append(
             {
                 "type": "contour",
-                "x": _list(10.0**made.x),
-                "y": _list(10.0**made.y),
-                "z": [_list(np.round(row, 5)) for row in made.z],
+                "x": finite(10.0**made.x),
+                "y": finite(10.0**made.y),
+                "z": [finite(np.round(row, 5)) for row in made.z],
                 "colorscale": [[0, "#2171b5"], [0.35, "#6baed6"], [0.7, "#c6dbef"], [1, "#f7fbff"]],
                 "contours": {"start": float(made.levels[0]), "end": float(made.levels[-1]), "size": step},
                 "line": {"width": 0.6, "color": "#ffffff"},
@@ -79,10 +111,7 @@ def _plane(shown: Trace) -> Figure:
 
 def _parallel(shown: Trace) -> Figure:
     """One line per evaluation, in shades by rank; plotly's own parallel axes need WebGL and code made at run time."""
-    u = shown.coordinates(shown.points)
-    low, span = u.min(axis=0), np.ptp(u, axis=0)
-    u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
-    order = np.argsort(-shown.high, kind="stable")
+    u, order = parallel(shown, range(len(shown.names)))
     data = []
     for shade, part in zip(SHADES, np.array_split(order, len(SHADES)), strict=True):
         x = np.tile(np.append(np.arange(u.shape[1]), math.nan), len(part))
@@ -104,14 +133,14 @@ def progress(shown: Trace) -> Figure:
         _steps(shown.numbers, np.minimum.accumulate(shown.high), "proven to be reached", ORANGE, "hv"),
     ]
     low, high = progress_range(shown)
-    ends = [math.log10(low), math.log10(high)] if _log(shown.cost) else [low, high]
+    ends = [math.log10(low), math.log10(high)] if spread(shown.cost) else [low, high]
     return _figure(data, _axis("evaluation"), _axis(shown.label, _log_of(shown.cost)) | {"range": ends})
 
 
 def accuracy(shown: Trace) -> Figure:
     data = [
-        _steps(shown.numbers, _positive(shown.asked), "asked for", GREY, "hvh"),
-        _scatter(shown.numbers, _positive(shown.achieved), "proven", ORANGE, "markers", hovertext=_hover(shown)),
+        _steps(shown.numbers, positive(shown.asked), "asked for", GREY, "hvh"),
+        _scatter(shown.numbers, positive(shown.achieved), "proven", ORANGE, "markers", hovertext=_hover(shown)),
     ]
     return _figure(data, _axis("evaluation"), _axis(shown.accuracy, np.append(shown.asked, shown.achieved)))
 
@@ -119,23 +148,22 @@ def accuracy(shown: Trace) -> Figure:
 def work(shown: Trace) -> Figure:
     bars = {
         "type": "bar",
-        "x": _list(shown.numbers),
-        "y": _list(_positive(shown.work)),
+        "x": finite(shown.numbers),
+        "y": finite(positive(shown.work)),
         "name": "this evaluation",
         "marker": {"color": SKY},
         "hovertext": _hover(shown),
         "hoverinfo": "text",
     }
-    total = _steps(shown.numbers, _positive(np.cumsum(shown.work)), "all so far", BLUE, "hvh")
+    total = _steps(shown.numbers, positive(np.cumsum(shown.work)), "all so far", BLUE, "hvh")
     return _figure(
         [bars, total], _axis("evaluation"), _axis("lower-level steps", np.append(shown.work, shown.work.sum()))
     )
 
 
 def regularisation(found: dict[str, Any]) -> Figure:
-    lines = sorted(found["lines"], key=lambda line: -max(map(abs, line["values"])))
     data = []
-    for k, line in reversed(list(enumerate(lines))):
+    for k, line in reversed(list(enumerate(sorted_lines(found)))):
         named, name = k < len(LINES), escape(line_name(line))
         data.append(
             _scatter(
@@ -176,9 +204,9 @@ def calibration(found: dict[str, Any]) -> Figure:
         data = [
             {
                 "type": "bar",
-                "x": _list(middles),
+                "x": finite(middles),
                 "y": counts,
-                "width": _list(widths),
+                "width": finite(widths),
                 "name": f"class {escape(cut(label))}",
                 "marker": {"color": LINES[k % len(LINES)]},
                 "opacity": 0.6,
@@ -229,28 +257,26 @@ def coefficients(found: dict[str, Any]) -> Figure:
 # --- parts ---------------------------------------------------------------------------------------------------------
 
 
-def _list(values: Iterable[float]) -> list[float | None]:
+def finite(values: Iterable[float]) -> list[float | None]:
+    """The values, None for those that JSON has no word for."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
-def _positive(values: Any) -> Any:
-    return np.where(np.isfinite(values) & (values > 0.0), values, math.nan)
-
-
-def _log(values: Any) -> bool:
-    return bool(values.min() > 0.0 and values.max() > 30.0 * values.min())
+def log_ticks(span: float, wide: float) -> Figure:
+    """The ticks of a logarithmic axis over so many decades: whole powers of ten if it is a wide one."""
+    return {"exponentformat": "power"} | ({"dtick": max(1, round(span / 6))} if span > wide else {"nticks": 6})
 
 
 def _log_of(values: Any) -> Any:
     """The values, if they call for a logarithmic axis."""
-    return values if _log(values) else None
+    return values if spread(values) else None
 
 
 def _scatter(x: Any, y: Any, name: str, colour: str, mode: str, **more: Any) -> Figure:
     if "hovertext" in more:
         more["hoverinfo"] = "text"
     look = {"line": {"color": colour, "width": 2}, "marker": {"size": 6.5, "color": colour}}
-    return {"type": "scatter", "x": _list(x), "y": _list(y), "name": name, "mode": mode, **look, **more}
+    return {"type": "scatter", "x": finite(x), "y": finite(y), "name": name, "mode": mode, **look, **more}
 
 
 def _steps(x: Any, y: Any, name: str, colour: str, shape: str, dash: str = "solid") -> Figure:
@@ -267,8 +293,8 @@ def _bars(low: Any, middle: Any, high: Any) -> Figure:
     return {
         "type": "data",
         "symmetric": False,
-        "array": _list(high - middle),
-        "arrayminus": _list(middle - low),
+        "array": finite(high - middle),
+        "arrayminus": finite(middle - low),
         "thickness": 1.2,
         "width": 3,
     }
@@ -298,30 +324,21 @@ def _axis(title: str, log: Any = None) -> Figure:
     if log is not None:
         known = log[np.isfinite(log) & (log > 0.0)]
         span = float(np.log10(known.max() / known.min())) if len(known) else 0.0
-        ticks = {"exponentformat": "power"} | ({"dtick": max(1, round(span / 6))} if span > 2.0 else {"nticks": 6})
-    return {
-        "title": {"text": escape(title), "standoff": 10},
-        "type": "linear" if log is None else "log",
-        "gridcolor": RULE,
-        "linecolor": "#c4cad2",
-        "ticks": "outside",
-        "tickcolor": "#c4cad2",
-        "ticklen": 4,
-        "zeroline": False,
-        "automargin": True,
-    } | ticks
+        ticks = log_ticks(span, 2.0)
+    kind = "linear" if log is None else "log"
+    return {"title": {"text": escape(title), "standoff": 10}, "type": kind, **AXIS, "automargin": True, **ticks}
 
 
 def _figure(data: list[Any], x: Figure, y: Figure, height: int = 420) -> Figure:
     layout = {
+        **LAYOUT,
         "height": height,
         "margin": {"l": 62, "r": 16, "t": 48, "b": 52},
-        "font": {"family": FONT, "size": 12.5, "color": INK},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
-        "hoverlabel": {"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": INK}},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        "hovermode": "closest",
         "showlegend": True,
+        "xaxis": x,
+        "yaxis": y,
     }
-    return {"data": data, "layout": layout | ({"xaxis": x} if x else {}) | ({"yaxis": y} if y else {})}
+    return {"data": data, "layout": layout}

@@ -11,10 +11,12 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.problem import Composite
-from suffice.sklearn._adapters import Adapter, Fold
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
+from suffice.sklearn._target import inside, transforms_target
+from suffice.sklearn._words import ends, in_penalties, strength, without_step
+from suffice.sklearn.adapters import Adapter, Fold
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
@@ -106,7 +108,18 @@ class PenaltySpace:
     groups: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, space: Any, estimator: Any, adapter: Adapter, groups: tuple[str, ...] = ()) -> PenaltySpace:
+    def of(
+        cls,
+        space: Any,
+        estimator: Any,
+        adapter: Adapter,
+        groups: tuple[str, ...] = (),
+        *,
+        step: str = "",
+        total: float = 1.0,
+    ) -> PenaltySpace:
+        """Of what a user gave, perhaps in scikit-learn's words; `step` leads to the linear estimator in a pipeline, and
+        `total` is N of the final fit."""
         ratio = adapter.ratio(estimator)
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
@@ -115,11 +128,15 @@ class PenaltySpace:
             usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
             usual = [f"{usual[-1]}_{group}" for group in groups] or usual
             space = dict.fromkeys(usual, USUAL_RANGE)
+        if isinstance(space, Mapping):
+            space = without_step(space, step)
+            space = space if groups else in_penalties(space, estimator, adapter, ratio, total)
         if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
-            known = ", ".join([*PENALTIES, *own]) if groups else "l1 and/or l2"
-            raise ValueError(f"space must be a dictionary of {known} to (lower, upper), got {space!r}")
+            known = f"l1 and/or l2, or {strength(estimator, adapter, ratio)},"
+            known = ", ".join([*PENALTIES, *own]) if groups else known
+            raise ValueError(f"space must be a dictionary of {known} to ranges, got {space!r}")
         names = tuple(name for name in (*PENALTIES, *own) if name in space)
-        built = Space(**{name: space[name] for name in names})
+        built = Space(**{name: ends(space[name], name) for name in names})
         for name, (lower, upper) in built.ranges.items():
             if not (lower > 0.0 and math.isfinite(upper)):
                 raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
@@ -149,6 +166,18 @@ def kind_of(name: str) -> str:
 
 def split_pipeline(estimator: Any) -> tuple[Any, Any]:
     """The linear estimator, and the steps before it or None."""
+    estimator = inside(estimator)
     if not isinstance(estimator, Pipeline):
         return estimator, None
-    return estimator.steps[-1][1], estimator[:-1] if len(estimator.steps) > 1 else None
+    final = estimator.steps[-1][1]
+    if transforms_target(final):
+        raise TypeError(
+            "TransformedTargetRegressor has to be around the pipeline, not a step of it: the model is the same"
+        )
+    return final, estimator[:-1] if len(estimator.steps) > 1 else None
+
+
+def step_to(estimator: Any) -> str:
+    """What leads to the linear estimator in names of parameters: `clf__` in a pipeline whose last step is `clf`."""
+    prefix, estimator = "regressor__" if transforms_target(estimator) else "", inside(estimator)
+    return prefix + (f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else "")

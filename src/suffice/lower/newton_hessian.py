@@ -16,14 +16,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.line_search import search
 from suffice.lower.newton import NewtonState
+from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, Matrix, minimise_model, on_these
 from suffice.problem import Canonical
-from suffice.terms.prox import L1, WeightedL1, Zero
-from suffice.terms.smooth import ImagedSmooth, Ridged
+from suffice.terms.smooth import ImagedSmooth
 
 STUCK = 1e-3
 
@@ -36,10 +36,19 @@ class Curved(ImagedSmooth, Protocol):
 
 
 @dataclass(frozen=True)
-class NewtonWhole:
+class NewtonHessian:
     """Prox-Newton for a smooth f that offers its Hessian as a matrix; one step minimises one quadratic model."""
 
-    name: str = "newton_whole"
+    name: str = "newton_whole"  # its first name, which journals hold
+
+    def takes(self, problem: Canonical) -> str | None:
+        parts = Parts.of(problem)
+        if isinstance(parts.term, Curved) and parts.l1 is not None:
+            return None
+        return (
+            "needs a smooth term that offers its Hessian, with an l1 penalty or none, got "
+            f"{type(parts.term).__name__} and {type(problem.g).__name__}: try 'fista_adaptive', or 'auto'"
+        )
 
     def start(self, problem: Canonical, x: Array) -> NewtonState:
         image = problem.f.image(x)
@@ -52,18 +61,18 @@ class NewtonWhole:
         if state.ended:
             return state
         f, g = problem.f, problem.g
-        term, ridge = (f.term, f.ridge) if isinstance(f, Ridged) else (f, 0.0)
-        assert isinstance(term, Curved) and isinstance(g, L1 | WeightedL1 | Zero)
-        l1 = 0.0 if isinstance(g, Zero) else g.l1
+        parts = Parts.of(problem)
+        assert isinstance(parts.term, Curved) and parts.l1 is not None
         here = state.evidence or self._evidence(problem, state.x, f.image(state.x))
         least = g.least_subgradient(here.z, here.z_gradient)
         working = np.flatnonzero((here.z != 0.0) | (least != 0.0))
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here)
         target = here.z.copy()
-        H = term.hessian(here.z_image, working)
-        H[np.diag_indices(len(H))] += on_these(ridge, working)
-        target[working] = minimise_model(Matrix(H), here.z_gradient[working], here.z[working], on_these(l1, working))
+        H = parts.term.hessian(here.z_image, working)
+        H[np.diag_indices(len(H))] += on_these(parts.ridge, working)
+        l1 = on_these(parts.l1, working)
+        target[working] = minimise_model(Matrix(H), here.z_gradient[working], here.z[working], l1)
         found = search(problem, here, target)
         there = self._evidence(problem, found.x, found.image)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
