@@ -74,6 +74,7 @@ def test_labels_keep_their_type(tmp_path):
         ({"y": [None, *LABEL[1:]]}, {}, "missing in 1 of 60 rows, first in line 2"),
         ({"y": ["x", *X2[1:]]}, {}, "is numeric, but line 2 has 'x'"),
         ({"y": ["inf", *X2[1:]]}, {}, "is inf in line 2"),
+        ({"y": ["5", *(f"{value}%" for value in X2[1:])]}, {}, "is in percent, but line 2 has '5'"),
         (
             {"y": ["rare"] * 3 + [*LABEL[3:]]},
             {},

@@ -199,7 +199,7 @@ def _features(
             if not (column.origin and reason == ONE_VALUE):  # a year that all dates share is nothing to tell of
                 notes.append(f"column {quoted(column.name)} is left out: {reason}")
         elif column.kind == "text" or column.name in categorical:
-            levels[column.name] = _count_levels(column, rows, notes)
+            levels[column.name] = len(_counts(column, rows)) + bool(column.missing[rows].any())
         else:
             if not (kept or column.origin) and (caution := cautions.numbering(column, rows)):
                 notes.append(caution)
@@ -238,14 +238,6 @@ def _counts(column: Column, rows: Array) -> Array:
     return np.unique(known.astype(str) if column.kind == "text" else known, return_counts=True)[1]
 
 
-def _count_levels(column: Column, rows: Array, notes: list[str]) -> int:
-    """The number of levels, missing being one."""
-    count = len(_counts(column, rows))
-    if count > FEW:
-        notes.append(f"column {quoted(column.name)} has {count:,} levels, each with a coefficient")
-    return count + bool(column.missing[rows].any())
-
-
 def _width(levels: Mapping[str, int], most: int) -> int:
     """Columns that categories become if each has this many levels of its own at most, and `other`."""
     return sum(min(count, most) + 1 for count in levels.values())
@@ -256,6 +248,9 @@ def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) 
     most = max([2, *levels.values()]) if wish is None else wish
     if _width(levels, most) > WIDTH:
         most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= WIDTH)
+    for name, count in levels.items():
+        if FEW < count <= most:
+            notes.append(f"column {quoted(name)} has {count:,} levels, each with a coefficient")
     if cut := [name for name, count in levels.items() if count > most]:
         why = "--max-levels" if most == wish else f"more than {WIDTH:,} columns would be too many"
         notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: beyond the {most:,} most frequent levels, "
