@@ -207,6 +207,15 @@ def test_the_number_of_levels_is_limited_on_request(tmp_path):
     assert any("beyond the 10 most frequent levels, all join 'other' (--max-levels)" in note for note in problem.notes)
 
 
+def test_levels_that_were_joined_are_called_other(tmp_path):
+    from suffice.sklearn import SufficeSearchCV
+    from suffice.sklearn._report_data import feature_names
+
+    problem = pose(table(tmp_path, g=MANY, y=np.arange(300) % 7), "y", model="ridge", max_levels=2)
+    search = SufficeSearchCV(problem.estimator, problem.space, cv=problem.cv).fit(problem.X, problem.y)
+    assert feature_names(search, 3)[-1] == "g_other"
+
+
 def test_levels_that_memory_does_not_allow_join_the_rare_ones_with_a_note(tmp_path, monkeypatch):
     from suffice.tabular import columns
 

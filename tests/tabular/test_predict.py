@@ -197,7 +197,7 @@ def test_weights_count_in_training_and_in_scores(tmp_path):
     frame = pandas.DataFrame({"x": rng.standard_normal(N).round(3), "w": rng.integers(0, 3, N)})
     frame["y"] = (frame["x"] + rng.standard_normal(N)).round(3)
     frame.to_csv(tmp_path / "data.csv", index=False)
-    given = ["--target", "y", "--model", "ridge", "--json", "--weights", "w"]
+    given = ["--target", "y", "--model", "ridge", "--json", "--weights", "w", "--test", str(tmp_path / "data.csv")]
     first = runner.invoke(app, ["tune", str(tmp_path / "data.csv"), "--out", str(tmp_path / "a"), *given])
     found = json.loads(first.stdout)
     model = skops.load(found["model_file"], trusted=found["model_types"])
@@ -206,6 +206,8 @@ def test_weights_count_in_training_and_in_scores(tmp_path):
     Z = model[:-1].transform(frame[["x"]])
     expected = Ridge(alpha=found["best_params"]["alpha"]).fit(Z, frame["y"], sample_weight=frame["w"])
     np.testing.assert_allclose(model[-1].coef_, expected.coef_, rtol=1e-6)
+    errors = (model.predict(frame[["x"]]) - frame["y"]) ** 2
+    assert found["test"]["rmse"] == pytest.approx(np.sqrt(np.average(errors, weights=frame["w"])))
     plain = Ridge(alpha=found["best_params"]["alpha"]).fit(Z, frame["y"])
     assert abs(model[-1].coef_[0] - plain.coef_[0]) > 1e-3
 

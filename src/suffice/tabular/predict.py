@@ -140,7 +140,7 @@ class Unseen:
     y: Array
     rows: Array
     notes: tuple[str, ...]
-    weight: Array | None = None
+    weight: Array
 
     def measured(self, model: Any) -> dict[str, float]:
         """Measures that people know, in the target's own units."""
@@ -148,9 +148,9 @@ class Unseen:
         return {"rows": float(len(self.y)), **measures(model, X, self.y, self.weight)}
 
 
-def unseen(path: str, target: str, problem: Problem) -> Unseen:
+def unseen(path: str, target: str, problem: Problem, weights: str | None = None) -> Unseen:
     """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
-    that were not there."""
+    that were not there. Rows count as much as the column `weights` says, if the table has it."""
     table = Recipe.of(problem, target).read(path, with_target=True)
     column = table[target]
     rows, values = ~column.missing, column.values
@@ -159,8 +159,17 @@ def unseen(path: str, target: str, problem: Problem) -> Unseen:
         raise TableError(f"{quoted(path)}: the target {quoted(target)} has no values")
     if not rows.all():
         notes.append(f"{path}: {int((~rows).sum()):,} rows without a target are left out")
+    weight = np.ones(len(rows))
+    if weights is not None and weights in table.names:
+        weight = table[weights].values
+        if weight.dtype == object or not (weight[rows] >= 0.0).all() or not weight[rows].any():
+            raise TableError(
+                f"{quoted(path)}: the weights {quoted(weights)} are missing or negative in some rows, or all 0"
+            )
+    elif weights is not None:
+        notes.append(f"{path} has no weights {quoted(weights)}: all its rows count the same")
     if problem.task == "regression":
-        return Unseen(table, values[rows], rows, tuple(notes))
+        return Unseen(table, values[rows], rows, tuple(notes), weight[rows])
     labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
     known = {str(plain(label)): label for label in labels}
     rest = known.get(OTHER)
@@ -175,10 +184,10 @@ def unseen(path: str, target: str, problem: Problem) -> Unseen:
     if not there.any():
         raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
     y = np.array([label for label in made if label is not None], dtype=labels.dtype)
-    return Unseen(table, y, there, tuple(notes))
+    return Unseen(table, y, there, tuple(notes), weight[there])
 
 
-def measures(model: Any, X: Any, y: Array, weight: Array | None = None) -> dict[str, float]:
+def measures(model: Any, X: Any, y: Array, weight: Array | None) -> dict[str, float]:
     """Accuracy, AUC and log loss of a classifier; R^2, root mean squared and mean absolute error of a regression."""
     predicted = model.predict(X)
     if not hasattr(model, "classes_"):
