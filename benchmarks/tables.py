@@ -1,9 +1,10 @@
 """`suffice tune` with its defaults on real tables, beside scikit-learn's own: the loss on rows that nobody has seen.
 
-Each table (`table_sources.py`: where it comes from) is split once, three quarters for training and a quarter held out,
-stratified by class where there are classes. `suffice tune train.csv --target y --json` runs in a process of its own,
-with no option but `--skip-missing-target` where targets are missing; its predictions are those of `suffice.tabular.predict`
-for the held-out file. The rivals see the same two files through pandas:
+Each table (`table_sources.py`: where it comes from) is split, three quarters for training and a quarter held out,
+stratified by class where there are classes; where several splits are given, losses are means over them. `suffice tune
+train.csv --target y --json` runs in a process of its own, with no option but `--skip-missing-target` where targets are
+missing; its predictions are those of `suffice predict` for the held-out file. The rivals see the same two files through
+pandas, which was told of "." and "-" for missing:
 
 - linear: medians for missing numbers with a column that marks them, standardised; one column per category, categories
   of fewer than five rows joined; dates, which somebody has told them of, as days, month and weekday (and the hour).
@@ -14,9 +15,10 @@ for the held-out file. The rivals see the same two files through pandas:
 - baseline: the classes' frequencies, or the mean.
 
 Losses are means over held-out rows: the log loss of classes, the squared error of numbers, and for counts half the
-Poisson deviance, too. "ours / linear" is the ratio of two such means; beside it stands the standard error of the
-difference over held-out rows, as a share of the linear model's loss. Seconds are those of the processor for the whole
-command, the start of Python, the search, the fit and the report, on one thread.
+Poisson deviance, too; a star marks a loss that our model was not fitted for. "ours / linear" is the ratio of two such
+means; beside it stands the standard error of the difference, as a share of the linear model's loss: over held-out rows,
+or over splits if there are several. Seconds are those of the processor for the whole command, the start of Python, the
+search, the fit and the report, on one thread.
 
 Rivals do not depend on suffice; their losses are kept in benchmarks/.cache. Results are written after each table, and
 those of tables that are not run again (`--tables`) stay.
@@ -24,6 +26,7 @@ those of tables that are not run again (`--tables`) stay.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -52,7 +55,6 @@ from table_sources import SOURCES, download, path_of
 
 from suffice.tabular.predict import predict
 
-SEED = 0
 LIMIT = 600.0  # seconds after which a run is given up
 SLOWEST, WORST = 60.0, 1.01
 LOG_LOSS, SQUARES, DEVIANCE = "log loss", "squared error", "half Poisson deviance"
@@ -62,7 +64,7 @@ LOG_LOSS, SQUARES, DEVIANCE = "log loss", "squared error", "half Poisson devianc
 
 
 def split(name, seed):
-    """train.csv and test.csv of a table."""
+    """A folder with train.csv and test.csv of a table, the shape of the first and the rows of the second."""
     source, folder = SOURCES[name], path_of(name) / f"split-{seed}"
     frame = source.frame()
     y = frame[source.target]
@@ -72,7 +74,7 @@ def split(name, seed):
     folder.mkdir(parents=True, exist_ok=True)
     train.to_csv(folder / "train.csv", index=False)
     test.to_csv(folder / "test.csv", index=False)
-    return folder
+    return folder, train.shape, len(test)
 
 
 # Ours
@@ -108,7 +110,7 @@ def tuned(name, folder):
 
 def prepared(path, dates):
     """A table as pandas reads it, dates as numbers."""
-    frame = pd.read_csv(path)
+    frame = pd.read_csv(path, na_values=[".", "-", " "], skipinitialspace=True)
     for name in dates:
         moment = pd.to_datetime(frame.pop(name), format="mixed")
         parts = {"days": (moment - pd.Timestamp("2000-01-01")) / pd.Timedelta(days=1)}
@@ -218,11 +220,11 @@ def ours(name, folder, measure):
 
 def compare(name, seed):
     """One table: a row of the results."""
-    folder = split(name, seed)
-    frame = pd.read_csv(folder / "train.csv", nrows=5)
-    rows = [sum(1 for _ in open(folder / file, "rb")) - 1 for file in ("train.csv", "test.csv")]
-    found = {"data": name, "package": SOURCES[name].package, "split": seed, "rows": rows[0], "held out": rows[1],
-             "columns": frame.shape[1] - 1, "suffice": tuned(name, folder), "measures": {}}  # fmt: skip
+    folder, shape, held_out = split(name, seed)
+    found = {
+        "data": name, "package": SOURCES[name].package, "split": seed, "rows": shape[0], "held out": held_out,
+        "columns": shape[1] - 1, "suffice": tuned(name, folder), "measures": {},
+    }  # fmt: skip
     told = found["suffice"]
     if told["status"] == "failed":
         return found
@@ -239,36 +241,68 @@ def compare(name, seed):
     return found
 
 
-def sentence(rows):
+def pooled(rows):
+    """One row per table and measure: means over the splits, and the standard error of the difference."""
+    found = []
+    for name in SOURCES:
+        same = [row for row in rows if row["data"] == name]
+        for measure in dict.fromkeys(measure for row in same for measure in row["measures"]):
+            each = [row["measures"][measure] for row in same if measure in row["measures"]]
+            mean = {key: float(np.mean([values[key] for values in each])) for key in each[0]}
+            if len(each) > 1:  # held-out parts overlap: the correction of Nadeau and Bengio (2003)
+                spread = float(np.std([values["suffice"] - values["linear"] for values in each], ddof=1))
+                mean["standard error"] = spread * (1.0 / len(each) + 1.0 / 3.0) ** 0.5
+            found.append({"data": name, "measure": measure, "rows": same, **mean})
+    return found
+
+
+def worse(found):
+    return found["suffice"] > WORST * found["linear"]
+
+
+def verdicts(rows):
     """Targets beside what was measured."""
-    measured = [values for row in rows for values in row["measures"].values()]
-    ratios = [values["suffice"] / values["linear"] for values in measured]
+    judged = [found for found in pooled(rows) if found["measure"] == judged_by(found["rows"][0])]
+    ratios = [found["suffice"] / found["linear"] for found in judged]
+    clearly = [found for found in judged if worse(found)]
+    clearly = [found for found in clearly if found["suffice"] - found["linear"] > 2.0 * found["standard error"]]
     failed = sum(row["suffice"]["status"] == "failed" or bool(row["suffice"]["failures"]) for row in rows)
     cells = [
         target("tables", len({row["data"] for row in rows}), 30, at_least=True, digits=0),
         target("runs that failed", failed, 0, digits=0),
         target("most seconds", max(row["suffice"]["seconds"] for row in rows), SLOWEST, digits=1),
+        target("tables with more than 1.01 times the linear rival's loss", sum(map(worse, judged)), 0, digits=0),
+        target("of these, by more than two standard errors", len(clearly), 0, digits=0),
         target("largest loss, as a multiple of the linear rival's", max(ratios), WORST, digits=3),
+        target("median", float(np.median(ratios)), 1.0, digits=4),
     ]
     return markdown(["", "measured", "target", ""], cells)
 
 
+def judged_by(row):
+    """The measure that the model was fitted for."""
+    return DEVIANCE if row["suffice"].get("model") == "poisson" else next(iter(row["measures"]))
+
+
 def lines(rows):
-    header = ["table", "rows x columns", "loss", "suffice", "linear", "boosted", "baseline", "ours / linear",
+    header = ["table", "rows x columns", "splits", "loss", "suffice", "linear", "boosted", "baseline", "ours / linear",
               "standard error", "ours / boosted", "seconds", "evaluations", "status"]  # fmt: skip
     cells = []
+    for found in pooled(rows):
+        same = found["rows"]
+        told = [row["suffice"] for row in same]
+        size = f"{same[0]['rows'] + same[0]['held out']} x {same[0]['columns']}"
+        name = found["measure"] + (" *" if found["measure"] != judged_by(same[0]) else "")
+        four = [f"{found[model]:.4g}" for model in ("suffice", "linear", "boosted", "baseline")]
+        error = f"{100 * found['standard error'] / found['linear']:.2g} %"
+        ratio = [f"{found['suffice'] / found['linear']:.3f}", error, f"{found['suffice'] / found['boosted']:.3f}"]
+        end = [f"{max(one['seconds'] for one in told):.1f}", max(one["evaluations"] for one in told)]
+        status = ", ".join(dict.fromkeys(one["status"] for one in told))
+        cells.append([found["data"], size, len(same), name, *four, *ratio, *end, status])
     for row in rows:
-        told = row["suffice"]
-        name = row["data"] if row["split"] == SEED else f"{row['data']} (split {row['split']})"
-        size = f"{row['rows'] + row['held out']} x {row['columns']}"
-        end = [f"{told['seconds']:.1f}", told.get("evaluations", ""), told["status"]]
         if not row["measures"]:
-            cells.append([name, size, told["message"][:60], *[""] * 7, *end])
-        for measure, found in row["measures"].items():
-            four = [f"{found[model]:.4g}" for model in ("suffice", "linear", "boosted", "baseline")]
-            error = f"{100 * found['standard error'] / found['linear']:.2g} %"
-            ratio = [f"{found['suffice'] / found['linear']:.3f}", error, f"{found['suffice'] / found['boosted']:.3f}"]
-            cells.append([name, size, measure, *four, *ratio, *end])
+            what = f"{row['data']} (split {row['split']}): {row['suffice']['message'][:60]}"
+            cells.append([what, *[""] * 10, f"{row['suffice']['seconds']:.1f}", "", row["suffice"]["status"]])
     return markdown(header, cells)
 
 
@@ -276,26 +310,28 @@ def report(out, rows):
     order = {name: k for k, name in enumerate(SOURCES)}
     rows = sorted(rows, key=lambda row: (order.get(row["data"], len(order)), row["split"]))
     write_json(out / "tables.json", rows)
-    text = f"# Real tables, three quarters for training\n\n{sentence(rows)}\n\n{lines(rows)}\n\n"
+    text = f"# Real tables, three quarters for training\n\n{verdicts(rows)}\n\n{lines(rows)}\n\n"
     write_text(out / "tables.md", text + "\n".join(__doc__.splitlines()[2:]) + "\n")
 
 
 def main():
     options = parser(__doc__)
     options.add_argument("--tables", nargs="*", default=list(SOURCES), choices=list(SOURCES), metavar="NAME")
-    options.add_argument("--split", type=int, default=SEED, help="seed of the split (%(default)s)")
+    options.add_argument("--splits", nargs="*", type=int, default=[0], metavar="SEED", help="seeds of splits (0)")
     arguments = options.parse_args()
     download()
     known = arguments.out / "tables.json"
     rows = json.loads(known.read_text()) if known.exists() else []
-    for name in arguments.tables:
-        found = {**compare(name, arguments.split), "measured": provenance("scikit-learn")}
-        rows = [row for row in rows if (row["data"], row["split"]) != (name, arguments.split)] + [found]
+    for name, seed in itertools.product(arguments.tables, arguments.splits):
+        found = {**compare(name, seed), "measured": provenance("scikit-learn")}
+        rows = [row for row in rows if (row["data"], row["split"]) != (name, seed)] + [found]
         report(arguments.out, rows)
         told = found["suffice"]
-        seen = {measure: round(values["suffice"] / values["linear"], 4) for measure, values in found["measures"].items()}
-        print(name, seen, f"{told['seconds']:.1f} s", told["status"], told.get("message", "")[:80], flush=True)
-    print(sentence(rows))
+        seen = {
+            measure: round(values["suffice"] / values["linear"], 4) for measure, values in found["measures"].items()
+        }
+        print(name, seed, seen, f"{told['seconds']:.1f} s", told["status"], told.get("message", "")[:80], flush=True)
+    print(verdicts(rows))
 
 
 if __name__ == "__main__":
