@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,7 +86,8 @@ def tune(
     max_evaluations: Annotated[
         int, typer.Option(help="limit on evaluations, not counting the first looks and the accurate last one")
     ] = 200,
-    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of the search")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of all, report included")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="leave out report.json and report.html")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
     seed: Annotated[int, typer.Option(help="random seed of the folds")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
@@ -99,7 +101,7 @@ def tune(
             max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
-            positive=positive, weights=weights, groups=groups, test=test,
+            positive=positive, weights=weights, groups=groups, test=test, no_report=no_report,
         )  # fmt: skip
         name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
         _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)
@@ -277,18 +279,25 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     from suffice.result import OracleError, Status
     from suffice.tabular import live
-    from suffice.tabular.run import AfterSearchError, claim, execute, load
+    from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load
 
+    began = time.monotonic()
     goes_on = f"`suffice resume {out}` goes on"
     try:
         with termination(KeyboardInterrupt):  # SIGTERM ends a run as Ctrl-C does
+            if (known := kept(out, settings)) is not None:
+                if as_json:
+                    return typer.echo(json.dumps(known["found"], allow_nan=False))
+                return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
             problem, settings = load(settings)
             claim(out, settings)
             if not as_json:
                 typer.echo("\n".join(live.describe(problem, settings)))
             console = Console(stderr=True)
             with live.Progress(console, settings, problem.optimised(settings.scoring), quiet=as_json) as progress:
-                outcome = execute(settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage)
+                outcome = execute(
+                    settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
+                )
     except KeyboardInterrupt as error:
         typer.echo(f"suffice: interrupted; every finished evaluation is in {out}, and {goes_on}", err=True)
         raise typer.Exit(1) from error
@@ -298,7 +307,9 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     except AfterSearchError as error:
         typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3) from error
-    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
+    lines = live.conclude(outcome)
+    keep(outcome, lines)
+    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
     for failure in outcome.failures:
         typer.echo(f"suffice: {failure}", err=True)
     if outcome.failures:

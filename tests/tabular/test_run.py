@@ -49,7 +49,7 @@ def data(tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, settings: outcome)
+    monkeypatch.setattr(run, "_report", lambda outcome, *rest: outcome)
 
 
 def tune(data, *arguments, target="bought", out=None):
@@ -70,7 +70,8 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert low <= found["score"] <= high and found["score"] > found["baseline"]
     assert found["status"] == "converged" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
-        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json")
+        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
+        "result.json",
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}

@@ -16,18 +16,11 @@ from typing import IO, Any
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.metrics import (
-    accuracy_score,
-    log_loss,
-    mean_absolute_error,
-    r2_score,
-    roc_auc_score,
-    root_mean_squared_error,
-)
 from sklearn.preprocessing import FunctionTransformer
 
 from suffice import files
 from suffice.report import folder as places
+from suffice.sklearn.measures import Predicted
 from suffice.tabular.columns import Problem, listed
 from suffice.tabular.entries import Array
 from suffice.tabular.table import Reading, Table, TableError, quoted, read
@@ -142,7 +135,7 @@ class Unseen:
     def measured(self, model: Any) -> dict[str, float]:
         """Measures that people know, in the target's own units."""
         X = frame_for(model, self.table)[self.rows]
-        return {"rows": float(len(self.y)), **measures(model, X, self.y, self.weight)}
+        return {"rows": float(len(self.y)), **Predicted.of(model, X, self.y, self.weight).measured()}
 
 
 def unseen(path: str, target: str, problem: Problem) -> Unseen:
@@ -173,30 +166,6 @@ def unseen(path: str, target: str, problem: Problem) -> Unseen:
         raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
     y = np.array([label for label in made if label is not None], dtype=labels.dtype)
     return Unseen(table, y, there, tuple(notes))
-
-
-def measures(model: Any, X: Any, y: Array, weight: Array | None = None) -> dict[str, float]:
-    """Accuracy, AUC and log loss of a classifier; R^2, root mean squared and mean absolute error of a regression."""
-    predicted = model.predict(X)
-    if not hasattr(model, "classes_"):
-        found = {
-            "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else np.nan,
-            "rmse": root_mean_squared_error(y, predicted, sample_weight=weight),
-            "mae": mean_absolute_error(y, predicted, sample_weight=weight),
-        }
-        return {name: float(value) for name, value in found.items() if np.isfinite(value)}
-    classes = model.classes_
-    index = np.array([int(np.flatnonzero(classes == label)[0]) for label in y])
-    found = {"accuracy": accuracy_score(y, predicted, sample_weight=weight)}
-    probable = model.predict_proba(X) if hasattr(model, "predict_proba") else None
-    if len(classes) == 2 and len(np.unique(index)) == 2:
-        decided = model.decision_function(X) if probable is None else probable[:, 1]
-        found["auc"] = roc_auc_score(index, decided, sample_weight=weight)
-    elif len(classes) > 2 and len(np.unique(index)) == len(classes) and probable is not None:
-        found["auc"] = roc_auc_score(index, probable, sample_weight=weight, multi_class="ovr")
-    if probable is not None:
-        found["log_loss"] = log_loss(index, probable, sample_weight=weight, labels=np.arange(len(classes)))
-    return {name: float(value) for name, value in found.items()}
 
 
 # A run's model
