@@ -58,10 +58,7 @@ def fit_final(
     """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
     of every group if there are groups. `near` are solutions of folds there."""
     split = data.whole()
-    problem = split.penalised().at(**penalties)
-    near = [one for one in near if one.x.shape == (problem.size,)]
-    start = np.mean([one.x for one in near], axis=0) if near else None
-    solution = solved(problem, split.solver, FINAL, start, until=until)
+    solution = fitted_weights(split, penalties, near, until)
     radius, size = solution.certificate.radius, norm(solution.x)
     if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
         warnings.warn(
@@ -73,10 +70,16 @@ def fit_final(
     return FinalFit(_whole(data, split, solution), radius)
 
 
-def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: Any) -> FinalFit:
+def held_against_ours(
+    data: SearchData,
+    penalties: dict[str, float],
+    estimator: Any,
+    near: Sequence[Solution] = (),
+    until: float = math.inf,
+) -> FinalFit:
     """What scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
     split = data.whole()
-    solution = fitted_weights(split, penalties)
+    solution = fitted_weights(split, penalties, near, until)
     ours = np.ravel(split.model.coefficients(solution.x)[0])
     theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
     apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
@@ -91,9 +94,18 @@ def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: 
     return FinalFit(estimator, apart + radius)
 
 
-def fitted_weights(split: Split, penalties: dict[str, float]) -> Solution:
-    """w of all training rows, as accurate as that of a final model."""
-    return solved(split.penalised().at(**penalties), split.solver, FINAL)
+def fitted_weights(
+    split: Split, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
+) -> Solution:
+    """w of all training rows as the final model has it."""
+    problem = split.penalised().at(**penalties)
+    return solved(problem, split.solver, FINAL, between(near, problem), until=until)
+
+
+def between(near: Sequence[Solution], problem: Composite) -> Array | None:
+    """The mean of the weights of folds, where a fit to all rows begins; None if none has as many."""
+    weights = [one.x for one in near if one.x.shape == (problem.size,)]
+    return np.mean(weights, axis=0) if weights else None
 
 
 def solved(
@@ -103,10 +115,11 @@ def solved(
     warm: Solution | Array | None = None,
     *,
     until: float = math.inf,
-    most: int = MOST_STEPS,
+    most: int | None = None,
 ) -> Solution:
     """Relative accuracy, by requests on the distance that shrink until they are small against the weights; as far as
-    `most` steps lead, or those that are made `until` then."""
+    `most` steps lead (None: MOST_STEPS), or those that are made `until` then."""
+    most = MOST_STEPS if most is None else most
     solution = solve(problem, steps=1, solver=solver, warm=warm)
     while solution.certificate.radius > accuracy * norm(solution.x):
         left = most - solution.steps

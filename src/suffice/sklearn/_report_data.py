@@ -28,7 +28,7 @@ from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
-from suffice.sklearn._final_fit import MOST_STEPS, fitted_weights, solved
+from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
@@ -126,9 +126,9 @@ class FittedSearch:
             if there is None:
                 return []
             warm = None if kept is None else kept.solutions[k].x
-            solution = trained(split, there, warm, ROUGH, until, left).solution
+            solution = trained(split, there, warm, ACCURACY, until, left).solution
             left -= solution.steps
-            if not good_enough(solution, solution.x):
+            if solution.certificate.radius > ROUGH * norm(solution.x):
                 return []
             result.append(self._held(split, solution))
         return result
@@ -168,11 +168,11 @@ def trained(
     warm: Solution | Array | None = None,
     accuracy: float = ACCURACY,
     until: float = math.inf,
-    most: int = MOST_STEPS,
+    most: int | None = None,
 ) -> TrainedModel:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
     problem = split.penalised().at(**penalties)
-    return model_of(split, solved(problem, split.solver, accuracy, warm, until=until, most=max(most, 1)))
+    return model_of(split, solved(problem, split.solver, accuracy, warm, until=until, most=most))
 
 
 def good_enough(solution: Solution, beside: Any) -> bool:
@@ -267,9 +267,9 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     ones as steps and time allow."""
     split = task.data.whole()
     best, left = task.search.best_penalties_, task.allowed()
-    kept, problem = getattr(task.search, "_fold_weights", None), split.penalised().at(**best)
-    near = [one.x for one in ([] if kept is None else kept.solutions) if one.x.shape == (problem.size,)]
-    centre = _final_model(task, trained(split, best, np.mean(near, axis=0) if near else None, ROUGH, until))
+    kept = getattr(task.search, "_fold_weights", None)
+    start = between(() if kept is None else kept.solutions, split.penalised().at(**best))
+    centre = _final_model(task, trained(split, best, start, ROUGH, until))
     made = {1.0: centre}
     for way in ([m for m in MULTIPLES[::-1] if m > 1.0], [m for m in MULTIPLES if m < 1.0]):
         model = centre
@@ -411,6 +411,19 @@ def comparison(task: FittedSearch, held: list[HeldOutFold], default: list[HeldOu
         "scores": rows,
         "same_folds": bool(np.allclose(rows[0]["tuned"], made, rtol=0.0, atol=slack)),
     }
+
+
+def measures_of_folds(held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any = None) -> Data:
+    """One measure of every fold: accuracy, or the root mean squared error in the target's own units."""
+
+    def values(folds: list[HeldOutFold], name: str) -> list[float]:
+        made = [one.predicted() for one in folds]
+        made = made if inverse is None else [one.in_units(inverse) for one in made]
+        found = [one.measured().get(name) for one in made]
+        return [one for one in found if one is not None] if None not in found else []
+
+    name = "rmse" if held[0].predicted().classes is None else "accuracy"
+    return {"measure": name, "tuned": values(held, name), "default": values(default, name)}
 
 
 def _default_penalties(task: FittedSearch, train: Any) -> dict[str, float] | None:

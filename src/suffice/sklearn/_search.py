@@ -362,13 +362,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         estimator = clone(self.estimator)
         if self.groups_of_features is None:  # which scikit-learn has no words for
             estimator.set_params(**self.best_params_)
-        data = replace(data, estimator=estimator)
+        data, near = replace(data, estimator=estimator), self._fold_weights.solutions
         if self.refit == "sklearn":
             with task.propagated(estimator):
                 estimator.fit(data.X, data.y, **arguments)
-            found = held_against_ours(data, self.best_penalties_, estimator)
+            found = held_against_ours(data, self.best_penalties_, estimator, near, until)
         else:
-            found = fit_final(data, self.best_penalties_, self._fold_weights.solutions, until)
+            found = fit_final(data, self.best_penalties_, near, until)
         self.best_estimator_, self.coef_radius_ = found.estimator, found.radius
 
     def _report(

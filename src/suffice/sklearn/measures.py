@@ -84,6 +84,8 @@ class Predicted:
 
     def _of_numbers(self) -> dict[str, float]:
         y, predicted, weight = self.y, self.predicted, self.weight
+        if not np.isfinite(predicted).all():
+            return {}
         return {
             "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else math.nan,
             "rmse": math.sqrt(float(np.average((y - predicted) ** 2, weights=weight))),
@@ -183,16 +185,15 @@ def compared_measures(
     confusion = tuned.confusion()
     if confusion is not None and labels is not None:
         confusion["classes"] = [str(label) for label in labels]
-    gain = tuned.gain(baseline)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gain = tuned.gain(baseline)
     found: dict[str, Any] = {
         "rows": len(tuned.y),
         "tuned": tuned.measured(),
         "baseline": baseline.measured(),
         "default": {} if default is None else default.measured(),
-        "gain": gain,
+        "gain": gain if math.isfinite(gain) else None,
         "better_than_baseline": gain >= LITTLE,
         "confusion": confusion,
     }
-    if tuned.classes is None:  # half of the rows, and nine tenths of them, are off by no more
-        found["off"] = [float(end) for end in np.quantile(np.abs(tuned.y - tuned.predicted), (0.5, 0.9))]
     return found

@@ -78,13 +78,16 @@ def collect(
             "refit": search.refit,
         },
         **_report_data.course(search),
-        "measures": compared_measures(
-            search.held_out_,
-            search.baseline_,
-            Predicted.joined([one.predicted() for one in default]) if default else None,
-            inverse,
-            labels,
-        ),
+        "measures": {
+            **compared_measures(
+                search.held_out_,
+                search.baseline_,
+                Predicted.joined([one.predicted() for one in default]) if default else None,
+                inverse,
+                labels,
+            ),
+            "folds": _report_data.measures_of_folds(held, default, inverse),
+        },
         "comparison": compared,
         "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),

@@ -156,7 +156,7 @@ def held_out(found: dict[str, Any] | None, classes: bool) -> list[str]:
     if found is None:
         return []
     knows = "class frequencies" if classes else "the mean"
-    lines = [f"Model    {shown(found['tuned'])}", f"         {of_rows(found['rows'])}"]
+    lines = [f"Quality  {shown(found['tuned'])}", f"         {of_rows(found['rows'])}"]
     lines.append(f"         a model that knows {knows} only: {shown(found['baseline'])}")
     if not found["better_than_baseline"]:
         lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")

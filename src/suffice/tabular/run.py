@@ -33,8 +33,8 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
-import suffice
 from suffice import files
+from suffice.journal.fingerprint import versions
 from suffice.options import Options
 from suffice.report import folder as places
 from suffice.result import Record, Status
@@ -369,7 +369,7 @@ def _measures(search: SufficeSearchCV, problem: Problem) -> dict[str, Any]:
 
 def keep(outcome: TunedTable, lines: Sequence[str]) -> None:
     """Write down what is told at the end, so that a finished run need not be made again."""
-    known = {"version": suffice.__version__, "found": outcome.plain(), "lines": list(lines)}
+    known = {"versions": versions(), "found": outcome.plain(), "lines": list(lines)}
     places.write(outcome.folder / RESULT, known)
 
 
@@ -382,7 +382,7 @@ def kept(folder: Path, settings: Settings) -> dict[str, Any] | None:
     try:
         there = Settings.from_plain(command)
         found, lines = known["found"], known["lines"]
-        complete = found["success"] and not found["failures"] and known["version"] == suffice.__version__
+        complete = found["success"] and not found["failures"] and known["versions"] == versions()
         files_there = found["model_file"] is not None and (settings.no_report or (folder / PAGE).exists())
         files_there = files_there and (folder / Path(found["model_file"]).name).exists()
     except (KeyError, TypeError, ValueError):
@@ -517,6 +517,10 @@ def _report(
         "score of a model that knows the target only": outcome.baseline,
         "seconds": round(outcome.seconds, 1),
     }
+    about["units of coefficients"] = _units(problem)
+    about["load and predict"] = snippet(outcome)
+    if problem.labels is not None or (problem.task == "classification" and problem.classes == 2):
+        about["more likely"] = str((problem.labels or np.unique(problem.y).tolist())[1])
     if problem.labels is not None:
         about["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
     if outcome.test is not None:
@@ -542,6 +546,32 @@ def _report(
         return replace(outcome, notes=(*outcome.notes, note))
     except Exception as error:  # the model is there, and must not be lost for a figure
         return replace(outcome, failures=(*outcome.failures, f"the report could not be made: {told(error)}"))
+
+
+def _units(problem: Problem) -> str:
+    """What a coefficient says, in words."""
+    what = {
+        "poisson": "change of the logarithm of the expected count",
+        "svm": "change of the decision value",
+    }.get(problem.model, "change of the log-odds" if problem.task == "classification" else "change of the prediction")
+    if problem.log_target:
+        what = "change of the prediction's logarithm"
+    return f"{what} for one standard deviation of a numeric column, or where a category applies"
+
+
+def snippet(outcome: TunedTable) -> str:
+    """How to load the model and predict, as code."""
+    saved, folder = outcome.model_file, outcome.folder
+    lines = [f"suffice predict {folder} new.csv           # at a shell: one prediction per row", "", "# or in Python:"]
+    if saved is None:
+        return lines[0]
+    if saved.suffix == ".skops":
+        load = f'model = skops.io.load({str(saved)!r}, trusted={list(outcome.model_types)})'
+        lines += ["import skops.io, suffice.tabular", load]
+    else:
+        load = f"model = joblib.load({str(saved)!r})          # runs code in the file: only if you trust it"
+        lines += ["import joblib, suffice.tabular", load]
+    return "\n".join([*lines, 'model.predict(suffice.tabular.read("new.csv").frame())'])
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
