@@ -346,9 +346,10 @@ def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"report": str(page), "claims": data["claims"]}))
         return
     for claim in data["claims"]:
-        typer.echo(
-            f"{'holds' if claim['passed'] else 'FAILS':6s} {claim['claim']}: {claim['measured']} ({claim['target']})"
-        )
+        word = "OVERTAKEN" if claim.get("overtaken") else "holds" if claim["passed"] else "FAILS"
+        typer.echo(f"{word:9s} {claim['claim']}: {claim['measured']} ({claim['target']})")
+        if claim.get("overtaken"):
+            typer.echo(f"{'':9s} {claim['note']}")
     typer.echo(f"Report: {page}")
 
 

@@ -29,8 +29,10 @@ def lead(data: Data) -> str:
     )
 
 
-def _target(data: Data) -> str:
+def _target(data: Data, plain: bool = False) -> str:
     target = data["about"].get("target")
+    if plain:
+        return escape(cut(target, 24)) if isinstance(target, str) and target else "the target"
     return f"<b>{escape(str(target))}</b>" if isinstance(target, str) and target else "the target"
 
 
@@ -53,7 +55,7 @@ def tiles(data: Data) -> str:
         words = {
             "accuracy": "of held-out rows are predicted correctly",
             "auc": "AUC: 1 ranks all rows rightly, 0.5 is chance",
-            "rmse": f"typical error (RMSE), in units of {_target(data)}",
+            "rmse": f"typical error (RMSE), in units of {_target(data, plain=True)}",
             "r2": "R²: the share of the variance that is explained",
         }[name]
         beside = [f"{_guess(data)}: {as_text(name, baseline[name])}"] if name in baseline else []
@@ -109,7 +111,7 @@ def _sure(data: Data) -> str:
     name, values = folds["measure"], folds["tuned"]
     size = max(abs(low), abs(high))
     share = (high - low) / size if size > 0.0 else 0.0
-    proof = f"the computation adds next to nothing to that: the tuned score is proven to one part in {_parts(share)}"
+    proof = f"the computation adds next to nothing to that: the tuned score is proven to {_parts(share)}"
     if not share < 0.01:
         proof = f"the search had no time to prove the tuned score any better than to {100.0 * share:.2g} %"
     if not values:
@@ -121,15 +123,15 @@ def _sure(data: Data) -> str:
 
 
 def _parts(share: float) -> str:
-    """One over it, to one digit; no more than double precision has."""
-    return f"{float(f'{1.0 / max(share, 1e-12):.0e}'):,.0f}"
+    """A small share in words."""
+    return "better than one part in a million" if share < 1e-6 else f"one part in {1.0 / share:,.0f}"
 
 
 def _strip(data: Data) -> str:
     """Every fold a dot, on one scale: tuned, with defaults, and the baseline."""
     folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
     name = folds["measure"]
-    rows = [("tuned", folds["tuned"], BLUE), ("scikit-learn's defaults", folds["default"], ORANGE)]
+    rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
     rows = [row for row in rows if row[1]]
     if not rows or name not in baseline:
         return ""
@@ -140,12 +142,12 @@ def _strip(data: Data) -> str:
     low, high = low - pad, high + pad
 
     def x(value: float) -> float:
-        return 170.0 + 410.0 * (value - low) / (high - low)
+        return 110.0 + 470.0 * (value - low) / (high - low)
 
     parts = []
     for k, (label, values, colour) in enumerate(rows):
         y = 24 + 34 * k
-        parts.append(f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="170" x2="580" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="110" x2="580" y1="{y}" y2="{y}"/>')
         parts += [f'<circle cx="{x(v):.1f}" cy="{y}" r="5.5" fill="{colour}" fill-opacity="0.65"/>' for v in values]
         mean = x(float(np.mean(values)))
         parts.append(f'<line class="mean" x1="{mean:.1f}" x2="{mean:.1f}" y1="{y - 10}" y2="{y + 10}"/>')
@@ -155,7 +157,7 @@ def _strip(data: Data) -> str:
     alt = f"{MEASURES[name][0]} of every fold"
     return (
         f'<svg class="strip" viewBox="0 0 600 {bottom + 8}" role="img" aria-label="{alt}">{"".join(parts)}</svg>'
-        f'<p class="caption">{alt}: dots are folds, bars their mean.</p>'
+        f'<p class="caption">{alt}: dots are folds, bars their mean; defaults: of scikit-learn.</p>'
     )
 
 
@@ -187,7 +189,7 @@ def _effects(data: Data) -> str:
     units = data["about"].get("units of coefficients")
     unit = escape(str(units)) if units else "per unit of the column, as the linear model sees it after the steps before it"
     more = found["nonzero"] - len(names)
-    rest = f" {more:,} more columns have smaller ones." if more > 0 else ""
+    rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
     none = found["features"] - found["nonzero"]
     rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
     return (

@@ -31,7 +31,7 @@ _CSS = """
 .tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
 .tabs button:focus-visible { outline: 2px solid var(--link); outline-offset: -2px }
 .caption::first-letter { text-transform: uppercase } .note { color: var(--note) } h3 { font-size: 16px; margin: 22px 0 4px }
-.scripted .card:not(.on) { display: none } .tile small { color: var(--grey); font-size: 12.5px; display: block }
+.scripted .card:not(.on) { display: none } .card { scroll-margin-top: 76px } .tile small { color: var(--grey); font-size: 12.5px; display: block }
 .tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
 @media (max-width: 640px) {
   main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
@@ -58,7 +58,7 @@ pre { background: var(--soft); border: 1px solid var(--rule); border-radius: 8px
     --page: #12161b; --paper: #1b2128; --text: #c3ccd6; --hover: #27303a; --note: #f0b36b; color-scheme: dark }
   .up { background: #56B4E9 } .down { background: #e8833a }
 } }
-@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px } .strip text { font-size: 17px } }
+@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px } .strip text { font-size: 23px } }
 @media print {
   .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
   h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }

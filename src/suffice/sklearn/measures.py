@@ -171,6 +171,8 @@ def as_text(name: str, value: float, digits: int = 4) -> str:
         return f"{100.0 * value:.{digits - 2}f} %"
     if name in ("rmse", "mae") and 1000.0 <= abs(value) < 1e15:
         return f"{value:,.0f}"
+    if name in ("r2", "auc"):
+        return f"{round(value, digits - 1) + 0.0:.{digits - 1}f}"
     return f"{value:.{digits}g}"
 
 

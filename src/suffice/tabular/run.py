@@ -324,7 +324,7 @@ def execute(
     model = finished(search.best_estimator_, problem)
     saved, failures = save(model, folder)
     notes = [*problem.notes, *_told(caught)]
-    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, None, tuple(failures))
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, failures=tuple(failures))
     outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=_measures(search, problem)))
     try:
         with time_limit(until):
