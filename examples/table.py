@@ -19,7 +19,9 @@ def main() -> None:
     sex = {1.0: "female", 2.0: "male"}
     lines = [",".join([*data.feature_names, "progression"])]
     for row, progression in zip(data.data, data.target, strict=True):
-        cells = [sex[value] if name == "sex" else f"{value:.6g}" for name, value in zip(data.feature_names, row, strict=True)]
+        cells = [
+            sex[value] if name == "sex" else f"{value:.6g}" for name, value in zip(data.feature_names, row, strict=True)
+        ]
         lines.append(",".join([*cells, f"{progression:g}"]))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -69,7 +69,9 @@ def test_first_looks_count_and_one_evaluation_is_made_in_any_case():
     assert found.coef_radius_ < math.inf and hasattr(found, "best_estimator_")
 
 
-@pytest.mark.parametrize("before", [1, 3, 40])  # in the first look, in first looks, in the search or the last evaluation
+@pytest.mark.parametrize(
+    "before", [1, 3, 40]
+)  # in the first look, in first looks, in the search or the last evaluation
 def test_an_evaluation_under_way_is_given_up_when_time_is_over(monkeypatch, before):
     made, evaluate_all = [], BilevelProblem.evaluate_all
 
@@ -153,12 +155,16 @@ def test_the_path_takes_no_more_steps_than_it_may(monkeypatch):
     task = _report_data.FittedSearch(found, X, Y)
     path = _report_data.regularisation_path(task)
     assert path["left_out"] == 0 and path["accuracy"] <= _report_data.POOR
-    assert sum(steps) <= max(_report_data.SHARE * found.cv_results_["work"].sum(), _report_data.LEAST_STEPS) + len(steps)
+    assert sum(steps) <= max(_report_data.SHARE * found.cv_results_["work"].sum(), _report_data.LEAST_STEPS) + len(
+        steps
+    )
     steps.clear()
     monkeypatch.setattr(_report_data.FittedSearch, "allowed", lambda task: 3)
     short = _report_data.regularisation_path(task)
     assert short["left_out"] > 0 and 1.0 in short["multiples"] and short["accuracy"] <= _report_data.POOR
-    np.testing.assert_array_equal(short["nonzero"][short["multiples"].index(1.0)], np.count_nonzero(found.best_estimator_.coef_))
+    np.testing.assert_array_equal(
+        short["nonzero"][short["multiples"].index(1.0)], np.count_nonzero(found.best_estimator_.coef_)
+    )
 
 
 def test_a_report_without_time_says_what_is_known_and_nothing_else():

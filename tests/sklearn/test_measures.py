@@ -45,7 +45,9 @@ def test_held_out_rows_of_a_regression_are_those_of_cross_validation():
     assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(Z, exact), rel=1e-4)
 
 
-@pytest.mark.parametrize("estimator, y, dummy", [(LogisticRegression(), Y, DummyClassifier()), (Ridge(), Z, DummyRegressor())])
+@pytest.mark.parametrize(
+    "estimator, y, dummy", [(LogisticRegression(), Y, DummyClassifier()), (Ridge(), Z, DummyRegressor())]
+)
 def test_the_baseline_is_scikit_learns_dummy(estimator, y, dummy):
     np.testing.assert_allclose(search(estimator, y).baseline_.predicted, cross_val_predict(dummy, X, y, cv=CV)[ROWS])
 

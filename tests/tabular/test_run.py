@@ -434,7 +434,12 @@ def test_a_run_without_time_for_its_report_says_so(data, tmp_path, monkeypatch):
 def test_people_are_told_what_they_know(data, tmp_path, no_report, target, log):
     if log:
         FRAME.assign(spent=np.exp(FRAME["spent"] / 10_000)).to_csv(data, index=False)
-    arguments = ["--json", "--model", "logistic-l2" if target == "bought" else "ridge", *(["--log-target"] if log else [])]
+    arguments = [
+        "--json",
+        "--model",
+        "logistic-l2" if target == "bought" else "ridge",
+        *(["--log-target"] if log else []),
+    ]
     found = json.loads(tune(data, *arguments, target=target, out=tmp_path / "run").stdout)["measures"]
     assert found["rows"] == N and found["better_than_baseline"] and found["gain"] > 0.1
     if target == "bought":

@@ -24,7 +24,8 @@ h1 { font-size: 30px; line-height: 1.2; margin: 0 0 10px; letter-spacing: -.015e
 h2 { font-size: 20px; margin: 0 0 6px; letter-spacing: -.01em }
 p { margin: 0 0 12px; max-width: 82ch }
 .lead { font-size: 16.5px; color: var(--text) }
-.card { background: var(--paper); border: 1px solid var(--rule); border-radius: 10px; padding: 22px 24px; margin: 20px 0 }
+.card { background: var(--paper); border: 1px solid var(--rule); border-radius: 10px; padding: 22px 24px;
+  margin: 20px 0 }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 14px; margin: 22px 0 }
 .tile { background: var(--paper); border: 1px solid var(--rule); border-radius: 10px; padding: 14px 18px }
 .tile b { display: block; font-size: 23px; line-height: 1.25; letter-spacing: -.01em; white-space: nowrap }

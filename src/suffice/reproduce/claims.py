@@ -1,8 +1,8 @@
 """The paper's claims, as numbers from a study.
 
 Each claim says what is expected, what was measured and whether it holds; where one may fail for a reason that is
-known, its note gives the reason next to the numbers. A claim about a weakness that is gone, because the upper level here
-is better than the paper's, does not hold, and is no failure either: it is `overtaken`.
+known, its note gives the reason next to the numbers. A claim about a weakness that is gone, because the upper level
+here is better than the paper's, does not hold, and is no failure either: it is `overtaken`.
 """
 
 from __future__ import annotations
@@ -154,9 +154,7 @@ def _reference(runs: dict[tuple[str, float], Any]) -> list[Claim]:
     return claims
 
 
-def _claim(
-    claim: str, target: str, measured: str, passed: Any, note: str = "", *, overtaken: Any = False
-) -> Claim:
+def _claim(claim: str, target: str, measured: str, passed: Any, note: str = "", *, overtaken: Any = False) -> Claim:
     return {
         "claim": claim,
         "target": target,

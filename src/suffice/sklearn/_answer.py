@@ -96,13 +96,17 @@ def _good(data: Data) -> str:
     if name == "accuracy":
         text = f"Of the rows that it has not seen, the model predicts <b>{as_text(name, tuned[name])}</b> correctly"
     else:
-        text = f"On rows that it has not seen the model is off by <b>{as_text(name, tuned[name])}</b> (root mean square)"
+        text = (
+            f"On rows that it has not seen the model is off by <b>{as_text(name, tuned[name])}</b> (root mean square)"
+        )
     text += f"; {_guess(data)} {'is right for' if name == 'accuracy' else 'is off by'} {as_text(name, baseline[name])}"
     if name in default:
         text += f", the same model with scikit-learn's default penalties {as_text(name, default[name])}"
     warning = ""
     if not found["better_than_baseline"]:
-        warning = '<p class="answer warn">The model is no better than the baseline: these columns hardly tell the target.</p>'
+        warning = (
+            '<p class="answer warn">The model is no better than the baseline: these columns hardly tell the target.</p>'
+        )
     return f'<p class="answer">{text}.</p>{warning}'
 
 
@@ -117,8 +121,8 @@ def _sure(data: Data) -> str:
     if not values:
         return f"{proof[0].upper()}{proof[1:]}."
     return (
-        f"From fold to fold, {MEASURES[name][0]} goes from {as_text(name, min(values))} to {as_text(name, max(values))}, "
-        f"which is about what other rows of the same kind would change; {proof}."
+        f"From fold to fold, {MEASURES[name][0]} goes from {as_text(name, min(values))} to "
+        f"{as_text(name, max(values))}, which is about what other rows of the same kind would change; {proof}."
     )
 
 
@@ -147,7 +151,9 @@ def _strip(data: Data) -> str:
     parts = []
     for k, (label, values, colour) in enumerate(rows):
         y = 24 + 34 * k
-        parts.append(f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="110" x2="580" y1="{y}" y2="{y}"/>')
+        parts.append(
+            f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="110" x2="580" y1="{y}" y2="{y}"/>'
+        )
         parts += [f'<circle cx="{x(v):.1f}" cy="{y}" r="5.5" fill="{colour}" fill-opacity="0.65"/>' for v in values]
         mean = x(float(np.mean(values)))
         parts.append(f'<line class="mean" x1="{mean:.1f}" x2="{mean:.1f}" y1="{y - 10}" y2="{y + 10}"/>')
@@ -187,7 +193,9 @@ def _effects(data: Data) -> str:
         does = f"<td>{of} {'more' if value > 0.0 else 'less'} likely</td>" if several else ""
         rows.append(f'<tr><td>{escape(cut(name))}</td><td>{bar}</td><td class="n">{value:+.3g}</td>{does}</tr>')
     units = data["about"].get("units of coefficients")
-    unit = escape(str(units)) if units else "per unit of the column, as the linear model sees it after the steps before it"
+    unit = (
+        escape(str(units)) if units else "per unit of the column, as the linear model sees it after the steps before it"
+    )
     more = found["nonzero"] - len(names)
     rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
     none = found["features"] - found["nonzero"]

@@ -14,7 +14,7 @@ import numpy as np
 from suffice import plots
 from suffice.report import charts
 from suffice.report import html as shell
-from suffice.report.formats import interval, show
+from suffice.report.formats import ABSENT, interval, show
 from suffice.report.traces import LINES, Trace
 from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn._report_data import trace
@@ -30,8 +30,10 @@ _CSS = """
 .tabs button:hover { color: var(--ink); background: var(--hover) }
 .tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
 .tabs button:focus-visible { outline: 2px solid var(--link); outline-offset: -2px }
-.caption::first-letter { text-transform: uppercase } .note { color: var(--note) } h3 { font-size: 16px; margin: 22px 0 4px }
-.scripted .card:not(.on) { display: none } .card { scroll-margin-top: 76px } .tile small { color: var(--grey); font-size: 12.5px; display: block }
+.caption::first-letter { text-transform: uppercase } .note { color: var(--note) }
+h3 { font-size: 16px; margin: 22px 0 4px }
+.scripted .card:not(.on) { display: none } .card { scroll-margin-top: 76px }
+.tile small { color: var(--grey); font-size: 12.5px; display: block }
 .tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
 @media (max-width: 640px) {
   main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
@@ -41,14 +43,17 @@ _CSS = """
 }
 .answer { font-size: 17.5px; max-width: 76ch } .warn { color: var(--note); font-weight: 600 }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 44px }
-.strip { width: 100%; height: auto; display: block; margin: 4px 0 2px } .strip text { fill: var(--text); font-size: 13px }
+.strip { width: 100%; height: auto; display: block; margin: 4px 0 2px }
+.strip text { fill: var(--text); font-size: 13px }
 .strip .axis { stroke: var(--rule) } .strip .mean { stroke: var(--ink); stroke-width: 2 }
 .effects { width: 100% } .effects td { padding: 4px 8px 4px 0; vertical-align: middle }
 .effects td:first-child { overflow-wrap: anywhere; max-width: 210px } .effects th { border-bottom: 0; font-weight: 400 }
 .ways { display: flex; justify-content: space-between; gap: 8px; font-size: 12px; color: var(--grey) }
 .tile span { display: block; line-height: 1.4 } .tile small { margin-top: 5px }
-.bar { position: relative; height: 14px; min-width: 90px; background: linear-gradient(var(--rule), var(--rule)) 50% / 1px 100% no-repeat }
-.bar i { position: absolute; top: 1px; bottom: 1px; border-radius: 2px } .up { background: #0072B2 } .down { background: #D55E00 }
+.bar { position: relative; height: 14px; min-width: 90px;
+  background: linear-gradient(var(--rule), var(--rule)) 50% / 1px 100% no-repeat }
+.bar i { position: absolute; top: 1px; bottom: 1px; border-radius: 2px }
+.up { background: #0072B2 } .down { background: #D55E00 }
 .confusion { width: auto } .confusion td, .confusion th { padding: 5px 14px; text-align: right }
 .confusion td.hit { font-weight: 650; background: color-mix(in srgb, #009E73 16%, transparent) }
 pre { background: var(--soft); border: 1px solid var(--rule); border-radius: 8px; padding: 12px 14px; overflow-x: auto;
@@ -58,7 +63,8 @@ pre { background: var(--soft); border: 1px solid var(--rule); border-radius: 8px
     --page: #12161b; --paper: #1b2128; --text: #c3ccd6; --hover: #27303a; --note: #f0b36b; color-scheme: dark }
   .up { background: #56B4E9 } .down { background: #e8833a }
 } }
-@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px } .strip text { font-size: 23px } }
+@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px }
+  .strip text { font-size: 23px } }
 @media print {
   .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
   h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }
@@ -246,7 +252,7 @@ def _summary(data: Data) -> str:
     rows = []
     for row in compared["scores"]:
         if not row["default"]:
-            rows.append((escape(row["scoring"]), _number(float(np.mean(row["tuned"])), 6), "–", "–", "–"))
+            rows.append((escape(row["scoring"]), _number(float(np.mean(row["tuned"])), 6), ABSENT, ABSENT, ABSENT))
             continue
         tuned, default = np.mean(row["tuned"]), np.mean(row["default"])
         better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
@@ -277,7 +283,8 @@ def _summary(data: Data) -> str:
     }.get(best["refit"], "")
     defaults = _params(compared["params"]) or "the parameters that it was given with"
     return (
-        f"<p>{_lead(data)}</p>{_tiles(data)}<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
+        f"<p>{_lead(data)}</p>{_tiles(data)}"
+        f"<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"

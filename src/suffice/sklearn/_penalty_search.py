@@ -4,8 +4,8 @@ First looks choose where to begin, `suffice.tune` searches from there, the edges
 best point is evaluated once more to the accuracy asked for. Whatever ends this early, the best evaluation so far is
 the answer, and `result` says why.
 
-max_seconds are for all of it, from the moment when `began`: the search ends when SEARCHING of them have passed, the last
-evaluation when REFINING have, and the rest is for the final fit. An evaluation under way is given up then.
+max_seconds are for all of it, from the moment when `began`: the search ends when SEARCHING of them have passed, the
+last evaluation when REFINING have, and the rest is for the final fit. An evaluation under way is given up then.
 """
 
 from __future__ import annotations

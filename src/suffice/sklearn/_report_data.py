@@ -1,11 +1,11 @@
 """What the figures of a search show of its models, as plain data: every function returns what JSON can hold.
 
 Models of folds are those of the search. Others (at multiples of the best penalties, with scikit-learn's defaults) are
-trained by `suffice.solve` from neighbours on, until the distance of their weights from the exact ones is proven to be at
-most ROUGH times the norm of the weights: figures show no more. Together they may take SHARE of the steps that the search
-took, each of both kinds, and no longer than a time that is given; models that are not proven to POOR by then are left
-out. `accuracy` in the data is the largest distance that was proven over the largest norm, of all models concerned; the
-distance itself if all are zero.
+trained by `suffice.solve` from neighbours on, along the path until the distance of their weights from the exact ones is
+proven to be at most ROUGH times the norm of the weights: figures show no more. Each of both kinds may take SHARE of the
+steps that the search took, and no longer than a time that is given; what is not proven to POOR by then (to ROUGH, for
+the scores of defaults) is left out. `accuracy` in the data is the largest distance that was proven over the largest
+norm, of all models concerned; the distance itself if all are zero.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class FittedSearch:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
         kept = getattr(self.search, "_fold_weights", None)
         same = kept is not None and kept.belong_to(self.splits)
-        solutions = kept.solutions if same else [trained(one, self.search.best_penalties_).solution for one in self.folds]
+        solutions = (
+            kept.solutions if same else [trained(one, self.search.best_penalties_).solution for one in self.folds]
+        )
         return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
 
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
@@ -306,7 +308,7 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
 
 
 def _final_model(task: FittedSearch, model: TrainedModel) -> TrainedModel:
-    """The model at the best penalties with the coefficients of the one that is delivered, if it is by our own solver."""
+    """The model at the best penalties with the coefficients of the one that is delivered, if it is by our solver."""
     search = task.search
     if not hasattr(search, "best_estimator_") or search.refit == "sklearn":
         return model
@@ -440,9 +442,7 @@ def _default_penalties(task: FittedSearch, train: Any) -> dict[str, float] | Non
         s = in_strength((value, value), word, estimator, adapter, total)[0]
     except (ValueError, AttributeError):
         return None
-    return {
-        name: s * (ratio if kind_of(name) == "l1" else 1.0 - ratio) for name in task.search.best_penalties_
-    }
+    return {name: s * (ratio if kind_of(name) == "l1" else 1.0 - ratio) for name in task.search.best_penalties_}
 
 
 def _defaults(task: FittedSearch) -> Data:

@@ -68,7 +68,6 @@ from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
-
 GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
@@ -136,9 +135,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     callback : callable, default None
         Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
         in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
-        says why. With a journal, in which nothing is lost, Ctrl-C is obeyed at once: KeyboardInterrupt
-        is raised if the final model takes longer than a second. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
-        a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
+        says why. With a journal, in which nothing is lost, Ctrl-C is obeyed at once: KeyboardInterrupt is raised if the
+        final model takes longer than a second. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol
+        as well: every evaluation is a task of the task "search", with its record as metadata, and one that asks to stop
+        there ends the search.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
         list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and

@@ -4,8 +4,9 @@ With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
 
     regression       RMSE = sqrt(sum s (y - p)^2 / sum s),  MAE = sum s |y - p| / sum s  (units of y),
                      R^2 = 1 - sum s (y - p)^2 / sum s (y - m)^2;
-    classification   the share of rows whose class is right, the area under the ROC curve (several classes: the mean over
-                     classes of that of one against the rest), minus the mean logarithm of the true class's probability.
+    classification   the share of rows whose class is right, the area under the ROC curve (several classes: the mean
+                     over classes of that of one against the rest), minus the mean logarithm of the true class's
+                     probability.
 
 What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
 squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
@@ -102,7 +103,9 @@ class Predicted:
         index, proper = self._index, self._proper
         if len(np.unique(index)) == len(classes) and not self.alone:  # each of the classes is there
             if len(classes) == 2:
-                found["auc"] = roc_auc_score(index, decided[:, 1] if decided.ndim == 2 else decided, sample_weight=weight)
+                found["auc"] = roc_auc_score(
+                    index, decided[:, 1] if decided.ndim == 2 else decided, sample_weight=weight
+                )
             elif proper:
                 found["auc"] = roc_auc_score(index, decided, sample_weight=weight, multi_class="ovr")
         if proper:

@@ -20,7 +20,6 @@ from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted
 
-
 MOST_SHOWN = 8  # classes of a confusion matrix
 
 
@@ -163,9 +162,14 @@ def held_out(found: dict[str, Any] | None, classes: bool) -> list[str]:
     table = found["confusion"]
     if table is not None and len(table["classes"]) <= MOST_SHOWN:
         names = [name if len(name) <= 12 else f"{name[:11]}…" for name in table["classes"]]
-        rows = [["true \\ predicted", *names], *([name, *map(str, row)] for name, row in zip(names, table["counts"]))]
+        rows = [
+            ["true \\ predicted", *names],
+            *([name, *map(str, row)] for name, row in zip(names, table["counts"], strict=True)),
+        ]
         widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        lines += ["         " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in rows]
+        lines += [
+            "         " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
     return lines
 
 

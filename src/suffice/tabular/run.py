@@ -9,8 +9,8 @@
     result.json     what was told at the end
 
 `--max-seconds` are for all of it, the report included: what is under way when they are over is given up. A run that has
-come to its end is not run again. The same command in the same folder goes on where it was, and ends at the same bits. Budgets and the number of processes
-may differ; anything else is another run, and refused.
+come to its end is not run again. The same command in the same folder goes on where it was, and ends at the same bits.
+Budgets and the number of processes may differ; anything else is another run, and refused.
 """
 
 from __future__ import annotations
@@ -496,9 +496,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
         return (None, ()), failures
 
 
-def _report(
-    outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]
-) -> TunedTable:
+def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
     """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 
@@ -566,7 +564,7 @@ def snippet(outcome: TunedTable) -> str:
     if saved is None:
         return lines[0]
     if saved.suffix == ".skops":
-        load = f'model = skops.io.load({str(saved)!r}, trusted={list(outcome.model_types)})'
+        load = f"model = skops.io.load({str(saved)!r}, trusted={list(outcome.model_types)})"
         lines += ["import skops.io, suffice.tabular", load]
     else:
         load = f"model = joblib.load({str(saved)!r})          # runs code in the file: only if you trust it"
