@@ -24,7 +24,10 @@ The rules, each usable alone:
                   of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
                   c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
-- `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`. Free of charge.
+- `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu, but
+                  a linear model, a factorisation, and an x whose signs are right;
+- `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`, which are free of
+                  charge, and of `verified`, where these are not enough and the signs of x have settled.
                   A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
                   has bounded.
 
@@ -54,19 +57,21 @@ A radius is a number or infinite: where arithmetic overflows nothing is proven.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from suffice._array import EPS, Array, norm, vector
+from suffice.lower.fields import RECOMPUTED
+from suffice.lower.verified import Verifiable, Verification, verify
 from suffice.problem import Canonical, Composite
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY
 from suffice.terms.smooth import ImagedSmooth, LinearModel, Ridged
 from suffice.terms.variation import Variation
 
-Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
+Rule = Literal["tightest", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
 
 
@@ -81,6 +86,7 @@ class Certificate:
     radius: float
     rule: str
     rounding: float = 0.0
+    verification: Verification | None = field(default=None, repr=False, compare=False, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,12 @@ def _certify_step(
     problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
 ) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
+    if rule == "verified":
+        return verified(problem, x, image, evidence) or Certificate(math.inf, rule)
     if rule != "rate" and _zero_is_exact(problem, x, evidence):
         return Certificate(0.0, "gap" if rule == "tightest" else rule)
+    if problem.mu == 0.0:
+        return Certificate(math.inf, rule)
     if rule == "rate":
         return _a_priori(problem, x, evidence, initial_radius)
     if rule in ("gap", "minimum_norm", "subgradient"):
@@ -184,6 +194,27 @@ def _certify_step(
         if evidence.rate * initial_radius < best.radius and _uniform(problem.f):
             best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
+
+
+def verified(problem: Canonical, x: Array, image: Array | None, evidence: Evidence) -> Certificate | None:
+    """The certificate of x by `verified`, or None."""
+    model = Verifiable.of(problem.f, problem.g, len(x))
+    if model is None:
+        return None
+    if evidence.tau is None:
+        image, gradient = evidence.z_image, evidence.z_gradient
+    else:
+        image = problem.f.image(x) if image is None else image
+        gradient = problem.f.gradient_at(x, image)
+    proof = verify(model, x, image, gradient)
+    return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
+
+
+def tighter(proof: Certificate, other: Certificate | None) -> Certificate:
+    """The one with the smaller radius; a verification is kept in any case, for what else it proves."""
+    if other is None or other.radius <= proof.radius:
+        return other or proof
+    return replace(proof, verification=other.verification)
 
 
 def _zero_is_exact(problem: Canonical, x: Array, evidence: Evidence) -> bool:
@@ -235,7 +266,7 @@ def fixed_point_radius(moved: float, c: float) -> float:
 def certify(problem: Composite, x: Array) -> Certificate:
     """The tightest certificate of a point x, wherever it came from, such as another library's answer.
 
-    It costs one gradient of the problem's f at x. The radius is infinite where nothing can be proven in floating-point
+    It costs one gradient of the problem's f at x and, for a linear model, a factorisation on the support of x. The radius is infinite where nothing can be proven in floating-point
     arithmetic.
     """
     canonical = problem.canonical
@@ -245,7 +276,9 @@ def certify(problem: Composite, x: Array) -> Certificate:
     with np.errstate(over="ignore", invalid="ignore"):
         image = canonical.f.image(x)
         gradient = canonical.f.gradient_at(x, image)
-    return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
+        evidence = Evidence(x, image, gradient)
+        proof = certify_step(canonical, x, image, evidence, "tightest", math.inf)
+        return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, image, evidence))
 
 
 def _rounding(problem: Canonical, z: Array, image: Array, gradient: Array, known: float | None = None) -> float:

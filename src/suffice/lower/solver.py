@@ -27,6 +27,8 @@ from suffice.lower.certificate import (
     certify_step,
     fixed_point_radius,
     step_rounding,
+    tighter,
+    verified,
 )
 from suffice.lower.fields import GIVEN_AGAIN
 from suffice.lower.fista import AdaptiveFista, Fista
@@ -82,6 +84,9 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
+SETTLED = 20  # steps of a first-order method with the same signs
+
+
 @dataclass(frozen=True)
 class Solution:
     """x with its certificate. `steps` counts the solver's steps from the very start, continuations included."""
@@ -94,6 +99,7 @@ class Solution:
     state: Any = field(default=None, repr=False)
     initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
+    error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
 
     @property
     def reached(self) -> bool:
@@ -114,6 +120,7 @@ def solve(
     warm: Solution | Array | None = None,
     certificate: Rule = "tightest",
     max_steps: int | None = None,
+    enough: Callable[[Solution], bool] | None = None,
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
@@ -123,8 +130,9 @@ def solve(
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
-    limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that
-    was not met is reported by `solution.outcome`; the certificate is valid in any case.
+    limits the steps of this call; by default there is no limit but that of floating-point arithmetic. `enough` may end
+    the solve earlier: it is asked about every solution that was verified. A request that was not met is reported by
+    `solution.outcome`; the certificate is valid in any case.
     """
     if (within is None) == (steps is None):
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
@@ -136,12 +144,14 @@ def solve(
     limit = None if limit is None else whole_number(limit, name, least=0)
     best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
     state = None
-    for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0)):
+    for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0, within or 0.0)):
         if within is not None:
             evidence = getattr(solution.state, "evidence", None)
             if certificate == "rate" and taken > 0 and evidence is not None and evidence.rate == math.inf:
                 raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
             if solution.certificate.radius <= within:
+                return replace(solution, outcome=Outcome.REACHED)
+            if enough is not None and solution.certificate.verification is not None and enough(solution):
                 return replace(solution, outcome=Outcome.REACHED)
             if solution.certificate.radius < 0.999 * best:
                 best, best_at = solution.certificate.radius, taken
@@ -172,13 +182,18 @@ def iterate(
 
     A cold start's certificate comes from the first step's gradient, which is the gradient there.
     """
-    return _iterate(problem, solver, warm, certificate, 0)
+    return _iterate(problem, solver, warm, certificate, 0, 0.0)
 
 
 def _iterate(
-    problem: Composite, solver: str | Solver, warm: Solution | Array | None, certificate: Rule, certify_from: int
+    problem: Composite,
+    solver: str | Solver,
+    warm: Solution | Array | None,
+    certificate: Rule,
+    certify_from: int,
+    within: float,
 ) -> Iterator[Solution]:
-    """`iterate`, with certificates from the step `certify_from` on only."""
+    """`iterate`, with certificates from the step `certify_from` on only, and no more than `within` needs."""
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
     method = find_solver(solver)
@@ -193,7 +208,7 @@ def _iterate(
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
-    taken, pending = 0, False
+    taken, pending, settled = 0, False, _Settled()
     while True:
         before, state = state, _in_range(method.step, canonical, state)
         steps, taken = steps + 1, taken + 1
@@ -205,8 +220,32 @@ def _iterate(
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             pending = False
+        if settled.after(before.x, state) and certificate == "tightest" and taken >= certify_from:
+            if proof.radius > within:
+                proof = tighter(proof, verified(canonical, state.x, state.image, state.evidence))
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
+
+
+class _Settled:
+    """When a verification is worth its price: the signs of x are those of the last step and, for a method whose steps
+    are cheap, have been for a while, and no other was tried lately."""
+
+    def __init__(self) -> None:
+        self.same, self.waited = 0, 0
+
+    def after(self, before: Array, state: Any) -> bool:
+        x, evidence = state.x, state.evidence
+        self.same = self.same + 1 if np.array_equal(np.sign(before), np.sign(x)) else 0
+        self.waited += 1
+        if evidence is None or self.same == 0:
+            return False
+        if evidence.tau is not None:
+            s = np.count_nonzero(x)
+            if self.same < SETTLED or self.waited < max(SETTLED, 4 * s * s // len(x)):
+                return False
+        self.waited = 0
+        return True
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:

@@ -18,7 +18,7 @@ the columns that leave. `fista` on a CUDA device is made of a few kernels of its
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,7 @@ class Ask:
     within: float | None = None
     steps: int | None = None
     max_steps: int | None = None
+    enough: Callable[[Solution], bool] | None = None
 
 
 def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
@@ -78,6 +79,7 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
                     solver=solver,
                     warm=first.warm,
                     max_steps=first.max_steps if first.steps is None else None,
+                    enough=first.enough,
                 )
             ]
         elif not share_a_design([first.problem]) and first.steps is not None:
