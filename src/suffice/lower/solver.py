@@ -84,7 +84,7 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
-SETTLED = 20  # steps of a first-order method with the same signs
+FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _iterate(
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
-    taken, pending, settled = 0, False, _Settled()
+    taken, pending = 0, False
     while True:
         before, state = state, _in_range(method.step, canonical, state)
         steps, taken = steps + 1, taken + 1
@@ -220,32 +220,23 @@ def _iterate(
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             pending = False
-        if settled.after(before.x, state) and certificate == "tightest" and taken >= certify_from:
-            if proof.radius > within:
+        if certificate == "tightest" and taken >= certify_from and proof.radius > within:
+            if _worth_verifying(before.x, state, steps):
                 proof = tighter(proof, verified(canonical, state.x, state.image, state.evidence))
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
 
-class _Settled:
-    """When a verification is worth its price: the signs of x are those of the last step and, for a method whose steps
-    are cheap, have been for a while, and no other was tried lately."""
-
-    def __init__(self) -> None:
-        self.same, self.waited = 0, 0
-
-    def after(self, before: Array, state: Any) -> bool:
-        x, evidence = state.x, state.evidence
-        self.same = self.same + 1 if np.array_equal(np.sign(before), np.sign(x)) else 0
-        self.waited += 1
-        if evidence is None or self.same == 0:
-            return False
-        if evidence.tau is not None:
-            s = np.count_nonzero(x)
-            if self.same < SETTLED or self.waited < max(SETTLED, 4 * s * s // len(x)):
-                return False
-        self.waited = 0
+def _worth_verifying(before: Array, state: Any, steps: int) -> bool:
+    """Whether a verification is worth its price: the signs of x are those before the step and, where steps are cheap,
+    it is one of the steps 20, 25, 31, ..., each a quarter later than the last. That depends on nothing but the step, so
+    that a solution continued is the same as one made at once."""
+    if state.evidence is None or not np.array_equal(np.sign(before), np.sign(state.x)):
+        return False
+    if state.evidence.tau is None:
         return True
+    k = round(math.log(steps / FIRST_TRY, 1.25)) if steps >= FIRST_TRY else -1
+    return k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
