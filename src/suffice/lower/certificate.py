@@ -24,8 +24,8 @@ The rules, each usable alone:
                   of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
                   c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
-- `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu, but
-                  a linear model, a factorisation, and an x whose signs are right;
+- `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu,
+                  but a linear model, a factorisation, and an x whose signs are right;
 - `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`, which are free of
                   charge, and of `verified`, where these are not enough and the signs of x have settled.
                   A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
@@ -266,8 +266,8 @@ def fixed_point_radius(moved: float, c: float) -> float:
 def certify(problem: Composite, x: Array) -> Certificate:
     """The tightest certificate of a point x, wherever it came from, such as another library's answer.
 
-    It costs one gradient of the problem's f at x and, for a linear model, a factorisation on the support of x. The radius is infinite where nothing can be proven in floating-point
-    arithmetic.
+    It costs one gradient of the problem's f at x and, for a linear model, a factorisation on the support of x. The
+    radius is infinite where nothing can be proven in floating-point arithmetic.
     """
     canonical = problem.canonical
     x = vector(x, "x")

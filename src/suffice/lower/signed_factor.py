@@ -15,6 +15,7 @@ Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, no
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +66,7 @@ class SignedFactor:
             return None
         scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
         if gram is None:
-            H, terms = _scaled_gram(design.X, support, scale, np.sqrt(C), intercept)
+            H, terms = _scaled_gram(design.X, support, scale, np.sqrt(C))
         else:
             H, terms = np.asfortranarray(gram[np.ix_(support, support)] * scale[:, None] * scale), N
         H[np.arange(s), np.arange(s)] += l2 * scale[:s] ** 2
@@ -92,20 +93,32 @@ class SignedFactor:
         """What a computed norm by Z is multiplied by."""
         return (1.0 + gamma(2 * len(self) + 16)) / (1.0 - self.of_inverse)
 
-    def rows(self, X: Any) -> Array:
-        """Rows of X on the support, scaled, with the intercept's 1."""
-        s = len(self.support)
-        X = X[:, self.support] if s < X.shape[1] else X
-        rows = np.empty((X.shape[0], len(self)))
-        np.multiply(X.toarray() if sp.issparse(X) else X, self.scale[:s], out=rows[:, :s])
-        rows[:, s:] = self.scale[s:]
-        return rows
+    def blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
+        """Rows of X on the support, scaled, with the intercept's 1, a few at a time."""
+        return _blocks(X, self.support, self.scale)
 
-    def norms(self, rows: Array) -> Array:
-        """||t||_{(R^T R)^-1} of scaled rows t, rounded up."""
+    def over_rows(self, X: Any, n: Array) -> tuple[Array, Array, Array]:
+        """(t . n, the rounding of that, a bound on ||t||_{(R^T R)^-1}) of all rows t of X, n being scaled."""
+        along, rounding, norms = (np.empty(X.shape[0]) for _ in range(3))
         slack = gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
-        sizes: Array = (row_norms(rows @ self.Z) + slack * row_norms(rows)) * self.up + LEAST
-        return sizes
+        for place, rows in self.blocks(X):
+            along[place] = rows @ n
+            rounding[place] = gamma(len(n) + 4) * (np.abs(rows) @ np.abs(n)) + LEAST
+            norms[place] = (row_norms(rows @ self.Z) + slack * row_norms(rows)) * self.up + LEAST
+        return along, rounding, norms
+
+    def norms(self, X: Any, useful: float) -> Array:
+        """Bounds on ||t||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+        norms = np.empty(X.shape[0])
+        slack = gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
+        for place, rows in self.blocks(X):
+            sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
+            cheap = sizes * self.inverse_norm + LEAST
+            matter = cheap > useful
+            if matter.any():
+                cheap[matter] = (row_norms(rows[matter] @ self.Z) + slack * sizes[matter]) * self.up + LEAST
+            norms[place] = cheap
+        return norms
 
     def norm_of(self, v: Array, error: Array | float = 0.0) -> float:
         """The same of one scaled vector whose entries err by no more than `error`."""
@@ -137,19 +150,25 @@ def _diagonal(X: Any, support: Indices, C: Array) -> Array:
     return np.asarray((X.multiply(X) if sp.issparse(X) else X**2).T @ C).ravel()
 
 
-def _scaled_gram(X: Any, support: Indices, scale: Array, root: Array, intercept: bool) -> tuple[Array, int]:
-    """X^T C X, scaled, with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
+def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[tuple[slice, Array]]:
     s, N = len(support), X.shape[0]
-    n = s + intercept
-    B = max(GRAM_ROWS, math.isqrt(N))
+    B = max(GRAM_ROWS, most)
     X = X.tocsr() if sp.issparse(X) else X
-    H, A = np.zeros((n, n), order="F"), np.empty((min(B, N), n))
+    kept = np.empty((min(B, N), len(scale)))
     for first in range(0, N, B):
         block = X[first : first + B]
         block = block[:, support] if s < X.shape[1] else block
-        rows = A[: block.shape[0]]
+        rows = kept[: block.shape[0]]
         np.multiply(block.toarray() if sp.issparse(block) else block, scale[:s], out=rows[:, :s])
         rows[:, s:] = scale[s:]
-        rows *= root[first : first + B, None]
+        yield slice(first, first + len(rows)), rows
+
+
+def _scaled_gram(X: Any, support: Indices, scale: Array, root: Array) -> tuple[Array, int]:
+    """X^T C X, scaled, with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
+    N, B = X.shape[0], math.isqrt(X.shape[0])
+    H = np.zeros((len(scale), len(scale)), order="F")
+    for place, rows in _blocks(X, support, scale, B):
+        rows *= root[place, None]
         H += rows.T @ rows
-    return H, B + math.ceil(N / B) + 1
+    return H, max(GRAM_ROWS, B) + math.ceil(N / max(GRAM_ROWS, B)) + 1

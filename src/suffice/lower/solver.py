@@ -220,9 +220,9 @@ def _iterate(
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             pending = False
-        if certificate == "tightest" and taken >= certify_from and proof.radius > within:
-            if _worth_verifying(before.x, state, steps):
-                proof = tighter(proof, verified(canonical, state.x, state.image, state.evidence))
+        wanted = certificate == "tightest" and taken >= certify_from and proof.radius > within
+        if wanted and _worth_verifying(before.x, state, steps):
+            proof = tighter(proof, verified(canonical, state.x, state.image, state.evidence))
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 

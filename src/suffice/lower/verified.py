@@ -23,8 +23,9 @@ Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows 
 as 0 in H, which is then no more than the Hessian anywhere near: ||h||_H <= lambda, if lambda <= rho. Since these rows
 pull by at most c a_i |x_i . h| more, ||r||_{H^-1} <= rho sum_i c a_i ||x_i||^2_{H^-1} over them.
 
-Rounding. H has a factor that is good for proofs (`suffice.lower.signed_factor`). The margins' own, delta_i, moves u by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1
-whatever X is; that of sums is bounded entry by entry. Both are part of lambda and of epsilon.
+Rounding. H has a factor that is good for proofs (`suffice.lower.signed_factor`). The margins' own rounding, delta_i,
+moves u by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1 whatever X is; that of sums is bounded
+entry by entry. Both are part of lambda and of epsilon.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.special import expit
 
@@ -103,9 +103,8 @@ class Verification:
 
     def along(self, X: Any) -> tuple[Array, Array, Array]:
         """t . n of rows t of X, its rounding, and a bound on |t . (h - n)|, row by row."""
-        rows, n = self.factor.rows(X), self.step / self.factor.scale
-        rounding = gamma(len(n) + 4) * (np.abs(rows) @ np.abs(n)) + LEAST
-        return rows @ n, rounding, self.slack * self.factor.norms(rows)
+        along, rounding, norms = self.factor.over_rows(X, self.step / self.factor.scale)
+        return along, rounding, self.slack * norms
 
     def against(self, v: Array, error: Array | float) -> float:
         """A bound on |v . (h - n)| for a vector v in units of the data, on the support and the intercept, whose
@@ -234,7 +233,7 @@ def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, erro
     of_margins = math.exp(2.0 * own) * math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
-    kappa = M * up * _largest_norm(factor, model.design.X, a > 0.0, M * decrement) if M > 0.0 else 0.0
+    kappa = M * up * float(np.max(factor.norms(model.design.X, CHEAP / decrement)[a > 0.0])) if M > 0.0 else 0.0
     if not kappa * decrement < LARGEST_PRODUCT:
         return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
@@ -258,8 +257,7 @@ def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Arra
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        rows = factor.rows(model.design.X)
-        norms = up * factor.norms(rows)
+        norms = up * factor.norms(model.design.X, 0.0)
         heavy = c * a * doubtful
         of_margins = math.sqrt(float(factor.curvature @ (blur * blur))) + float(heavy @ (norms * blur)) + 1e-150
         of_margins *= 1.0 + gamma(len(m) + 8)
@@ -281,9 +279,7 @@ def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Arra
     return _Region(factor, up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
 
 
-def _zeros(
-    model: Verifiable, region: _Region, gradient: Array, of_sums: Array, epsilon: float, n: Array
-) -> bool:
+def _zeros(model: Verifiable, region: _Region, gradient: Array, of_sums: Array, epsilon: float, n: Array) -> bool:
     """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
     design, C = model.design, region.C
     a, up = host(design.weights), 1.0 + gamma(design.shape[0] + 16)
@@ -301,8 +297,7 @@ def _zeros(
     if not left.any():
         return True
     doubtful, columns, lengths = doubtful[left], columns[:, left], lengths[left]
-    rows = region.factor.rows(design.X)
-    along, blur = rows @ n, gamma(len(n) + 4) * (np.abs(rows) @ np.abs(n)) + LEAST
+    along, blur, _ = region.factor.over_rows(design.X, n)
     own = region.factor.curvature  # r is what it leaves of the change
     change = columns.T @ (own * along)
     error = gamma(design.shape[0] + 16) * (np.abs(columns).T @ (own * np.abs(along)))
@@ -310,13 +305,3 @@ def _zeros(
     error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
     there = np.abs(gradient[doubtful] + change) + error + lengths * (epsilon + region.remainder_pull)
     return bool(np.all(there < limit[doubtful]))
-
-
-def _largest_norm(factor: SignedFactor, X: Any, counts: npt.NDArray[np.bool_], decrement: float) -> float:
-    """A bound on max ||x_i||_{(R^T R)^-1} over rows that count, no sharper than is of use."""
-    rows = factor.rows(X)
-    cheap = np.sqrt(np.einsum("ij,ij->i", rows, rows)) * (1.0 + gamma(len(factor) + 8)) * factor.inverse_norm
-    cheap = np.where(counts, cheap, 0.0)
-    matter = cheap * decrement > CHEAP
-    rest = float(np.max(np.where(matter, 0.0, cheap), initial=0.0))
-    return max(rest, float(factor.norms(rows[matter]).max())) if matter.any() else rest
