@@ -40,7 +40,7 @@ from threadpoolctl import threadpool_limits
 
 import suffice
 from suffice.problems import ElasticNet, ElasticNetLogistic
-from suffice.sklearn.side_by_side import counted
+from suffice.sklearn.grid_comparison import counted
 
 Vector = npt.NDArray[np.float64]
 Family = ElasticNetLogistic | ElasticNet

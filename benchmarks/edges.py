@@ -36,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.side_by_side import counted
+from suffice.sklearn.grid_comparison import counted
 
 FINE, LINE = 25, 97
 MAPPED = 5e-3  # the error of the root of F on the grid, relative to it

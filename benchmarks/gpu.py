@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from suffice import solve
 from suffice.datasets import load_mnist, load_mnist_full
-from suffice.lower.together import solve_together
+from suffice.lower.many import solve_together
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
 from suffice.reproduce.study import PRESETS

@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.preprocessing import StandardScaler
 
 from suffice.datasets import load_mnist
-from suffice.sklearn.side_by_side import beside
+from suffice.sklearn.grid_comparison import beside
 
 GRID = 20
 

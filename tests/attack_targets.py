@@ -17,14 +17,13 @@ from flint import arb
 
 import suffice
 from suffice import problems, terms
-from suffice._array import like
-from suffice.lower.newton_whole import NewtonWhole
-from suffice.sklearn._adapters import SquaredHinge
-from suffice.sklearn._folds import penalised
-from suffice.sklearn._multinomial import Multinomial
+from suffice.arrays import like
+from suffice.lower.newton_hessian import NewtonHessian
+from suffice.sklearn.folds import penalised
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.multinomial import Multinomial
 from tests.attacks import LINEAR, Target
 from tests.reference import OwnProx, _quadratic
 from tests.reference_balls import Concomitant, Linear, Quadratic, Softmax, precision, times, total
@@ -34,7 +33,7 @@ from tests.reference_exact import Kinked, enclose, psi_of, stated_term, truth
 
 LOSSES = ("squared", "logistic", "huber", "poisson", "squared hinge")
 PSI: dict[str, Any] = dict(
-    zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, SquaredHinge()), strict=True)
+    zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, terms.SQUARED_HINGE), strict=True)
 )
 MODELS = {
     "squared": problems.ElasticNet,
@@ -158,10 +157,10 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
     as_floats = np.asarray(X, dtype=np.float64)
     if loss == "squared hinge":
         design = Design.of(given, weights)
-        l1_max = float(np.max(np.abs(terms.LinearModel(design, y, SquaredHinge()).gradient(np.zeros(X.shape[1])))))
+        l1_max = float(np.max(np.abs(terms.LinearModel(design, y, terms.SQUARED_HINGE).gradient(np.zeros(X.shape[1])))))
 
         def at(l1: float, l2: float) -> suffice.Composite:
-            smooth = terms.LinearModel(design, y, SquaredHinge(), l2)
+            smooth = terms.LinearModel(design, y, terms.SQUARED_HINGE, l2)
             return suffice.Composite(smooth, terms.L1(l1), mu=l2, L=smooth.L, size=X.shape[1])
     else:
         model = MODELS[loss](given, y, sample_weight=weights)
@@ -309,7 +308,7 @@ def concomitant(rng: np.random.Generator) -> Target:
         return ConcomitantHuber(design, y, epsilon, intercepted, l2)
 
     problem = penalised_by_column(rng, model, float(l1), l2, d)
-    return Target("concomitant Huber", problem, dtype, layout, (NewtonWhole(),))
+    return Target("concomitant Huber", problem, dtype, layout, (NewtonHessian(),))
 
 
 def multinomial(rng: np.random.Generator) -> Target:
@@ -331,7 +330,7 @@ def multinomial(rng: np.random.Generator) -> Target:
 
     l1_max = float(np.max(np.abs(model(0.0).gradient(np.zeros(K * d)))))
     l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "logistic", l1_max)
-    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonWhole())
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonHessian())
     problem = penalised_by_column(rng, model, l1, l2, K * d)
     name = f"softmax{', intercept' if intercepted else ''}"
     return Target(name, problem, dtype, layout, solvers, effort=0.3 if intercepted else 0.6)
@@ -442,11 +441,11 @@ def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, 
     )
     if isinstance(term, ConcomitantHuber):
         F: Any = Concomitant(different, labels, weights, term.epsilon, term.intercepted, 1.0)
-        solvers: tuple[Any, ...] = (NewtonWhole(),)
+        solvers: tuple[Any, ...] = (NewtonHessian(),)
     elif isinstance(term, Multinomial):
         F, solvers = (
             Softmax(np.array(different), np.eye(term.classes)[labels], weights, 1.0, term.intercept),
-            (NewtonWhole(),),
+            (NewtonHessian(),),
         )
     else:
         F = Linear(different, labels, weights, psi_of(term.loss), 1.0, isinstance(term, Intercepted))

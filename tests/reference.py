@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 import suffice
 from suffice import terms
-from suffice.lower.solver import SOLVERS
+from suffice.lower.solver import SOLVERS, refusal
 from suffice.terms.design import Design
 
 LONG = np.longdouble
@@ -255,19 +255,6 @@ LOSSES = ("squared", "logistic", "huber", "own")
 TERMS = ("l1", "elastic_net", "group", "nonnegative", "box", "zero", "own_l1", "own_box")
 
 
-def solves(solver, loss, term):
-    """Whether a solver takes problems of this kind."""
-    if solver == "fista_mixed":
-        return loss != "own"
-    return solver != "newton" or (loss != "own" and term in ("l1", "elastic_net", "zero"))
-
-
-METHODS = [solver for solver in SOLVERS if solver != "auto"]  # auto is one of them
-SOLVABLE = [
-    (loss, term, solver) for loss in LOSSES for term in TERMS for solver in METHODS if solves(solver, loss, term)
-]
-
-
 @cache
 def random_case(loss, term, seed):
     """A random problem with kappa log-uniform in [1, 1e6]; X dense or sparse, weighted or not, with odd columns."""
@@ -336,3 +323,15 @@ def _term(rng, term, f, mu, L, ridge):
     lower, upper = np.quantile(free, 0.2), np.quantile(free, 0.7) + 1e-3 * float(norm(free))
     prox = terms.Box(lower, upper)
     return OwnProx(prox) if term == "own_box" else prox, Interval(lower, upper)
+
+
+@cache
+def solves(solver, loss, term):
+    """Whether a solver takes problems of this kind."""
+    return refusal(solver, random_case(loss, term, 0).problem) is None
+
+
+METHODS = [solver for solver in SOLVERS if solver != "auto"]  # auto is one of them
+SOLVABLE = [
+    (loss, term, solver) for loss in LOSSES for term in TERMS for solver in METHODS if solves(solver, loss, term)
+]

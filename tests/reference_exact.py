@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from flint import arb, arb_mat
 
 from suffice import terms
-from suffice._array import host
+from suffice.arrays import host
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.intercept import Intercepted
 from suffice.terms.smooth import Ridged

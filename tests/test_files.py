@@ -229,16 +229,24 @@ def test_settings_that_are_no_file_are_refused_on_the_command_line(kind, tmp_pat
         path.symlink_to("/dev/zero")
     else:
         (os.mkfifo if kind == "pipe" else os.mkdir)(path)
-    code = "import sys; from suffice.cli import app; app(sys.argv[1:])"
-    for command in ("resume", "report"):
-        told = subprocess.run(
-            [sys.executable, "-c", code, command, str(path.parent)],
-            env={**os.environ, "PYTHONPATH": SOURCE},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert told.returncode == 2 and "command.json is a" in told.stderr and "Traceback" not in told.stderr
+    code = """
+import sys
+from suffice.cli import app
+for command in ("resume", "report"):
+    try:
+        app([command, sys.argv[1]])
+    except SystemExit as end:
+        print(end.code)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(path.parent)],
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert told.stdout.split() == ["2", "2"]
+    assert told.stderr.count("command.json is a") == 2 and "Traceback" not in told.stderr
 
 
 def test_files_of_a_study_are_not_written_through_links(tmp_path, victim):

@@ -15,7 +15,7 @@ ROOT = Path(suffice.__file__).parent
 
 # From the bottom up. A layer is a set of packages and modules that do not import each other.
 ORDER = [
-    {"_array"},
+    {"arrays"},
     {"space", "options", "files", "signals", "executors", "datasets", "terms"},
     {"problem"},
     {"lower", "upper.evaluation"},
@@ -27,7 +27,8 @@ ORDER = [
     {"bilevel"},
     {"tuner"},
     {"tune"},
-    {"plots", "report", "bridges"},
+    {"report", "bridges"},
+    {"plots"},
     {"sklearn"},
     {"testing"},
     {"tabular"},
@@ -44,17 +45,6 @@ UPPER = {"upper.evaluation", "result", "upper", "objective"}
 LAZY = {
     ("result", "plots"): "Result.plot_path and its like draw, and nothing else of a result does",
     ("sklearn", ""): "a report says which version of the package made it",
-}
-
-# `importing module: private name`, with the reason.
-PRIVATE = {
-    "tabular.columns: sklearn._adapters": "which estimators can be tuned is asked before a search is made",
-    "tabular.live: sklearn._scores": "what a score is called stands with the score",
-    "testing.adapters: sklearn._adapters": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._folds": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._penalties": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._scores": "an adapter is checked in the parts that a search is made of",
-    "testing.adapters: sklearn._splits": "an adapter is checked in the parts that a search is made of",
 }
 
 
@@ -154,7 +144,7 @@ def private(found: list[Import]) -> set[str]:
     names = set()
     for one in found:
         parts = one.target.split(".")
-        if parts[0] in (one.module.split(".")[0], "_array"):  # at home, or private to the whole
+        if parts[0] == one.module.split(".")[0]:  # at home
             continue
         if any(part.startswith("_") and not part.startswith("__") for part in (*parts, one.name)):
             names.add(str(one) if one.name.startswith("_") else f"{one.module}: {one.target}")
@@ -170,12 +160,12 @@ def test_modules_import_from_the_layers_below_only():
 
 
 def test_nothing_stands_on_the_reproduction_but_the_command_line_when_it_is_called():
-    users = {(one.module, one.lazy) for one in ALL if place(one.target or "_array")[1] == "reproduce"}
-    assert {user for user in users if place(user[0] or "_array")[1] != "reproduce"} == {("cli", True)}
+    users = {(one.module, one.lazy) for one in ALL if place(one.target or "arrays")[1] == "reproduce"}
+    assert {user for user in users if place(user[0] or "arrays")[1] != "reproduce"} == {("cli", True)}
 
 
 def test_private_names_stay_at_home():
-    assert private(ALL) == set(PRIVATE)
+    assert private(ALL) == set()
 
 
 def test_these_tests_see_what_they_are_to_forbid():

@@ -760,6 +760,18 @@ def test_an_accuracy_missed_forever_ends_the_run_and_names_theta(floor):
     assert result.interval[0] <= F <= result.interval[1]
 
 
+@pytest.mark.parametrize("start", [0.0, 1e-8, 1e-3])
+@pytest.mark.parametrize("floor", [1e-7, 1e-5])
+def test_a_search_that_has_decided_all_that_its_errors_allow_has_converged(floor, start):
+    """F = ||theta||^2 is down to the errors' squares, which no radius changes: there is nothing left to decide."""
+    blurred = Limited(floor, fun=lambda theta: theta, sign=0.5)
+    result = tune(blurred, [start, start], bounds=(-1, 1), options=Options(max_evaluations=500))
+    assert result.status is Status.ACCURACY and result.success and not result.status.can_go_on
+    assert result.interval[0] <= float(result.theta @ result.theta) <= result.interval[1] <= 100 * floor**2
+    width = result.interval[1] - result.interval[0]
+    assert f"known to within {width:.2g}" in result.message
+
+
 def test_a_search_that_sees_nothing_but_errors_has_not_converged():
     """F~ is constant, and F may be anything within [0, 1e6]: no radius makes this a minimiser."""
     blurred = Limited(1e3, fun=lambda theta: np.ones(2), sign=0.0)

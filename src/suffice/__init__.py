@@ -4,7 +4,8 @@ from suffice import datasets, losses, problems, terms
 from suffice.bilevel import BilevelProblem
 from suffice.journal import Journal, JournalError
 from suffice.lower.certificate import Certificate, certify
-from suffice.lower.solver import Outcome, Solution, iterate, solve
+from suffice.lower.solution import Outcome, Solution
+from suffice.lower.solver import iterate, solve
 from suffice.objective import Objective, exact
 from suffice.options import Options
 from suffice.problem import Composite

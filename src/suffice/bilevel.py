@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from suffice._array import Array, norm, positive, whole_number
+from suffice.arrays import Array, norm, positive, whole_number
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
-from suffice.lower.solver import Outcome, Solution, Solver, continues, find_solver
-from suffice.lower.together import Ask, solve_each
+from suffice.lower.many import solve_each
+from suffice.lower.solution import Ask, Outcome, Solution, Solver
+from suffice.lower.solver import continues, find_solver
 from suffice.options import Policy
 from suffice.problem import Composite
 from suffice.problems import LowerLevel

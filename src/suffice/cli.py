@@ -1,7 +1,10 @@
-"""The command line: `suffice tune`, `reproduce`, `resume`, `report`, `bench`. Needs the extras `cli` and `plot`.
+"""The command line: `suffice tune`, `predict`, `reproduce`, `resume`, `report`, `bench`. Needs the extras `cli` and
+`plot`.
 
 Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
-so far is written down, and `suffice resume` goes on), 2 for arguments or files that cannot be used.
+so far is written down, and `suffice resume` goes on), 2 for arguments or files that cannot be used, 3 if something
+failed after the search (the model, its file, the report): what was found is in the journal, and whatever could be made
+is there.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ def tune(
     task: Annotated[str, typer.Option(help="auto, classification or regression")] = "auto",
     model: Annotated[
         str,
-        typer.Option(help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge or poisson"),
+        typer.Option(help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge, huber or poisson"),
     ] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
@@ -58,6 +61,27 @@ def tune(
     skip_missing_target: Annotated[
         bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
     ] = False,
+    max_levels: Annotated[
+        int | None,
+        typer.Option(help="levels of a category with a coefficient of their own; the rarest join 'other' (no limit)"),
+    ] = None,
+    min_class_size: Annotated[
+        int, typer.Option(help="classes with fewer rows are rare, and treated as --rare-classes says")
+    ] = 0,
+    rare_classes: Annotated[str, typer.Option(help="join: one class, 'other'; drop: leave their rows out")] = "join",
+    log_target: Annotated[
+        bool, typer.Option("--log-target", help="fit log(target); predictions come back in the target's units")
+    ] = False,
+    positive: Annotated[
+        str | None, typer.Option(help="the positive class: of all others, if there are several")
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="a column that says how much a row counts")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="JSON or CSV file: column -> group of columns with penalties of its own")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="another table with the target, on which the model is measured in the end")
+    ] = None,
     max_evaluations: Annotated[
         int, typer.Option(help="limit on evaluations, not counting the first looks and the accurate last one")
     ] = 200,
@@ -74,9 +98,38 @@ def tune(
             data=str(data), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
             max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
+            max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
+            positive=positive, weights=weights, groups=groups, test=test,
         )  # fmt: skip
         name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
         _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    data: Annotated[Path, typer.Argument(help="a file with the columns of the training table, but for the target")],
+    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions; without it they are printed")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="load model.joblib, which runs code that is in it: only if you made it")
+    ] = False,
+) -> None:
+    """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
+    with _one_line_errors("predict"):
+        import io
+
+        from suffice.files import replace_atomically
+        from suffice.tabular.predict import predict as predicted
+
+        found = predicted(run, str(data), trust=trust)
+        text = io.StringIO()
+        found.write(text)
+        for note in found.notes:
+            typer.echo(f"Note     {note}", err=True)
+        if out is None:
+            return typer.echo(text.getvalue(), nl=False)
+        replace_atomically(out, text.getvalue().encode("utf-8"))
+        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}", err=True)
 
 
 @app.command()
@@ -176,8 +229,8 @@ def bench(
     from rich.table import Table
     from threadpoolctl import threadpool_limits
 
-    from suffice.sklearn.side_by_side import DATA, compare
-    from suffice.tabular.live import interval
+    from suffice.report.formats import short_interval
+    from suffice.sklearn.grid_comparison import DATA, compare
 
     rows = []
     progress = Console(stderr=True)
@@ -192,7 +245,7 @@ def bench(
     for row in rows:
         more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
         table.add_row(
-            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            row["data"], f"{row['loss']:.6g}\nin {short_interval(*row['interval'])}", f"{row['grid loss']:.6g}",
             f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
             f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
         )  # fmt: skip
@@ -224,7 +277,7 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     from suffice.result import OracleError, Status
     from suffice.tabular import live
-    from suffice.tabular.run import claim, execute, load
+    from suffice.tabular.run import AfterSearchError, claim, execute, load
 
     goes_on = f"`suffice resume {out}` goes on"
     try:
@@ -242,12 +295,21 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     except OracleError as error:
         typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from error
+    except AfterSearchError as error:
+        typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
+        raise typer.Exit(3) from error
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
+    for failure in outcome.failures:
+        typer.echo(f"suffice: {failure}", err=True)
+    if outcome.failures:
+        kept = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
+        typer.echo(f"suffice: {kept}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
+        raise typer.Exit(3)
     if not outcome.success:
         result = outcome.search.result_
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
-        goes_on = f"`suffice resume {out}{more.get(result.status, '')}` goes on"
-        typer.echo(f"suffice: stopped early, {result.message}; {goes_on}", err=True)
+        goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
+        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
         raise typer.Exit(1)
 
 

@@ -33,7 +33,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from suffice._array import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.verified import Verification
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.rounding import gamma, norm_rounding

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import Array, frozen, host, lives_elsewhere, positive, vector
+from suffice.arrays import Array, frozen, host, lives_elsewhere, positive, vector
 from suffice.held_out import (
     BrierScore,
     HeldOut,

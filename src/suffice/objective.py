@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.options import Policy
 from suffice.result import OracleError
 from suffice.space import Space

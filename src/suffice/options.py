@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from suffice._array import positive, whole_number
+from suffice.arrays import positive, whole_number
 
 Policy = Literal["residual", "weights"]
 ModelKind = Literal["competing", "linear"]

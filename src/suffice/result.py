@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
@@ -41,8 +42,24 @@ class Status(Enum):
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself, rather than by a budget, a stop or a failure."""
+        """Whether the search ended by itself, rather than by a budget, a stop or a failure. ACCURACY is for
+        `Result.success` to tell, which sees how well F is known."""
         return self.value[1]
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether a search that ended this way goes on if it is given more of a budget, or another chance."""
+        return self in _UNFINISHED
+
+
+_UNFINISHED = frozenset(
+    {
+        Status.RUNNING, Status.MAX_EVALUATIONS, Status.MAX_WORK, Status.MAX_SECONDS, Status.STOPPED, Status.INTERRUPTED,
+        Status.TERMINATED, Status.JOURNAL, Status.FAILED,
+    }
+)  # fmt: skip
+
+SETTLED = 1e-4  # of F, or of how much F varied in the search: an interval so narrow leaves nothing worth deciding
 
 
 class Purpose(Enum):
@@ -182,13 +199,34 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the search ended by itself; False after a spent budget, a stop or a failure."""
-        return self.status.success
+        """Whether the search ended by itself; False after a spent budget, a stop or a failure.
+
+        A search that ended because its next decision would need more accuracy than the objective has (ACCURACY) has
+        converged if F is known well all the same: to 1e-4 of itself, or of how much it varied in the search.
+        """
+        return self.status.success or (self.status is Status.ACCURACY and self.settled)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the proven interval is narrow against F, or against how much F varied in the search."""
+        low, high = self.interval
+        varied = max((record.cost for record in self.history if math.isfinite(record.cost)), default=0.0) - self.cost
+        return high - low <= SETTLED * max(abs(self.cost), varied)
 
     @property
     def message(self) -> str:
         """The status in words, with its detail."""
-        return f"{self.status.message}{': ' + self.detail if self.detail else ''}"
+        text, detail = self.status.message, self.detail
+        if self.status is Status.ACCURACY and self.settled:
+            width = self.interval[1] - self.interval[0]
+            text = (
+                f"converged as far as the accuracy of the objective allows: F is known to within {width:.2g}, and "
+                "smaller gains cannot be told from its errors"
+            )
+        elif self.status is Status.ACCURACY:
+            where = f"theta = {self.theta.tolist()}, F lies in {list(self.interval)}"
+            detail = f"{where}; {detail}" if detail else where
+        return f"{text}{': ' + detail if detail else ''}"
 
     @property
     def solutions(self) -> tuple[Any, ...]:

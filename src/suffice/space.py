@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 LEAST = {"log": math.nextafter(0.0, 1.0), "linear": -math.inf, "sqrt": 0.0}  # what a scale can take
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import outside_stacklevel, vector
+from suffice.arrays import outside_stacklevel, vector
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import Fingerprint, differences, versions
 from suffice.journal.run import Contents, Journal, read
-from suffice.journal.starts import Shelf, Told, holds_starts
+from suffice.journal.starts import StartsJournal, Told, holds_starts
 from suffice.objective import (
     BatchObjective,
     FingerprintedObjective,
@@ -42,7 +42,7 @@ from suffice.result import OracleError, Record, Result, Status
 from suffice.signals import Terminated, termination, undisturbed
 from suffice.tuner import Request, Tuner
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.search import budget_status
+from suffice.upper.records import budget_status
 from suffice.upper.starts import overtaken
 from suffice.upper.state import best_point
 
@@ -109,9 +109,9 @@ def tune(
         with book:
             book.create(*begun[0], _fingerprint(objective))
             return replace(run, books=[book]).go()
-    with Shelf(Path(book.folder)) as shelf:
-        shelf.create(book.settings, begun, _fingerprint(objective))
-        return replace(run, books=shelf.books, shelf=shelf).go()
+    with StartsJournal(Path(book.folder)) as journals:
+        journals.create(book.settings, begun, _fingerprint(objective))
+        return replace(run, books=journals.books, journals=journals).go()
 
 
 def resume(
@@ -132,8 +132,8 @@ def resume(
     """
     _check_callback(callback)
     if holds_starts(_book(journal).folder):
-        with Shelf(Path(_book(journal).folder)) as shelf:
-            return _resume_starts(shelf, problem, options, callback)
+        with StartsJournal(Path(_book(journal).folder)) as journals:
+            return _resume_starts(journals, problem, options, callback)
     with _book(journal) as book:
         try:
             contents, writable = book.open(), True
@@ -155,15 +155,17 @@ def resume(
         return run.go()
 
 
-def _resume_starts(shelf: Shelf, problem: Objective, options: Options | None, callback: Callback | None) -> Result:
-    contents = shelf.open()
+def _resume_starts(
+    journals: StartsJournal, problem: Objective, options: Options | None, callback: Callback | None
+) -> Result:
+    contents = journals.open()
     fingerprint = _fingerprint(problem)
     for one in contents:
-        _refuse_changes(shelf.folder, one, options, fingerprint)
-    turn, seconds = shelf.latest()
+        _refuse_changes(journals.folder, one, options, fingerprint)
+    turn, seconds = journals.latest()
     tuners = [_taken_up(one, options, problem) for one in contents]
     oracle(problem, tuners[0].options.policy)
-    for tuner, mark in zip(tuners, shelf.marks, strict=True):
+    for tuner, mark in zip(tuners, journals.marks, strict=True):
         if mark.given_up is not None:
             tuner.stop(Status.OVERTAKEN, mark.given_up)
     left = []
@@ -173,7 +175,7 @@ def _resume_starts(shelf: Shelf, problem: Objective, options: Options | None, ca
             with suppress(OracleError):  # other versions may ask for another theta in the last bit: it is made anew
                 tuner.tell(evaluation)
                 left.append((told, evaluation))
-    run = _Run(tuners, problem, callback, shelf.books, shelf, listed=True, seconds_before=seconds)
+    run = _Run(tuners, problem, callback, journals.books, journals, listed=True, seconds_before=seconds)
     if left:
         run.write_down(left, seconds)
     if turn:
@@ -181,7 +183,7 @@ def _resume_starts(shelf: Shelf, problem: Objective, options: Options | None, ca
     if all(tuner.done for tuner in tuners):
         return run.result()
     _warn_of_versions(contents[0])
-    for book, one in zip(shelf.books, contents, strict=True):
+    for book, one in zip(journals.books, contents, strict=True):
         book.event(what="resumed", evaluations=len(one.history), dropped_bytes=one.torn, versions=versions())
     return run.go()
 
@@ -276,7 +278,7 @@ class _Run:
     objective: Objective
     callback: Callback | None = None
     books: Sequence[Journal] = ()  # one per start, or none at all
-    shelf: Shelf | None = None  # what holds the books of a list of starts together
+    journals: StartsJournal | None = None  # what holds the books of a list of starts together
     listed: bool = False  # a list of starts, be it of one: budgets are common to all, and the result has them all
     seconds_before: float = 0.0
 
@@ -320,9 +322,9 @@ class _Run:
 
     def write_down(self, turn: Sequence[tuple[Told, Evaluation]], seconds: float) -> None:
         """A turn that the tuners know already: as a whole, then into the journals."""
-        if self.shelf is not None:
+        if self.journals is not None:
             told = [one for one, _ in turn]
-            self.shelf.keep(told, [self.tuners[one.start].history[-1] for one in told], seconds)
+            self.journals.keep(told, [self.tuners[one.start].history[-1] for one in told], seconds)
         for one, evaluation in turn:
             self.books[one.start].keep(evaluation, one.encoded, self.tuners[one.start].known)
 
@@ -342,8 +344,8 @@ class _Run:
             self._stop(Status.MAX_SECONDS)
         for i, reason in overtaken([one.known for one in tuners], [one.setting for one in tuners]).items():
             tuners[i].stop(Status.OVERTAKEN, reason)
-            if self.shelf is not None:
-                self.shelf.give_up(i, reason)
+            if self.journals is not None:
+                self.journals.give_up(i, reason)
 
     @property
     def _evaluations(self) -> int:
@@ -367,10 +369,10 @@ class _Run:
                 told.append(Told(number, len(tuner.history) + 1, _encoded(tuner, evaluation)))
             known = [decode(one.encoded) for one in told]  # the journal knows no less
             records = [tuner.tell(evaluation) for tuner, evaluation in zip(turn, known, strict=True)]
-            if self.shelf is None:
+            if self.journals is None:
                 self._report_events()
             self.write_down(list(zip(told, known, strict=True)), time.monotonic() - began)
-            if self.shelf is not None:  # a turn goes before what belongs to it
+            if self.journals is not None:  # a turn goes before what belongs to it
                 self._report_events()
         return records
 
@@ -385,7 +387,7 @@ class _Run:
 
     def _stop_without_journal(self, error: JournalError) -> None:
         """Those that run, and those whose last evaluation has ended the search but is not on disk."""
-        place = self.books[0].path if self.shelf is None else self.shelf.folder
+        place = self.books[0].path if self.journals is None else self.journals.folder
         held = f"it holds {sum(book.evaluations for book in self.books)} of {self._evaluations} evaluations"
         for book, tuner in zip(self.books, self.tuners, strict=True):
             if tuner.known.status is Status.RUNNING or book.evaluations < len(tuner.history):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, outside_stacklevel, vector
+from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options
@@ -133,8 +133,6 @@ class Tuner:
         best = best_point(state)
         theta = scaling.to_theta(best.u)
         detail = self._detail
-        if state.status is Status.ACCURACY and not detail:
-            detail = f"theta = {theta.tolist()}, F lies in {list(best.evaluation.interval)}"
         interval = best.evaluation.interval
         if self.options.noise is not None:  # the oracle's errors leave the noise out
             interval = (0.0, math.inf)

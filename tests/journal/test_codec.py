@@ -17,7 +17,7 @@ from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status,
 from suffice.journal.codec import SolverState, decode, encode, light
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import left_out
-from suffice.lower.fista import FistaState
+from suffice.lower.momentum import FistaState
 from suffice.lower.solver import SOLVERS, SPECIAL
 from suffice.result import Purpose
 

@@ -37,7 +37,8 @@ from suffice import (
 from suffice import journal as journals
 from suffice.journal.lines import PREFIX, line_of
 from suffice.journal.states import ADDED_LATER
-from suffice.lower.fista import AdaptiveFista, FistaState
+from suffice.lower.fista import AdaptiveFista
+from suffice.lower.momentum import FistaState
 from suffice.terms.design import Design
 
 SOURCE = str(Path(suffice.__file__).parents[1])

@@ -17,7 +17,7 @@ import suffice
 from suffice import BilevelProblem, JournalError, Options, OracleError, Space, Status, resume, tune
 from suffice.journal.answers import SearchJournal
 from suffice.journal.lines import Lines
-from suffice.journal.starts import Shelf
+from suffice.journal.starts import StartsJournal
 from suffice.losses import SquaredError
 from suffice.problems import ElasticNet
 
@@ -55,7 +55,7 @@ class Killed(BaseException):
 def killed_at(monkeypatch, call):
     """The n-th write is never made."""
     count = [0]
-    for owner, name in ((Shelf, "keep"), (Lines, "append")):
+    for owner, name in ((StartsJournal, "keep"), (Lines, "append")):
         original = getattr(owner, name)
 
         def write(self, *args, original=original, **kwargs):

@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from suffice import Composite, iterate, solve
-from suffice.lower.fista import AdaptiveFista, Fista, momentum, rate
+from suffice.lower.fista import AdaptiveFista, Fista
+from suffice.lower.momentum import momentum, rate
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.terms.design import Design
 from tests.reference import LOSSES, TERMS, GroupNorms, OwnSmooth, Quadratic, minimise, norm, random_case

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from suffice import solve
 from suffice.lower import fused
-from suffice.lower.together import solve_together
+from suffice.lower.many import solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.terms.design import ALIGNED, Design
-from suffice.terms.smooth import Huber, Logistic, Squared
+from suffice.terms.margin_losses import Huber, Logistic, Squared
 
 
 @given(st.integers(1, 1000))

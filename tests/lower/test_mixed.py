@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from suffice import Composite, iterate, solve
 from suffice.journal.codec import decode, encode
-from suffice.lower.solver import Outcome
+from suffice.lower.solution import Outcome
 from suffice.problems import ElasticNet, ElasticNetLogistic
 from suffice.terms import L1
 from suffice.terms.design import Design

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from suffice import Composite, Outcome, certify, iterate, solve
 from suffice.journal.codec import decode, encode
 from suffice.lower import auto, newton
-from suffice.lower.fista import FistaState
+from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState, gram, sample_rows
 from suffice.lower.quadratic import Matrix, minimise_model
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson

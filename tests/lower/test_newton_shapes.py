@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from suffice import Composite, Outcome, solve
 from suffice.lower import auto, newton, quadratic
-from suffice.lower.fista import FistaState
+from suffice.lower.many import solve_together
+from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState
-from suffice.lower.together import solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import LOGISTIC
 from suffice.terms.design import Design

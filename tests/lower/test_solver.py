@@ -10,8 +10,10 @@ import pytest
 
 from suffice import Composite, Outcome, Solution, iterate, solve
 from suffice.lower.certificate import RULES, Evidence
-from suffice.lower.solver import SOLVERS
-from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.lower.fista import Fista
+from suffice.lower.newton_hessian import NewtonHessian
+from suffice.lower.solver import SOLVERS, refusal
+from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import HUBER, L1, LOGISTIC, SQUARED, Box, Group, LinearModel, NonNegative, Zero
 from suffice.terms.design import Design
 from tests.reference import LOSSES, SOLVABLE, OwnProx, OwnSmooth, norm, random_case, solves
@@ -40,11 +42,10 @@ PROBLEMS = {
         OwnSmooth(A, X.T @ y / N), OwnProx(L1(0.1)), mu=0.04, L=float(np.linalg.norm(A, 2)) * 1.001, size=D
     ),
 }
-LINEAR = ("lasso", "logistic", "huber", "ridge")  # what Newton takes
 
 
 def takes(solver, name):
-    return name in LINEAR if solver == "newton" else solver != "fista_mixed" or name != "user's f and g"
+    return refusal(solver, PROBLEMS[name]) is None
 
 
 by_problem = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
@@ -59,6 +60,44 @@ by_both = pytest.mark.parametrize(
     ],
 )
 infeasible = np.linspace(-5.0, 5.0, D)
+
+
+# What a solver takes
+
+LINEAR = {"lasso", "logistic", "huber", "ridge"}  # with an l1 penalty or none
+OTHER_G = {"logistic group lasso", "non-negative least squares", "huber in a box"}
+COUNTS = ElasticNetPoisson(X, np.round(np.abs(y))).at(l1=0.1, l2=0.1)  # no Lipschitz constant
+
+
+@pytest.mark.parametrize(
+    "solver, names, counts",
+    [
+        ("auto", set(PROBLEMS), True),
+        ("newton", LINEAR, True),
+        ("fista", set(PROBLEMS), False),
+        ("fista_adaptive", set(PROBLEMS), False),
+        ("gradient_descent", set(PROBLEMS), False),
+        ("fista_mixed", LINEAR | OTHER_G, False),
+        ("newton_tv", set(), False),
+        (NewtonHessian(), set(), False),
+    ],
+    ids=lambda value: getattr(value, "name", value) if not isinstance(value, set | bool) else "",
+)
+def test_a_solver_says_what_it_takes_and_refuses_the_rest_with_its_reason(solver, names, counts):
+    assert {name for name in PROBLEMS if takes(solver, name)} == names
+    assert (refusal(solver, COUNTS) is None) == counts
+    for problem in (COUNTS, *PROBLEMS.values()):
+        reason = refusal(solver, problem)
+        if reason is not None:
+            with pytest.raises(ValueError, match=re.escape(reason)):
+                solve(problem, steps=1, solver=solver)
+
+
+def test_a_solver_that_says_nothing_takes_everything():
+    class Bare:
+        name, start, step = "bare", Fista().start, Fista().step
+
+    assert all(refusal(Bare(), problem) is None for problem in PROBLEMS.values())
 
 
 # What was asked for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from suffice.reproduce.progress import Progress, describe, note
+from suffice.reproduce.progress import StudyProgress, describe, note
 
 GROUPS = [[("K = 20", 0.0), ("K = 20", 1.0)], [("K = 200", 0.0)]]
 
@@ -46,6 +46,6 @@ def test_a_line_that_is_being_written_is_left_out():
 
 def test_notes_are_shown_at_the_latest_at_the_end(tmp_path):
     shown = []
-    with Progress(tmp_path, 80, [("K = 20", [0.0])], 1, shown.append):
+    with StudyProgress(tmp_path, 80, [("K = 20", [0.0])], 1, shown.append):
         note(tmp_path, "K = 20", 0.0, 3, True, 1.5)
     assert shown == ["3 evaluations, 1 of 1 runs ended"]

@@ -23,11 +23,11 @@ from sklearn.svm import LinearSVC
 
 import suffice
 from suffice.journal import answers
-from suffice.sklearn import SufficeSearchCV, _page
+from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability
 from suffice.sklearn._report_schema import check
-from suffice.sklearn._scores import score_of
 from suffice.sklearn.report import FORMAT, OLD, collect, page
+from suffice.sklearn.scores import score_of
 from tests.browser import Browser, find_chromium
 
 FEW = suffice.Options(max_evaluations=12, final_radius=1e-2)
@@ -470,12 +470,3 @@ def test_the_browser_would_tell(browser, tmp_path, script):
     browser.open(tmp_path / "page.html")
     browser.settle()
     assert browser.problems
-
-
-@given(st.floats(-1e6, 1e6), st.floats(0.0, 1e3))
-def test_intervals_are_shown_rounded_outwards(low, width):
-    high = low + width
-    shown = _page._interval(low, high)
-    down, up = (float(end) for end in shown.strip("[]").split(", "))
-    assert down <= low and high <= up
-    assert up - down <= (high - low) * 1.01 + 3e-5 * max(abs(low), abs(high))

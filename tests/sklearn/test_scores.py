@@ -10,9 +10,8 @@ from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._adapters import SquaredHinge
-from suffice.sklearn._folds import LinearFold
-from suffice.terms import LOGISTIC, POISSON, SQUARED
+from suffice.sklearn.folds import LinearFold
+from suffice.terms import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 SCORINGS = {
     "neg_brier_score": (LOGISTIC, lambda m, y, v: np.average((expit(m) - (y > 0)) ** 2, weights=v)),
@@ -20,7 +19,7 @@ SCORINGS = {
     "neg_mean_squared_error": (SQUARED, lambda m, y, v: np.average((m - y) ** 2, weights=v)),
     "r2": (SQUARED, lambda m, y, v: 1.0 - r2_score(y, m, sample_weight=v)),
     "neg_mean_poisson_deviance": (POISSON, lambda m, y, v: mean_poisson_deviance(y, np.exp(m), sample_weight=v)),
-    "neg_squared_hinge": (SquaredHinge(), lambda m, y, v: np.average(np.maximum(0, 1 - y * m) ** 2, weights=v)),
+    "neg_squared_hinge": (SQUARED_HINGE, lambda m, y, v: np.average(np.maximum(0, 1 - y * m) ** 2, weights=v)),
 }
 
 

@@ -8,10 +8,22 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from suffice.tabular import TableError, read
-from suffice.tabular.columns import LEVELS, MODELS, pose
+from suffice.tabular.columns import MODELS
+from suffice.tabular.columns import pose as pose_
+from suffice.tabular.groups import read_groups
+from suffice.tabular.targets import Wishes
 
 pytest.importorskip("pandas")
 rng = np.random.default_rng(0)
+
+
+WISHES = {*Wishes.__dataclass_fields__}
+
+
+def pose(known, target, **given):
+    """The problem of a table; what concerns the target is a wish."""
+    wishes = Wishes(**{name: value for name, value in given.items() if name in WISHES})
+    return pose_(known, target, wishes, **{name: value for name, value in given.items() if name not in WISHES})
 
 
 def table(tmp_path, **columns):
@@ -62,8 +74,12 @@ def test_labels_keep_their_type(tmp_path):
         ({"y": [None, *LABEL[1:]]}, {}, "missing in 1 of 60 rows, first in line 2"),
         ({"y": ["x", *X2[1:]]}, {}, "is numeric, but line 2 has 'x'"),
         ({"y": ["inf", *X2[1:]]}, {}, "is inf in line 2"),
-        ({"y": ["rare"] * 3 + [*LABEL[3:]]}, {}, "'rare' has 3 rows, fewer than the 5 folds: use --cv 3"),
-        ({"y": ["rare", *LABEL[1:]]}, {}, "'rare' has 1 row, fewer than the 5 folds: leave"),
+        (
+            {"y": ["rare"] * 3 + [*LABEL[3:]]},
+            {},
+            "'rare' has 3 rows, fewer than the 5 folds: --cv 3, or --min-class-size 5",
+        ),
+        ({"y": ["rare", *LABEL[1:]]}, {}, "'rare' has 1 row, fewer than the 5 folds: --min-class-size 5 joins"),
         ({"y": LABEL}, {"task": "regression"}, "regression needs numbers"),
         ({"y": LABEL}, {"model": "ridge", "task": "classification"}, "ridge is for regression"),
         ({"y": GROUP}, {"model": "svm"}, "svm takes two classes"),
@@ -154,14 +170,59 @@ def test_levels_become_columns_and_missing_is_a_level(tmp_path):
     assert Z.shape == (N, 4) and (Z.sum(axis=1) == 1.0).all() and Z[0, 3] == 1.0
 
 
-def test_the_number_of_levels_is_limited_and_unknown_ones_join_the_rare_ones(tmp_path):
-    many = [f"city {i % 50}" for i in range(300)]
-    problem = pose(table(tmp_path, g=many, y=[i % 2 for i in range(300)]), "y")
-    assert any("50 levels: the rarest share one column" in note for note in problem.notes)
+def levels_of(problem):
+    """What the columns of categories are called."""
+    return [str(name) for name in problem.estimator[:-1].fit(problem.X, problem.y).get_feature_names_out()]
+
+
+MANY = [f"city {i % 50}" for i in range(300)]
+
+
+def test_every_level_has_a_column(tmp_path):
+    problem = pose(table(tmp_path, g=MANY, y=[i % 2 for i in range(300)]), "y")
+    assert levels_of(problem) == sorted(f"g_city {i}" for i in range(50))
+    assert "column 'g' has 50 levels, each with a coefficient" in problem.notes
+
+
+def test_rare_levels_and_unknown_ones_share_a_column(tmp_path):
+    problem = pose(table(tmp_path, g=[*MANY[:-3], "a", "b", "c"], y=[i % 2 for i in range(300)]), "y")
     fitted = problem.estimator[:-1].fit(problem.X, problem.y)
-    assert fitted.transform(problem.X).shape == (300, LEVELS)
-    fresh = problem.X.head(1).assign(g="never seen")
-    np.testing.assert_array_equal(fitted.transform(fresh)[0], np.eye(LEVELS)[-1])
+    assert fitted.transform(problem.X).shape == (300, 51)
+    assert any("53 levels, each with a coefficient; 3 with one row only join 'other'" in note for note in problem.notes)
+    for fresh in ("never seen", "b"):
+        np.testing.assert_array_equal(fitted.transform(problem.X.head(1).assign(g=fresh))[0], np.eye(51)[-1])
+
+
+def test_the_number_of_levels_is_limited_on_request(tmp_path):
+    problem = pose(table(tmp_path, g=MANY, y=[i % 2 for i in range(300)]), "y", max_levels=10)
+    assert len(levels_of(problem)) == 11 and levels_of(problem)[-1] == "g_infrequent_sklearn"
+    assert any("beyond the 10 most frequent levels, all join 'other' (--max-levels)" in note for note in problem.notes)
+
+
+def test_levels_that_memory_does_not_allow_join_the_rare_ones_with_a_note(tmp_path, monkeypatch):
+    from suffice.tabular import columns
+
+    monkeypatch.setattr(columns, "WIDTH", 25)
+    problem = pose(table(tmp_path, g=MANY, h=[i % 7 for i in range(300)], y=[i % 2 for i in range(300)]), "y",
+                   categorical=["h"])  # fmt: skip
+    assert len(levels_of(problem)) == 16 + 1 + 7
+    assert any("'g': beyond the 16 most frequent" in note and "25 columns" in note for note in problem.notes)
+
+
+def test_many_levels_explain_what_thirty_cannot(tmp_path):
+    """A country of 140 is worth its own coefficient: held out, R^2 is well above that of 30 levels."""
+    from suffice.sklearn import SufficeSearchCV
+
+    own = np.random.default_rng(1)
+    place = np.repeat(np.arange(140), 8)
+    y = own.standard_normal(140)[place] + 0.3 * own.standard_normal(len(place))
+    known = table(tmp_path, g=[f"c{i}" for i in place], x=own.standard_normal(len(place)).round(3), y=y.round(4))
+    r2 = {}
+    for most in (30, None):
+        problem = pose(known, "y", model="ridge", max_levels=most)
+        search = SufficeSearchCV(problem.estimator, problem.space, cv=problem.cv, scoring="r2")
+        r2[most] = search.fit(problem.X, problem.y).best_score_
+    assert r2[None] > 0.85 and r2[30] < 0.4
 
 
 def test_large_tables_are_prepared_as_sparse_ones_with_the_same_entries(tmp_path, monkeypatch):
@@ -203,3 +264,142 @@ def test_every_model_can_be_tuned(tmp_path, model):
     low, high = search.score_interval_
     assert low <= search.best_score_ <= high
     assert len(search.predict(problem.X)) == N
+
+
+# Columns that look like mistakes
+
+
+def test_shuffled_row_numbers_are_left_out(tmp_path):
+    for entries in (rng.permutation(N) + 1, np.sort(rng.choice(2 * N, N, replace=False))):
+        entries = entries - entries.min()
+        problem = pose(table(tmp_path, x=X1, k=entries, y=LABEL), "y")
+        assert problem.numeric == ("x",) and any("'k' is left out: its 60 different" in note for note in problem.notes)
+
+
+def test_numbers_in_the_order_of_the_rows_get_a_warning(tmp_path):
+    problem = pose(table(tmp_path, x=X1, year=range(1900, 1900 + N), y=LABEL), "y")
+    assert problem.numeric == ("x", "year")
+    assert any(note.startswith("warning: column 'year' holds 60 different whole numbers") for note in problem.notes)
+    assert not any("warning" in note for note in pose(table(tmp_path, x=X1, y=LABEL), "y").notes)
+
+
+@pytest.mark.parametrize(
+    "target, column, told",
+    [
+        (LABEL, np.where(LABEL == "yes", 2, 1) + 0.1 * rng.random(N), "tells the class of 100.0 %"),
+        (LABEL, np.where(LABEL == "yes", "J", "N"), "tells the class of 100.0 %"),
+        (X2, 3.0 - 7.0 * X2, "has correlation -1.00000"),
+        (np.repeat([1.5, 2.5, 4.0], 20), np.repeat(["a", "b", "c"], 20), "explains 100.00 %"),
+    ],
+)
+def test_columns_that_give_the_target_away_get_a_warning(tmp_path, target, column, told):
+    problem = pose(table(tmp_path, x=X1, leak=column, y=target), "y")
+    assert any(note.startswith("warning: column 'leak' " + told) for note in problem.notes)
+    assert sum(note.startswith("warning") for note in problem.notes) == 1
+
+
+def test_dates_are_used_by_their_parts(tmp_path):
+    days = [f"20{20 + i % 3}-{1 + i % 12:02d}-{1 + i % 28:02d}" for i in range(N)]
+    known = table(tmp_path, x=X1, when=days, y=LABEL)
+    problem = pose(known, "y")
+    assert problem.numeric == ("x", "when: days", "when: year")
+    assert problem.categorical == ("when: month", "when: weekday") and problem.needs == ("x", "when")
+    assert pose(known, "y", drop=["when"]).numeric == ("x",)
+    assert pose(known, "y", drop=["when: year"]).numeric == ("x", "when: days")
+    with pytest.raises(TableError, match="holds dates"):
+        pose(known, "when")
+
+
+# Targets
+
+
+COUNTS = np.array([0] * 25 + [1] * 17 + [2] * 9 + [3] * 5 + [4] * 3 + [7])
+
+
+def test_rare_whole_numbers_are_numbers_and_not_classes(tmp_path):
+    problem = pose(table(tmp_path, x=X1, y=COUNTS), "y")
+    assert problem.model == "poisson"
+    assert any("6 different whole numbers, some of them rare (7 in 1 row): numbers" in note for note in problem.notes)
+    assert any("looks like counts: Poisson regression, unless --model elastic-net" in note for note in problem.notes)
+    ratings = np.array([3] * 2 + [4] * 8 + [5] * 20 + [6] * 20 + [7] * 8 + [8] * 2)
+    assert pose(table(tmp_path, x=X1, y=ratings), "y").model == "elastic-net"
+
+
+def test_a_rare_class_is_told_with_what_to_do(tmp_path):
+    with pytest.raises(TableError, match=r"--min-class-size 5 joins.*or --task regression or --model poisson"):
+        pose(table(tmp_path, x=X1, y=COUNTS), "y", task="classification")
+
+
+@pytest.mark.parametrize("how, classes, rows", [("join", ["0", "1", "2", "other"], N), ("drop", [0, 1, 2], 51)])
+def test_rare_classes_are_joined_or_dropped(tmp_path, how, classes, rows):
+    problem = pose(table(tmp_path, x=X1, y=COUNTS), "y", min_class_size=6, rare_classes=how)
+    assert np.unique(problem.y).tolist() == classes and len(problem.y) == len(problem.X) == rows
+    assert any("3 classes with fewer than 6 rows ('3', '4', '7')" in note for note in problem.notes)
+
+
+def test_rare_classes_that_are_too_few_together_are_dropped(tmp_path):
+    problem = pose(table(tmp_path, x=X1, y=["rare", *LABEL[1:]]), "y", min_class_size=5)
+    assert sorted(set(problem.y)) == ["no", "yes"] and any("1 row left out, since together" in n for n in problem.notes)
+
+
+def test_skewed_targets_are_noted_and_their_logarithm_is_fitted_on_request(tmp_path):
+    skewed = np.exp(1.5 * X2)
+    known = table(tmp_path, x=X1, y=skewed)
+    assert any("strongly skewed" in note and "--log-target" in note for note in pose(known, "y").notes)
+    problem = pose(known, "y", log_target=True)
+    np.testing.assert_allclose(problem.y, 1.5 * X2, atol=1e-12)
+    with pytest.raises(TableError, match="--log-target needs positive"):
+        pose(table(tmp_path, x=X1, y=X2), "y", log_target=True)
+    with pytest.raises(TableError, match="--log-target is for regression"):
+        pose(table(tmp_path, x=X1, y=LABEL), "y", log_target=True)
+
+
+def test_the_positive_class_is_the_one_that_was_named(tmp_path):
+    problem = pose(table(tmp_path, x=X1, y=LABEL), "y", positive="no")
+    assert problem.labels == ("yes", "no")
+    np.testing.assert_array_equal(problem.y, LABEL == "no")
+    against = pose(table(tmp_path, x=X1, y=GROUP), "y", positive="v")
+    assert against.labels == ("not v", "v") and against.y.sum() == (GROUP == "v").sum()
+    with pytest.raises(TableError, match="'maybe' is not a class of the target: they are 'no', 'yes'"):
+        pose(table(tmp_path, x=X1, y=LABEL), "y", positive="maybe")
+
+
+def test_weights_are_a_column_and_no_feature(tmp_path):
+    problem = pose(table(tmp_path, x=X1, w=np.arange(N) % 3, y=LABEL), "y", weights="w")
+    assert problem.numeric == ("x",)
+    np.testing.assert_array_equal(problem.weight, np.arange(N) % 3)
+    for entries, told in (([-1.0, *X1[1:] ** 2], "is -1 in line 2"), ([None, *X1[1:] ** 2], "is missing in line 2")):
+        with pytest.raises(TableError, match=told):
+            pose(table(tmp_path, x=X1, w=entries, y=LABEL), "y", weights="w")
+    with pytest.raises(TableError, match="are not numbers"):
+        pose(table(tmp_path, x=X1, w=GROUP, y=LABEL), "y", weights="w")
+
+
+def test_groups_have_penalties_of_their_own(tmp_path):
+    gaps = [None if i % 7 == 0 else value for i, value in enumerate(X2)]
+    known = table(tmp_path, x=X1, x_u=gaps, g=GROUP, y=LABEL)
+    problem = pose(known, "y", groups={"x": "one", "g": "two"})
+    assert set(problem.space) == {f"{kind}_{group}" for kind in ("l1", "l2") for group in ("one", "two", "rest")}
+    names = levels_of(problem)
+    of = {group: [name for name, chosen in zip(names, select(names), strict=True) if chosen]
+          for group, select in problem.groups.items()}  # fmt: skip
+    assert of == {"one": ["x"], "two": ["g_u", "g_v", "g_w"], "rest": ["x_u", "missingindicator_x_u"]}
+    with pytest.raises(TableError, match="one group only"):
+        pose(known, "y", groups={"x": "one", "g": "one", "x_u": "one"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"one": ["x", "z"], "two": ["g"]}', '{"x": "one", "z": "one", "g": "two"}', "column,group\nx,one\nz,one\ng,two\n",
+     "x;one\nz;one\ng;two"],
+)  # fmt: skip
+def test_groups_are_read_from_json_and_csv(tmp_path, text):
+    (tmp_path / "groups").write_text(text)
+    assert read_groups(str(tmp_path / "groups")) == {"x": "one", "z": "one", "g": "two"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"x": 3}', "x,one\nx,two", "x,one,two", '{"x": "a b"}', ""])
+def test_groups_that_are_none_are_refused(tmp_path, text):
+    (tmp_path / "groups").write_text(text)
+    with pytest.raises(TableError):
+        read_groups(str(tmp_path / "groups"))

@@ -20,7 +20,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("plotly")
 
 from suffice.cli import app  # noqa: E402
-from suffice.result import Record  # noqa: E402
+from suffice.result import Record, Status  # noqa: E402
 from suffice.tabular import TableError, live, read, run  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -49,7 +49,7 @@ def data(tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, settings: (None, []))
+    monkeypatch.setattr(run, "_report", lambda outcome, settings: outcome)
 
 
 def tune(data, *arguments, target="bought", out=None):
@@ -70,7 +70,7 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert low <= found["score"] <= high and found["score"] > found["baseline"]
     assert found["status"] == "converged" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
-        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json")
+        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json")
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
@@ -120,15 +120,52 @@ def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(dat
     assert tune(data, "--json", out=tmp_path / "run").exit_code == 0  # the same command continues, too
 
 
+def test_what_the_terminal_prints_are_the_very_parameters(data, tmp_path, no_report):
+    arguments = ("--max-evaluations", 12)
+    printed = tune(data, *arguments, out=tmp_path / "run").output
+    exact = json.loads(tune(data, *arguments, "--json", out=tmp_path / "run").stdout)["best_params"]
+    line = next(line for line in printed.splitlines() if line.startswith("Best "))
+    shown = dict(part.split(" = ") for part in line.removeprefix("Best").strip().split(", "))
+    assert {name: float(value) for name, value in shown.items()} == exact
+
+
+def test_parameters_next_to_one_are_not_printed_as_one():
+    """scikit-learn at l1_ratio=1 is another model, with a loss outside the proven interval."""
+    from suffice.sklearn._page import _params
+
+    assert _params({"clf__l1_ratio": 0.99999968}) == "l1_ratio = 0.99999968"
+
+
+def test_a_column_that_gives_the_target_away_is_no_failure(data, tmp_path, no_report):
+    FRAME.assign(copy=2.0 * FRAME["spent"]).to_csv(data, index=False)
+    result = tune(data, target="spent", out=tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    assert "suffice resume" not in result.output
+
+
+def test_resume_is_not_offered_where_it_cannot_go_on(data, tmp_path, no_report, monkeypatch):
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y)
+        search.result_ = replace(search.result_, status=Status.ACCURACY, interval=(0.0, 1e9))
+        return search
+
+    monkeypatch.setattr(run.SufficeSearchCV, "fit", fit)
+    result = tune(data, "--max-evaluations", 3, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 1 and "cannot deliver the accuracy" in result.output
+    assert "suffice resume" not in result.output
+
+
 def started(folder):
     here = str(Path(run.__file__).parents[2])
     env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": here}
     own = np.random.default_rng(0)
-    X = own.standard_normal((1000, 40))
-    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(40)])
-    frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=1000) > 0, "yes", "no")
+    X = own.standard_normal((500, 20))
+    frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(20)])
+    frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=500) > 0, "yes", "no")
     frame.to_csv(folder / "wide.csv", index=False)
-    code = "import suffice.tabular.run as run; run._report = lambda *_: (None, []); from suffice.cli import app; app()"
+    code = "import suffice.tabular.run as run; run._report = lambda made, _: made; from suffice.cli import app; app()"
     command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
     made = subprocess.Popen(
         [*command, "--out", "run", "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -230,8 +267,52 @@ def test_a_report_that_fails_does_not_lose_the_model(data, tmp_path, monkeypatch
     monkeypatch.setattr(report, "collect", lambda *_, **__: 1 / 0)
     result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
     found = json.loads(result.stdout)
-    assert result.exit_code == 0 and found["report"] is None and (tmp_path / "run" / "model.skops").exists()
-    assert any("the report could not be made: ZeroDivisionError" in note for note in found["notes"])
+    assert result.exit_code == 3 and found["report"] is None and (tmp_path / "run" / "model.skops").exists()
+    assert any("the report could not be made: ZeroDivisionError" in failure for failure in found["failures"])
+    assert "the report could not be made" in result.stderr and "the model is in" in result.stderr
+
+
+@pytest.mark.parametrize("what", ["the baseline", "the page"])
+def test_whatever_fails_after_the_search_the_model_is_there(data, tmp_path, monkeypatch, what):
+    name = {"the baseline": "_baseline", "the page": "write_page"}[what]
+    monkeypatch.setattr(run, name, lambda *_: 1 / 0)
+    result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and (tmp_path / "run" / "model.skops").exists()
+    assert "ZeroDivisionError" in result.stderr and "Traceback" not in result.output
+
+
+def test_a_model_that_skops_cannot_save_is_saved_by_joblib(data, tmp_path, monkeypatch, no_report):
+    skops = pytest.importorskip("skops.io")
+    monkeypatch.setattr(skops, "dumps", lambda *_: 1 / 0)
+    result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and json.loads(result.stdout)["model_file"].endswith("model.joblib")
+    assert (tmp_path / "run" / "model.joblib").exists() and "could not be saved as model.skops" in result.stderr
+
+
+def test_a_model_that_cannot_be_fitted_leaves_the_journal(data, tmp_path, monkeypatch, no_report):
+    """The search is not made again when the final fit works the next time."""
+    whole = run.SufficeSearchCV.fit
+
+    def fit(search, X, y):
+        whole(search, X, y)
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.SufficeSearchCV, "fit", fit)
+        result = tune(data, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 3 and "could not be fitted: LinAlgError: Singular matrix" in result.stderr
+    assert "`suffice resume" in result.stderr and "Traceback" not in result.output
+    before = (tmp_path / "run" / "journal.jsonl").read_bytes()
+    again = runner.invoke(app, ["resume", str(tmp_path / "run"), "--jobs", "1", "--json"])
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "run" / "journal.jsonl").read_bytes().startswith(before)
+    assert (tmp_path / "run" / "model.skops").exists()
+
+
+def test_settings_of_an_older_version_are_read(tmp_path):
+    plain = run.Settings(data="a.csv", target="y").plain()
+    old = {name: value for name, value in plain.items() if name not in ("max_levels", "weights", "test", "log_target")}
+    assert run.Settings.from_plain(json.loads(json.dumps(old))) == run.Settings(data="a.csv", target="y")
 
 
 @pytest.mark.parametrize(
@@ -280,24 +361,6 @@ def test_an_end_of_the_interval_that_is_not_known_is_null(data, tmp_path, no_rep
 
 
 # What is shown
-
-
-@pytest.mark.parametrize(
-    "low, high, shown",
-    [
-        (-0.161045471, -0.161045132, "[-0.16104548, -0.16104513]"),
-        (2971.738430, 2971.738445, "[2971.7384, 2971.7385]"),
-        (0.1, 0.3, "[0.10, 0.30]"),
-        (1e6, 2e6, "[1000000, 2000000]"),
-        (-math.inf, 0.5, "[-inf, 0.5]"),
-        (0.0, 0.0, None),
-    ],
-)
-def test_intervals_are_rounded_outwards(low, high, shown):
-    text = live.interval(low, high)
-    assert shown is None or text == shown
-    ends = [float(end) for end in text.strip("[]").split(",")]
-    assert ends[0] <= low + 1e-16 and high - 1e-16 <= ends[1]
 
 
 def test_the_line_tells_evaluations_time_work_and_the_best_interval():

@@ -13,8 +13,8 @@ from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
 from suffice.upper.accuracy import for_model
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import absorb, decide, pool_size, start
-from suffice.upper.state import Plan, Point, Setting, State, Trial
+from suffice.upper.search import absorb, decide, start
+from suffice.upper.state import Plan, Point, Setting, State, Trial, pool_size
 from suffice.upper.warm import warm_start
 
 REFINEMENTS = (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP)

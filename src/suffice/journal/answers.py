@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
-from suffice._array import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import differences, versions

@@ -20,15 +20,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.fields import left_out
-from suffice.lower.fista import FistaState
 from suffice.lower.gradient_descent import DescentState
 from suffice.lower.mixed import MixedState
+from suffice.lower.momentum import FistaState
 from suffice.lower.newton import Metric, NewtonState
 from suffice.lower.newton_tv import VariationState
-from suffice.lower.solver import Outcome, Solution
+from suffice.lower.solution import Outcome, Solution
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import host, lives_elsewhere
+from suffice.arrays import host, lives_elsewhere
 
 DEPTH = 12
 BLOCK = 1 << 24  # bytes of a memory-mapped array that are looked at in one go

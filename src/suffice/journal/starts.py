@@ -75,7 +75,7 @@ def _mark(plain: Mapping[str, Any]) -> Mark:
 
 
 @dataclass
-class Shelf:
+class StartsJournal:
     """The journals of a run from many starts, open for writing."""
 
     folder: Path
@@ -84,7 +84,9 @@ class Shelf:
     _lock: files.Lock | None = field(default=None, init=False, repr=False)
     _old: bool = field(default=False, init=False, repr=False)
 
-    def create(self, settings: Any, starts: Sequence[tuple[Setting, State]], fingerprint: Mapping[str, str]) -> Shelf:
+    def create(
+        self, settings: Any, starts: Sequence[tuple[Setting, State]], fingerprint: Mapping[str, str]
+    ) -> StartsJournal:
         """Begin a new run. A folder that holds one already is refused."""
         self._lock = files.Lock.take(files.make_folder(self.folder) / LOCK)
         try:
@@ -201,7 +203,7 @@ class Shelf:
             self._lock.release()
             self._lock = None
 
-    def __enter__(self) -> Shelf:
+    def __enter__(self) -> StartsJournal:
         return self
 
     def __exit__(self, *_: object) -> None:

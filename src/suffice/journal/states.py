@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.journal.codec import check_fields, decode, encode
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.search import is_coarse
+from suffice.upper.fitting import is_coarse
 from suffice.upper.state import Plan, Point, Setting, State, Trial
 
 # Parts of a state that are written by reference, or not at all.

@@ -18,10 +18,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice._array import Array
-from suffice.lower.fista import AdaptiveFista, FistaState
-from suffice.lower.newton import PATIENCE, Newton, NewtonState, Terms, has_factors, largest_matrix
+from suffice.arrays import Array
+from suffice.lower.fista import AdaptiveFista
+from suffice.lower.momentum import FistaState
+from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.parts import LinearParts
 from suffice.problem import Canonical
+from suffice.terms.design import largest_matrix
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
 EASY = 150.0  # kappa up to which FISTA is as fast
@@ -34,26 +37,28 @@ class Auto:
 
     name: str = "auto"
 
+    def takes(self, problem: Canonical) -> str | None:
+        return None if FISTA.takes(problem) is None else NEWTON.takes(problem)
+
     def start(self, problem: Canonical, x: Array) -> NewtonState | FistaState:
-        kappa = problem.L / problem.mu
-        if math.isinf(kappa) or (kappa > EASY and _is_for_newton(problem, x)):
+        if FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
 
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
-        if math.isfinite(problem.L) and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
+        if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
 
 
 def _is_for_newton(problem: Canonical, x: Array) -> bool:
-    terms = Terms.of(problem)
+    terms = LinearParts.of(problem)
     if terms is None:
         return False
     design, s = terms.model.design, float(np.count_nonzero(x))
     entries = getattr(design.X, "nnz", math.prod(design.shape))
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
-    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries
+    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries

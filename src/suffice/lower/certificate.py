@@ -62,13 +62,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm, vector
+from suffice.arrays import EPS, Array, norm, vector
 from suffice.lower.fields import RECOMPUTED
+from suffice.lower.parts import Parts
 from suffice.lower.verified import Verifiable, Verification, verify
 from suffice.problem import Canonical, Composite
+from suffice.terms.linear import LinearModel
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY
-from suffice.terms.smooth import ImagedSmooth, LinearModel, Ridged
 from suffice.terms.variation import Variation
 
 Rule = Literal["tightest", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
@@ -123,6 +124,13 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     if moved > 0.0:
         R = math.hypot(R, _root_excess(M, mu) * moved)
     return 0.5 * D + R
+
+
+def duality_gap(problem: Composite, x: Array) -> float:
+    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+    canonical = problem.canonical
+    w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
+    return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
 
 
 def _root_excess(M: float, mu: float) -> float:
@@ -191,14 +199,14 @@ def _certify_step(
         gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
             best = _with_rounding(gap, "gap", rounding, x)
-        if evidence.rate * initial_radius < best.radius and _uniform(problem.f):
+        if evidence.rate * initial_radius < best.radius and _uniform(problem):
             best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
 
 
 def verified(problem: Canonical, x: Array, image: Array | None, evidence: Evidence) -> Certificate | None:
     """The certificate of x by `verified`, or None."""
-    model = Verifiable.of(problem.f, problem.g, len(x))
+    model = Verifiable.of(problem, len(x))
     if model is None:
         return None
     if evidence.tau is None:
@@ -240,9 +248,9 @@ def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: 
     return _with_rounding(radius * (1.0 + faded), "rate", 4.0 * math.sqrt(kappa) * e / problem.mu, x)
 
 
-def _uniform(f: ImagedSmooth) -> bool:
+def _uniform(problem: Canonical) -> bool:
     """Whether `gradient_rounding` bounds the rounding at all points of a length, not only at the one given."""
-    f = f.term if isinstance(f, Ridged) else f
+    f = Parts.of(problem).term
     return isinstance(f, LinearModel | Variation) and f.rounding_is_known
 
 

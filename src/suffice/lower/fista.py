@@ -25,37 +25,32 @@ combination of images as z is of points. For linear models with an l1 penalty, v
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
+from suffice.lower.batched_columns import ColumnBatch
+from suffice.lower.batched_images import ImageStack
 from suffice.lower.certificate import Evidence
-from suffice.lower.fields import RECOMPUTED
+from suffice.lower.momentum import (
+    FistaState,
+    carried_size,
+    contraction,
+    descended,
+    majorised_contraction,
+    momentum,
+    rate,
+)
+from suffice.lower.parts import lacks_constants
 from suffice.lower.quadratic import Indices
 from suffice.lower.screening import Restricted, still_active
+from suffice.lower.solution import Batch
 from suffice.problem import Canonical
-from suffice.terms.smooth import CARRIED
+from suffice.terms.linear import CARRIED
 
 SCREEN_EVERY = 10  # steps
-
-
-@dataclass(frozen=True)
-class FistaState:
-    """Images are the adaptive method's, and None in a state that comes from a file: the next step computes them."""
-
-    x: Array
-    previous: Array
-    t: float
-    k: int
-    image: Array | None = field(default=None, metadata=RECOMPUTED)
-    previous_image: Array | None = field(default=None, metadata=RECOMPUTED)
-    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
-    tau: float = 0.0  # the adaptive method's step length to try next, the one taken last,
-    taken: float = 0.0
-    failed: bool = False  # and whether the last one tried was too long
-    active: Indices | None = None  # the variables that are not yet proven to be zero, where the others have left
 
 
 @dataclass(frozen=True)
@@ -63,21 +58,37 @@ class Fista:
     """The method with tau = 1/L, as in the paper."""
 
     name: str = "fista"
+    adaptive: ClassVar[bool] = False
+    batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch, ImageStack)
+
+    def takes(self, problem: Canonical) -> str | None:
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
-        problem.require_lipschitz(self.name)
         return FistaState(x, x, t=0.0, k=0)
 
+    def length(self, problem: Canonical) -> float:
+        """tau."""
+        return 1.0 / problem.L
+
+    def contraction(self, problem: Canonical) -> float:
+        """c of `suffice.lower.certificate`."""
+        return contraction(self.length(problem) * problem.mu)
+
+    def rate(self, problem: Canonical, k: int) -> float:
+        """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""
+        return rate(problem.L / problem.mu, k)
+
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
-        tau = 1.0 / problem.L
+        tau = self.length(problem)
         q = tau * problem.mu
         t, beta = momentum(state.t, q, q)
         z = _extrapolated(state, beta)
         z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
-        a_priori = rate(problem.L / problem.mu, state.k + 1)
-        evidence = Evidence(z, z_image, z_gradient, tau, contraction(q), problem.L, a_priori)
+        a_priori = self.rate(problem, state.k + 1)
+        evidence = Evidence(z, z_image, z_gradient, tau, self.contraction(problem), problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
 
 
@@ -89,9 +100,13 @@ class AdaptiveFista:
     name: str = "fista_adaptive"
     grow: float = 1.08
     shrink: float = 0.5
+    adaptive: ClassVar[bool] = True
+    batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch,)
+
+    def takes(self, problem: Canonical) -> str | None:
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
-        problem.require_lipschitz(self.name)
         image = problem.f.image(x)
         return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image, tau=1.0 / problem.L)
 
@@ -142,41 +157,3 @@ def _extrapolated(state: FistaState, beta: float) -> Array:
     z *= beta
     z += state.x
     return z
-
-
-def carried_size(x: Array, z: Array) -> float:
-    """The image of z = x + beta (x - x') that is made of those of x and x', beta <= 1, errs by no more than a product
-    with a vector of this length: (1 + beta) ||x|| + beta ||x'|| <= 3 ||x|| + ||z - x||."""
-    return 3.0 * norm(x) + norm(z - x)
-
-
-def contraction(q: float) -> float:
-    """c of `suffice.lower.certificate` for a step of length tau = q/mu <= 1/L."""
-    return min(1.0 - q + 4.0 * EPS, 1.0)
-
-
-def majorised_contraction(q: float) -> float:
-    """c of `suffice.lower.certificate` for a step of length tau = q/mu that is proven between two points only."""
-    return math.sqrt((max(1.0 - q, 0.0) + 8.0 * EPS) / (1.0 + q))
-
-
-def descended(z: Array, tau: float, gradient: Array) -> Array:
-    """z - tau gradient, with one array made."""
-    x = gradient * -tau
-    x += z
-    return x
-
-
-def momentum(t: float, q: float, q_next: float) -> tuple[float, float]:
-    """(t_{k+1}, beta) from t_k. For q -> 1 the step itself solves the problem and beta is void."""
-    a = 1.0 - q * t * t
-    t_next = 0.5 * (a + math.sqrt(a * a + 4.0 * (q / q_next) * t * t))
-    if 1.0 - q_next < 1e-12:
-        return t_next, 0.0
-    return t_next, (t - 1.0) * (1.0 - q_next * t_next) / (t_next * (1.0 - q_next))
-
-
-def rate(kappa: float, k: int) -> float:
-    """The a-priori bound of ||x^k - x_hat|| / ||x^0 - x_hat|| for FISTA with step 1/L (not of its square)."""
-    root = 1.0 / math.sqrt(kappa)
-    return math.sqrt(max(1.0 - root, 0.0) ** k * kappa * (1.0 + root))

@@ -20,8 +20,8 @@ from functools import cache
 from typing import Any
 
 from suffice.terms.design import ALIGNED, Design
+from suffice.terms.margin_losses import Huber, Logistic, MarginLoss, Squared
 from suffice.terms.products import device_blocks
-from suffice.terms.smooth import Huber, Logistic, MarginLoss, Squared
 
 WIDEST = 80  # columns in one piece
 # Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.

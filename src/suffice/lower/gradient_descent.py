@@ -6,10 +6,14 @@ r"""(Proximal) gradient descent:  x^{k+1} = prox_{tau g}(x^k - tau grad f(x^k)),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from suffice._array import EPS, Array
+from suffice.arrays import EPS, Array
+from suffice.lower.batched_images import ImageStack
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
+from suffice.lower.parts import lacks_constants
+from suffice.lower.solution import Batch
 from suffice.problem import Canonical
 
 
@@ -25,14 +29,19 @@ class DescentState:
 
 @dataclass(frozen=True)
 class GradientDescent:
+    """The method with tau = 2/(L + mu)."""
+
     name: str = "gradient_descent"
+    batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
+
+    def takes(self, problem: Canonical) -> str | None:
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> DescentState:
-        problem.require_lipschitz(self.name)
         return DescentState(x, k=0, image=problem.f.image(x))
 
     def step(self, problem: Canonical, state: DescentState) -> DescentState:
-        tau = 2.0 / (problem.L + problem.mu)
+        tau = self.length(problem)
         image = problem.f.image(state.x) if state.image is None else state.image
         gradient = problem.f.gradient_at(state.x, image)
         x = problem.g.prox(state.x - tau * gradient, tau)
@@ -40,6 +49,10 @@ class GradientDescent:
             state.x, image, gradient, tau, self.contraction(problem), problem.L, self.rate(problem, state.k + 1)
         )
         return DescentState(x, state.k + 1, problem.f.image(x), evidence)
+
+    def length(self, problem: Canonical) -> float:
+        """tau."""
+        return 2.0 / (problem.L + problem.mu)
 
     def contraction(self, problem: Canonical) -> float:
         """c of `suffice.lower.certificate`: the rate of one step, and the rounding of its length."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.problem import Canonical
 from suffice.terms.prox import L1, WeightedL1

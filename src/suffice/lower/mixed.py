@@ -21,12 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
 from suffice.lower.fields import RECOMPUTED
-from suffice.lower.fista import AdaptiveFista, FistaState
+from suffice.lower.fista import AdaptiveFista
+from suffice.lower.momentum import FistaState
+from suffice.lower.parts import Parts, lacks_constants
 from suffice.problem import Canonical
-from suffice.terms.smooth import LinearModel, Ridged, majoriser_along
+from suffice.terms.linear import LinearModel, majoriser_along
 
 FISTA = AdaptiveFista()
 PROVE = 0.5  # of the last radius proven: where a guess is worth a proof
@@ -76,8 +78,14 @@ class MixedFista:
 
     name: str = "fista_mixed"
 
+    def takes(self, problem: Canonical) -> str | None:
+        term = Parts.of(problem).term
+        if not isinstance(term, LinearModel):
+            kind = type(term).__name__
+            return f"needs a linear model (a suffice.terms.LinearModel), got {kind}: try 'fista_adaptive', or 'auto'"
+        return lacks_constants(problem)
+
     def start(self, problem: Canonical, x: Array) -> MixedState:
-        problem.require_lipschitz(self.name)
         path = FistaState(x, x, t=0.0, k=0, tau=1.0 / problem.L)
         return MixedState(x, path, float32=rounded(problem) is not None)
 
@@ -107,13 +115,10 @@ class MixedFista:
 
 def rounded(problem: Canonical) -> Any:
     """f with products in float32, or None where its numbers are beyond the range."""
-    f, ridge = (problem.f.term, problem.f.ridge) if isinstance(problem.f, Ridged) else (problem.f, 0.0)
-    if not isinstance(f, LinearModel):
-        raise ValueError(
-            "solver='fista_mixed' needs a linear model (a suffice.terms.LinearModel), got "
-            f"{type(f).__name__}: try 'fista_adaptive', or 'auto'"
-        )
-    return None if f.in_float32 is None else Rounded(f.in_float32, f.l2 + ridge)
+    parts = Parts.of(problem)
+    assert isinstance(parts.term, LinearModel)
+    model = parts.term.in_float32
+    return None if model is None else Rounded(model, parts.term.l2 + parts.ridge)
 
 
 def _suggested(problem: Canonical, guess: FistaState) -> float:

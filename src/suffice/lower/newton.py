@@ -32,26 +32,25 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import Found, search
+from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
-from suffice.terms.design import Design
+from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, WeightedL1, Zero
-from suffice.terms.smooth import LinearModel, Ridged, Squared
+from suffice.terms.margin_losses import Squared
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
-MEMORY = 3.0  # times X: the most that all matrices of a step take together,
-SMALL = 1 << 23  # bytes, unless it is no more than that
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
+LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -81,35 +80,22 @@ class NewtonState:
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The problem as this method sees it."""
-
-    model: LinearModel | Intercepted
-    l2: float | Array
-    l1: float | Array
-
-    @classmethod
-    def of(cls, problem: Canonical) -> Terms | None:
-        """None for anything but a linear model with an l1 penalty or none."""
-        model, ridge = (problem.f.term, problem.f.ridge) if isinstance(problem.f, Ridged) else (problem.f, 0.0)
-        if not isinstance(model, LinearModel | Intercepted) or not isinstance(problem.g, L1 | WeightedL1 | Zero):
-            return None
-        return cls(model, model.l2 + ridge, 0.0 if isinstance(problem.g, Zero) else problem.g.l1)
-
-
-@dataclass(frozen=True)
 class Newton:
     """Prox-Newton on a working set, for linear models with an l1 penalty or none; one step minimises one model."""
 
     name: str = "newton"
 
+    def takes(self, problem: Canonical) -> str | None:
+        if LinearParts.of(problem) is not None:
+            return None
+        return (
+            "needs a linear model (a suffice.terms.LinearModel) with an l1 penalty or none, got "
+            f"{type(problem.f).__name__} and {type(problem.g).__name__}: try 'fista_adaptive', or 'auto'"
+        )
+
     def start(self, problem: Canonical, x: Array) -> NewtonState:
-        terms = Terms.of(problem)
-        if terms is None:
-            raise ValueError(
-                "solver='newton' needs a linear model (a suffice.terms.LinearModel) with an l1 penalty or none, got "
-                f"{type(problem.f).__name__} and {type(problem.g).__name__}: try 'fista_adaptive', or 'auto'"
-            )
+        terms = LinearParts.of(problem)
+        assert terms is not None
         with np.errstate(over="ignore", invalid="ignore"):
             image = problem.f.image(x)
             if math.isinf(problem.L) and not math.isfinite(terms.model.rounding_at(x, image)):
@@ -120,7 +106,7 @@ class Newton:
     def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
         if state.ended:
             return state
-        terms = Terms.of(problem)
+        terms = LinearParts.of(problem)
         assert terms is not None
         here = _at(problem, terms, state)
         least = problem.g.least_subgradient(here.z, here.z_gradient)
@@ -154,11 +140,13 @@ class Newton:
         return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there)
 
 
-def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, target: Array, found: Found) -> Found:
+def _steadier(
+    problem: Canonical, terms: LinearParts, here: Evidence, metric: Metric, target: Array, found: Found
+) -> Found:
     """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
     C = terms.model.row_curvature(here.z_image)
     for _ in range(TRIES):
-        C = np.maximum(C, _mean_curvature(terms.model, here.z_image, problem.f.image(target)))
+        C = np.maximum(C, terms.model.mean_curvature(here.z_image, problem.f.image(target)))
         if not np.isfinite(C).all():
             break
         target = _target(terms, here, metric.working, _of_curvature(problem, terms, metric, C))
@@ -169,7 +157,7 @@ def _steadier(problem: Canonical, terms: Terms, here: Evidence, metric: Metric, 
     return found
 
 
-def _target(terms: Terms, here: Evidence, W: Indices, H: Quadratic) -> Array:
+def _target(terms: LinearParts, here: Evidence, W: Indices, H: Quadratic) -> Array:
     """The minimiser of q over these columns."""
     target = here.z.copy()
     target[W] = minimise_model(H, here.z_gradient[W], here.z[W], on_these(terms.l1, W))
@@ -187,24 +175,16 @@ def _good_enough(design: Design, rows: int, columns: int) -> float:
     return float(min(max(FRESH**price, 0.2), 0.6))
 
 
-def _at(problem: Canonical, terms: Terms, state: NewtonState) -> Evidence:
+def _at(problem: Canonical, terms: LinearParts, state: NewtonState) -> Evidence:
     """x with its image and its gradient, computed where the state has none."""
     if state.evidence is not None:
         return state.evidence
     return _evidence(problem, terms, state.x, problem.f.image(state.x) if state.image is None else state.image)
 
 
-def _evidence(problem: Canonical, terms: Terms, x: Array, image: Any, gradient: Array | None = None) -> Evidence:
+def _evidence(problem: Canonical, terms: LinearParts, x: Array, image: Any, gradient: Array | None = None) -> Evidence:
     rounding = terms.model.rounding_at(x, image) + 2.0 * EPS * float(np.max(terms.l2)) * norm(x)
     return Evidence(x, image, problem.f.gradient_at(x, image) if gradient is None else gradient, rounding=rounding)
-
-
-def largest_matrix(design: Design) -> int:
-    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
-    X = design.X
-    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
-    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
-    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
 
 
 def has_factors(design: Design) -> bool:
@@ -212,7 +192,7 @@ def has_factors(design: Design) -> bool:
     return design.shape[0] <= largest_matrix(design) and (isinstance(design.X, np.ndarray) or sp.issparse(design.X))
 
 
-def _working_set(terms: Terms, x: Array, least: Array) -> tuple[Indices, bool]:
+def _working_set(terms: LinearParts, x: Array, least: Array) -> tuple[Indices, bool]:
     """The columns to move, and whether they are all that are not at their optimum."""
     support = x != 0.0
     candidates = np.flatnonzero(support | (least != 0.0))
@@ -229,12 +209,12 @@ def _working_set(terms: Terms, x: Array, least: Array) -> tuple[Indices, bool]:
     return np.sort(candidates[chosen]), False
 
 
-def _grows(terms: Terms, working: Indices) -> bool:
+def _grows(terms: LinearParts, working: Indices) -> bool:
     """Whether the next working set may be larger than this one."""
     return has_factors(terms.model.design) or len(working) != largest_matrix(terms.model.design)
 
 
-def _rows(terms: Terms, state: NewtonState, columns: int) -> int:
+def _rows(terms: LinearParts, state: NewtonState, columns: int) -> int:
     N = terms.model.design.shape[0]
     if _known_hessian(terms) is not None:
         return N
@@ -252,7 +232,7 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
-def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
+def _hessian(problem: Canonical, terms: LinearParts, metric: Metric, image: Any) -> Quadratic:
     """H = X_W^T C X_W + l2 on the working set W, at the metric's anchor, whose image may be known."""
     known = _memory.hessians.get(metric)
     if known is not None:
@@ -262,7 +242,7 @@ def _hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Qu
     return H
 
 
-def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any) -> Quadratic:
+def _fresh_hessian(problem: Canonical, terms: LinearParts, metric: Metric, image: Any) -> Quadratic:
     known = _known_hessian(terms)
     if known is None:
         image = problem.f.image(metric.anchor) if image is None else image
@@ -271,10 +251,11 @@ def _fresh_hessian(problem: Canonical, terms: Terms, metric: Metric, image: Any)
 
 
 def _of_curvature(
-    problem: Canonical, terms: Terms, metric: Metric, curvature: Array, known: Array | None = None
+    problem: Canonical, terms: LinearParts, metric: Metric, curvature: Array, known: Array | None = None
 ) -> Quadratic:
     """H with this C, on the metric's working set and rows; X^T C X may be known."""
-    design, W, ridge = terms.model.design, metric.working, on_these(terms.l2, metric.working)
+    design, W = terms.model.design, metric.working
+    ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
     if not factors and len(W) > largest_matrix(design):
@@ -295,24 +276,14 @@ def _of_curvature(
     return Matrix(H)
 
 
-def _mean_curvature(model: LinearModel | Intercepted, image: Any, other: Any) -> Array:
-    """a_i times the mean psi'' between two margins of every row."""
-    a, y = host(model.design.weights), host(model.y)
-    m, n = (host(one) + (model.intercept(one)[0] if isinstance(model, Intercepted) else 0.0) for one in (image, other))
-    moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
-    change = model.loss.derivative(n, y) - model.loss.derivative(m, y)
-    mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), model.row_curvature(image))
-    return mean
-
-
 def _precision(problem: Canonical, design: Design) -> type:
     """float32 where H's error, about 1e-7 ||H||, is small against its least eigenvalue mu: H proves nothing, and
     steps are as good."""
-    enough = problem.L / problem.mu <= SINGLE and 1e-15 < design.frobenius_norm < 1e15
+    enough = problem.kappa <= SINGLE and 1e-15 < design.frobenius_norm < 1e15
     return np.float32 if enough else np.float64
 
 
-def _known_hessian(terms: Terms) -> Array | None:
+def _known_hessian(terms: LinearParts) -> Array | None:
     """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
     return terms.model.design.gram if isinstance(terms.model.loss, Squared) else None
 

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array
+from suffice.arrays import EPS, Array
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.problem import Canonical
@@ -56,15 +56,18 @@ class NewtonTV:
 
     name: str = "newton_tv"
 
-    def start(self, problem: Canonical, x: Array) -> VariationState:
+    def takes(self, problem: Canonical) -> str | None:
         f = problem.f
         if not isinstance(f, Variation) or not isinstance(problem.g, Zero):
-            raise TypeError("solver='newton_tv' is for problems of suffice.problems.imaging, without a further term g")
+            return "is for problems of suffice.problems.imaging, without a further term g"
         if not _banded(f) and f.size > DENSE_SIZE:
-            raise ValueError(
-                f"solver='newton_tv' solves dense systems for this problem, of at most {DENSE_SIZE} real unknowns, "
+            return (
+                f"solves dense systems for this problem, of at most {DENSE_SIZE} real unknowns, "
                 f"got {f.size}; use 'fista'"
             )
+        return None
+
+    def start(self, problem: Canonical, x: Array) -> VariationState:
         return VariationState(x)
 
     def step(self, problem: Canonical, state: VariationState) -> VariationState:

@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from suffice._array import EPS, Array, host, like, norm
+from suffice.arrays import EPS, Array, host, like, norm
 from suffice.terms.design import Design
 from suffice.terms.prox import l1_least_subgradient, soft
 

@@ -27,13 +27,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice._array import EPS, Array, norm, vector
-from suffice.lower.newton import Terms
+from suffice.arrays import EPS, Array, norm, vector
+from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Indices
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
+from suffice.terms.linear import LinearModel
 from suffice.terms.rounding import gamma as roundings
-from suffice.terms.smooth import ImagedSmooth, LinearModel
+from suffice.terms.smooth import ImagedSmooth
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
 # storage costs as much to make as several products.
@@ -46,7 +47,7 @@ def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
     The closer x is to the solution, the more; nothing is proven where psi'' is unbounded, as for Poisson regression.
     """
     canonical = problem.canonical
-    terms = Terms.of(canonical)
+    terms = LinearParts.of(canonical)
     if terms is None:
         raise ValueError("proven_zeros needs a linear model with an l1 penalty")
     x, size = vector(x, "x"), terms.model.design.shape[1]
@@ -57,7 +58,7 @@ def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
     return _zeros(canonical, terms, x, gradient, canonical.f.gradient_rounding(x, image))
 
 
-def _zeros(problem: Canonical, terms: Terms, z: Array, gradient: Array, e: float) -> npt.NDArray[np.bool_]:
+def _zeros(problem: Canonical, terms: LinearParts, z: Array, gradient: Array, e: float) -> npt.NDArray[np.bool_]:
     mu, gamma, design = problem.mu, terms.model.loss.curvature, terms.model.design
     if not math.isfinite(gamma) or not np.any(terms.l1):
         return np.zeros(z.shape, dtype=np.bool_)
@@ -84,7 +85,7 @@ class Restricted:
 
     @classmethod
     def to(cls, problem: Canonical, active: Indices) -> Canonical:
-        terms = Terms.of(problem)
+        terms = LinearParts.of(problem)
         assert terms is not None and isinstance(terms.model, LinearModel)
         columns = _memory.columns(terms.model.design, active)
         return replace(problem, f=cls(problem.f, terms.model, terms.l2, active, columns))  # type: ignore[arg-type]
@@ -129,7 +130,7 @@ def still_active(
     problem: Canonical, z: Array, z_image: Array, gradient: Array, before: Indices | None
 ) -> Indices | None:
     """The variables that are left, where leaving the others out pays; None where it does not, or nothing is proven."""
-    terms = Terms.of(problem)
+    terms = LinearParts.of(problem)
     if terms is None or not isinstance(terms.model, LinearModel):
         return None
     design = terms.model.design

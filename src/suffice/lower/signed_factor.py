@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma
 

@@ -1,82 +1,31 @@
 r"""The one inner loop: step, certify, stop as soon as the proof is there.
 
-A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. A step
-that cannot improve on a state any more returns it as it is. The loop works either until the certificate's radius is at
-most `within`, or for a fixed number of `steps`, of which only the last is certified. A solution keeps its solver's
-state, so that continuing it to a smaller radius costs the difference only and gives, bit for bit, what a single run
-would have.
+A step that cannot improve on a state any more returns it as it is (see `suffice.lower.solution`). The loop works either
+until the certificate's radius is at most `within`, or for a fixed number of `steps`, of which only the last is
+certified. A solution keeps its solver's state, so that continuing it to a smaller radius costs the difference only and
+gives, bit for bit, what a single run would have.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, norm, positive, vector, whole_number
+from suffice.arrays import Array, frozen, positive, vector, whole_number
 from suffice.lower.auto import Auto
-from suffice.lower.certificate import (
-    RULES,
-    Certificate,
-    Evidence,
-    Rule,
-    certify_step,
-    fixed_point_radius,
-    step_rounding,
-    tighter,
-    verified,
-)
-from suffice.lower.fields import GIVEN_AGAIN
+from suffice.lower.certificate import RULES, Certificate, Rule, certify_step, tighter, verified
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
 from suffice.lower.newton import Newton
 from suffice.lower.newton_tv import NewtonTV
+from suffice.lower.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 from suffice.problem import Canonical, Composite
 from suffice.terms.prox import check_size
-
-
-class Outcome(Enum):
-    """How a solve ended; the value is its message."""
-
-    REACHED = "the requested accuracy is proven"
-    STEPS = "the requested number of steps was taken"
-    MAX_STEPS = "max_steps was reached before the requested accuracy was proven"
-    PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
-
-
-class State(Protocol):
-    """A solver's immutable state: the current point, its linear image where it is known, and its evidence."""
-
-    @property
-    def x(self) -> Array: ...
-    @property
-    def image(self) -> Array | None: ...
-    @property
-    def evidence(self) -> Evidence | None: ...
-
-
-class Solver(Protocol):
-    """A lower-level method. States are never modified; `step` returns a new one with its evidence, or the very state
-    it was given if rounding is all that is left."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in results and journals."""
-        ...
-
-    def start(self, problem: Canonical, x: Array) -> Any:
-        """The state before the first step, at x."""
-        ...
-
-    def step(self, problem: Canonical, state: Any) -> Any:
-        """The state after one more step, with its evidence."""
-        ...
-
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
@@ -85,30 +34,6 @@ SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  
 
 
 FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
-
-
-@dataclass(frozen=True)
-class Solution:
-    """x with its certificate. `steps` counts the solver's steps from the very start, continuations included."""
-
-    x: Array
-    certificate: Certificate
-    steps: int
-    outcome: Outcome
-    solver: str | Solver = "fista"
-    state: Any = field(default=None, repr=False)
-    initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
-    problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
-    error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
-
-    @property
-    def reached(self) -> bool:
-        """Whether the solve did what it was asked to do."""
-        return self.outcome in (Outcome.REACHED, Outcome.STEPS)
-
-    def start_at(self, x: Array) -> Solution:
-        """A start at x for the same solver. It is not a solution: nothing is proven about it."""
-        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver)
 
 
 def solve(
@@ -142,7 +67,7 @@ def solve(
         raise ValueError(f"max_steps goes with within, not with steps, got steps={steps!r}, max_steps={max_steps!r}")
     name, limit = ("max_steps", max_steps) if steps is None else ("steps", steps)
     limit = None if limit is None else whole_number(limit, name, least=0)
-    best, best_at, patience = math.inf, 0, 100 + 20 * math.sqrt(problem.kappa)
+    best, best_at, patient = math.inf, 0, patience(problem)
     state = None
     for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0, within or 0.0)):
         if within is not None:
@@ -158,17 +83,12 @@ def solve(
             # Either rounding forbids what is asked for and is all that is left of the radius, or the solver says so, or
             # the radius has stopped falling, as it does where a user's own terms are blurred by more rounding than we
             # know of.
-            if out_of_reach(solution.certificate, within) or solution.state is state or taken - best_at > patience:
+            if out_of_reach(solution.certificate, within) or solution.state is state or taken - best_at > patient:
                 return replace(solution, outcome=Outcome.PRECISION)
             state = solution.state
         if taken == limit:
             return replace(solution, outcome=Outcome.STEPS if within is None else Outcome.MAX_STEPS)
     raise AssertionError("the iteration has no end of its own")
-
-
-def out_of_reach(proof: Certificate, within: float) -> bool:
-    """Whether rounding alone is more than what is asked for, and hardly anything else is left of the radius."""
-    return proof.rounding >= within and proof.radius <= 2.0 * proof.rounding
 
 
 def iterate(
@@ -204,6 +124,7 @@ def _iterate(
             state, start_radius = method.start(canonical, warm.x), proof.radius
         yield warm
     else:
+        refuse(method, problem)
         state = method.start(canonical, start_point(problem, warm))
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
@@ -259,16 +180,6 @@ def _freeze(state: Any) -> None:
                 value.setflags(write=False)
 
 
-def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
-    """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
-    z, tau = evidence.z, evidence.tau
-    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "tightest", math.inf)
-    if tau is None:
-        return proof.radius
-    moved = norm(x - z) + step_rounding(problem, evidence)
-    return min(proof.radius, fixed_point_radius(moved, evidence.contraction) * (1.0 + 64.0 * EPS) + proof.rounding)
-
-
 def continues(warm: Solution | None, problem: Composite, solver: str | Solver) -> bool:
     """Whether `warm` is a solution of this very problem by this solver, to be continued, or just a starting point."""
     if warm is None or warm.problem is None or not _same_solver(warm.solver, solver):
@@ -304,6 +215,24 @@ def start_point(problem: Composite, warm: Solution | Array | None) -> Array:
     if problem.size is None:
         check_size(problem.prox, x.size)
     return frozen(x)
+
+
+class UnsuitedError(ValueError, TypeError):
+    """A solver does not take a problem: mostly for the kind of its terms, hence a TypeError as well."""
+
+
+def refusal(solver: str | Solver, problem: Composite) -> str | None:
+    """Why the solver does not take this problem, or None if it does."""
+    method = find_solver(solver)
+    reason = method.takes(problem.canonical) if isinstance(method, Selective) else None
+    return None if reason is None else f"solver={method.name!r} {reason}"
+
+
+def refuse(solver: str | Solver, problem: Composite) -> None:
+    """Raise UnsuitedError, with the solver's own reason, if it does not take this problem."""
+    reason = refusal(solver, problem)
+    if reason is not None:
+        raise UnsuitedError(reason)
 
 
 def find_solver(solver: str | Solver) -> Solver:

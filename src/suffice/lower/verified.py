@@ -36,30 +36,20 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit
 
-from suffice._array import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Indices, SignedFactor
+from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
-from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import L1, WeightedL1, Zero
+from suffice.terms.linear import CARRIED
+from suffice.terms.margin_losses import LARGEST_EXPONENT, Bending, Kinked, Squared
 from suffice.terms.rounding import TINY, U, gamma
-from suffice.terms.smooth import (
-    CARRIED,
-    LARGEST_EXPONENT,
-    Huber,
-    LinearModel,
-    Logistic,
-    MarginLoss,
-    Poisson,
-    Ridged,
-    Squared,
-)
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
-LARGEST_FACTOR = 1 << 29  # bytes
 TRIES = 4  # to find the rows that may reach a kink
 
 
@@ -69,25 +59,22 @@ class Verifiable:
 
     design: Design
     y: Array
-    loss: MarginLoss
+    loss: Any  # Bending or Kinked
     l1: Array
     l2: Array
     intercept: Intercepted | None = None  # the model whose b is minimised out
 
     @classmethod
-    def of(cls, f: Any, g: Any, size: int) -> Verifiable | None:
-        """None for anything but a linear model in main memory with a known psi, and an l1 penalty or none."""
-        model, ridge = (f.term, f.ridge) if isinstance(f, Ridged) else (f, 0.0)
-        if not isinstance(model, LinearModel | Intercepted) or not isinstance(g, L1 | WeightedL1 | Zero):
+    def of(cls, problem: Canonical, size: int) -> Verifiable | None:
+        """None for anything but a linear model in main memory with a psi of known kind, and an l1 penalty or none."""
+        parts = LinearParts.of(problem)
+        if parts is None or not isinstance(parts.model.loss, Bending | Kinked):
             return None
-        X, loss = model.design.X, model.loss
-        if isinstance(X, RowBlocks) or lives_elsewhere(X):
+        model = parts.model
+        if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
             return None
-        if third(loss) is None and kink_distance(loss, np.zeros(1), np.ones(1)) is None:
-            return None
-        l1 = np.broadcast_to(np.asarray(0.0 if isinstance(g, Zero) else g.l1, dtype=np.float64), size)
-        l2 = np.broadcast_to(np.asarray(model.l2 + ridge, dtype=np.float64), size)
-        return cls(model.design, model.y, loss, l1, l2, model if isinstance(model, Intercepted) else None)
+        l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
+        return cls(model.design, model.y, model.loss, l1, l2, model if isinstance(model, Intercepted) else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,30 +115,6 @@ class _Region:
     C: Array  # largest, for columns outside the support
 
 
-def third(loss: MarginLoss) -> float | None:
-    """M with |psi'''| <= M psi''; None where there is none."""
-    if isinstance(loss, Squared):
-        return 0.0
-    return 1.0 if isinstance(loss, Logistic | Poisson) else None
-
-
-def second(loss: MarginLoss, m: Array, y: Array) -> Array:
-    """psi'' to full relative accuracy."""
-    if isinstance(loss, Logistic):
-        result: Array = expit(m) * expit(-m)
-        return result
-    return loss.curvature_between(m, m, y)
-
-
-def kink_distance(loss: MarginLoss, m: Array, y: Array) -> Array | None:
-    """How far the margin is from where psi'' jumps."""
-    if isinstance(loss, Huber):
-        return np.abs(np.abs(m - y) - loss.delta)
-    if type(loss).__name__ == "SquaredHinge":
-        return np.abs(1.0 - y * m)
-    return None
-
-
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product or carried along straight lines,
     `gradient` that of f at w."""
@@ -164,7 +127,7 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
     design, l1 = model.design, model.l1
     S: Indices = np.flatnonzero((w != 0.0) | (l1 == 0.0))
     size = len(S) + (model.intercept is not None)
-    if size == 0 or 16 * size * size > LARGEST_FACTOR or size > len(image) + np.count_nonzero(model.l2[S]):
+    if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
         return None
     a, m = host(design.weights), image + b
     blur = CARRIED * design.margin_rounding(w) * design.row_norms * norm(w) + TINY * len(w)
@@ -174,7 +137,7 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
     sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
-    slopes, bends = model.loss.derivative(m, model.y), second(model.loss, m, model.y)
+    slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
     rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
     of_sums = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
     of_sums = of_sums * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
@@ -216,11 +179,10 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
 
 
 def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
-    M = third(model.loss)
-    if M is None:
+    if not isinstance(model.loss, Bending):
         return _kinked_region(model, S, m, blur, u, error)
-    a = host(model.design.weights)
-    C = a * second(model.loss, m, model.y)
+    a, M = host(model.design.weights), model.loss.third
+    C = a * model.loss.second(m, model.y)
     gram = model.design.gram if isinstance(model.loss, Squared) and model.intercept is None else None
     factor = SignedFactor.of(model.design, S, C, model.l2[S], model.intercept is not None, gram)
     if factor is None:
@@ -246,10 +208,8 @@ def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, erro
 
 def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
     a, c = host(model.design.weights), model.loss.curvature
-    distance = kink_distance(model.loss, m, model.y)
-    assert distance is not None
-    distance = distance - blur - 4.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
-    curved = second(model.loss, m, model.y) > 0.0
+    distance = model.loss.kink_distance(m, model.y) - blur - 4.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
+    curved = model.loss.curvature_between(m, m, model.y) > 0.0
     doubtful = distance <= 0.0
     for _ in range(TRIES):
         H = np.where(curved & ~doubtful, c * a, 0.0)

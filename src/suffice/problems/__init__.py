@@ -5,6 +5,7 @@ from suffice.problems.linear import (
     ElasticNet,
     ElasticNetHuber,
     ElasticNetLogistic,
+    ElasticNetModel,
     ElasticNetPoisson,
     LowerLevel,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "ElasticNet",
     "ElasticNetHuber",
     "ElasticNetLogistic",
+    "ElasticNetModel",
     "ElasticNetPoisson",
     "LowerLevel",
     "Reconstruction",

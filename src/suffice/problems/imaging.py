@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, frozen, positive
-from suffice.lower.solver import Solution
+from suffice.arrays import Array, frozen, positive
+from suffice.lower.solution import Solution
 from suffice.problem import Composite
 from suffice.terms.measurement import Fourier, General
 from suffice.terms.prox import Zero

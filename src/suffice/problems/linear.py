@@ -3,10 +3,11 @@ r"""Ready-made lower-level problems: linear models with an elastic-net penalty, 
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s), or 1/N
 
 `ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's,
-`ElasticNetPoisson` psi = exp(m) - y m. In scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)),
-l1_ratio=l1/(l1 + l2), fit_intercept=False), ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and,
-for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is no intercept: append a column of ones to X and it
-is penalised like the others. For l1 >= `l1_max` the solution is exactly 0.
+`ElasticNetPoisson` psi = exp(m) - y m; `ElasticNetModel` takes any psi. In scikit-learn's terms:
+LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False), ElasticNet(alpha=l1 + l2,
+l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is
+no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
+exactly 0.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice._array import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
 from suffice.terms.prox import L1
-from suffice.terms.smooth import LOGISTIC, POISSON, SQUARED, Huber, LinearModel, MarginLoss
 
 
 class LowerLevel(Protocol):
@@ -34,12 +36,15 @@ class LowerLevel(Protocol):
         ...
 
 
-class _ElasticNetModel:
-    """What the elastic-net problems share; final classes below choose psi."""
+class ElasticNetModel:
+    """A linear model with an elastic-net penalty and any loss psi of its margins, such as one of your own.
 
-    loss: MarginLoss
+    It minimises sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1. `loss` is psi (`suffice.terms.MarginLoss`);
+    where it has a method `targets`, y is what that makes of it. a_i is 1/N, or `sample_weight` scaled to sum to 1.
+    `at(l1=..., l2=...)` is the problem at fixed penalties. There is no intercept.
+    """
 
-    def __init__(self, X: Any, y: Any, loss: MarginLoss, sample_weight: Any) -> None:
+    def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.loss = loss
         rows = self.design.shape[0]
@@ -49,13 +54,7 @@ class _ElasticNetModel:
         self.y = like(frozen(self._targets(y)), self.design.X)  # lives with X
 
     def _targets(self, y: Any) -> Array:
-        try:
-            targets = np.array(y, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"y must be numeric, got dtype {y.dtype}") from error
-        if not np.isfinite(targets).all():
-            raise ValueError("y must be finite, got NaN or infinite entries")
-        return targets
+        return getattr(self.loss, "targets", Real().targets)(y)
 
     @property
     def size(self) -> int:
@@ -72,13 +71,14 @@ class _ElasticNetModel:
         return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
 
     def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties l1 >= 0 and l2 > 0."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2")
+        """The problem at fixed penalties l1 >= 0 and l2 >= 0; without an l2 a solution is proven where the data supply
+        the curvature."""
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True)
         smooth = LinearModel(self.design, self.y, self.loss, l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
 
 
-class ElasticNetLogistic(_ElasticNetModel):
+class ElasticNetLogistic(ElasticNetModel):
     """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
 
     It minimises sum_i a_i log(1 + exp(-y_i x_i . w)) + (l2/2) ||w||^2 + l1 ||w||_1, the labels being -1 and 1.
@@ -87,14 +87,14 @@ class ElasticNetLogistic(_ElasticNetModel):
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, LOGISTIC, sample_weight)
+        super().__init__(X, y, LOGISTIC, sample_weight=sample_weight)
 
     def _targets(self, y: Any) -> Array:
         targets, self.classes = signs(y)
         return targets
 
 
-class ElasticNet(_ElasticNetModel):
+class ElasticNet(ElasticNetModel):
     """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1.
 
     a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
@@ -102,10 +102,10 @@ class ElasticNet(_ElasticNetModel):
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, SQUARED, sample_weight)
+        super().__init__(X, y, SQUARED, sample_weight=sample_weight)
 
 
-class ElasticNetHuber(_ElasticNetModel):
+class ElasticNetHuber(ElasticNetModel):
     """Elastic-net regression with Huber's loss: sum_i a_i psi(x_i . w - y_i) + (l2/2) ||w||^2 + l1 ||w||_1, psi(t)
     being t^2 / 2 up to |t| = delta and linear beyond.
 
@@ -114,10 +114,10 @@ class ElasticNetHuber(_ElasticNetModel):
     """
 
     def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None) -> None:
-        super().__init__(X, y, Huber(delta), sample_weight)
+        super().__init__(X, y, Huber(delta), sample_weight=sample_weight)
 
 
-class ElasticNetPoisson(_ElasticNetModel):
+class ElasticNetPoisson(ElasticNetModel):
     """Elastic-net Poisson regression for counts y >= 0: the mean of y_i is exp(x_i . w), up to terms without w.
 
     Its gradient has no Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies it,
@@ -125,13 +125,7 @@ class ElasticNetPoisson(_ElasticNetModel):
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, POISSON, sample_weight)
-
-    def _targets(self, y: Any) -> Array:
-        targets = super()._targets(y)
-        if (targets < 0.0).any():
-            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
-        return targets
+        super().__init__(X, y, POISSON, sample_weight=sample_weight)
 
 
 def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
@@ -140,7 +134,7 @@ def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
     known: list[Design] = []
     shared: list[LowerLevel] = []
     for problem in problems:
-        if isinstance(problem, _ElasticNetModel):
+        if isinstance(problem, ElasticNetModel):
             own = problem.design
             twin = next((one for one in known if one.X is own.X and _equal(one.weights, own.weights)), None)
             if twin is None:

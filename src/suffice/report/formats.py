@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
 ABSENT = "\u2013"  # what stands for a value that is not there
@@ -22,3 +23,40 @@ def show(value: Any, digits: int = 6) -> str:
     if isinstance(value, float):
         return f"{value:.{digits}g}" if math.isfinite(value) else ABSENT
     return ABSENT if value is None else str(value)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Both ends, with digits enough to tell them apart, rounded outwards: what is shown is proven. None: no bound."""
+    digits = 6
+    if low is not None and high is not None:
+        while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
+            digits += 1
+    down = "-∞" if low is None else _significant(low, digits, ROUND_FLOOR)
+    return f"[{down}, {'∞' if high is None else _significant(high, digits, ROUND_CEILING)}]"
+
+
+def short_interval(low: float, high: float) -> str:
+    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"[{_significant(low, 6, ROUND_FLOOR)}, {_significant(high, 6, ROUND_CEILING)}]"
+    size = max(abs(low), abs(high), 1e-300)
+    width = max(high - low, 1e-6 * size)
+    unit = Decimal(1).scaleb(-min(max(1 - math.floor(math.log10(width)), 0), 300))
+    ends = ((low, ROUND_FLOOR), (high, ROUND_CEILING))
+    down, up = (Decimal(repr(float(end))).quantize(unit, rounding, Context(prec=1000)) for end, rounding in ends)
+    return f"[{down:f}, {up:f}]"
+
+
+def _significant(value: float, digits: int, rounding: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:g}"
+    return f"{Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))):.{digits}g}"
+
+
+def duration(seconds: float, digits: int | None = None) -> str:
+    """A time in seconds, minutes or hours: to so many digits, or roughly."""
+    value, unit = (seconds / 60.0, "min") if seconds < 5400.0 else (seconds / 3600.0, "h")
+    if seconds < 90.0:
+        value, unit = seconds, "s"
+    rough = f"{value:.{int(value < 10.0 and unit != 'min')}f}"
+    return f"{rough if digits is None else f'{value:.{digits}g}'} {unit}"

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import io
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any, Literal
+
+from suffice.report.formats import show
 
 INK, GREY, RULE = "#1c2733", "#5f6b7a", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -38,6 +45,7 @@ td small { color: var(--grey); display: block; font-size: 12.5px }
 .open { color: #565f6b; background: #eff1f4; border-color: #d5dae0 }
 .dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px }
 .caption { color: #46515e; font-size: 14.5px } .still { display: none } .still img { max-width: 100%; height: auto }
+.whole img { max-width: 100% }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 0 40px }
 .pair th { width: 42% } .pair td { overflow-wrap: anywhere }
 .pair tbody th { border-bottom: 1px solid var(--rule); font-size: 13.5px }
@@ -91,6 +99,47 @@ def page(title: str, script: str, body: str) -> str:
 </body>
 </html>
 """
+
+
+def plotly() -> str:
+    """The script that draws the figures of a page, as part of it."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
+    return f"<script>{get_plotlyjs()}</script>"
+
+
+def picture(figure: Any, dpi: int, kind: Literal["png", "pdf"] = "png") -> bytes:
+    """matplotlib's picture of a figure: the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata={"Software" if kind == "png" else "CreationDate": None})
+    return buffer.getvalue()
+
+
+def image(figure: Any, alt: str, dpi: int) -> str:
+    """matplotlib's picture of a figure, as part of the page."""
+    still = base64.b64encode(picture(figure, dpi)).decode("ascii")
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{still}">'
+
+
+def tiles(pairs: Iterable[tuple[str, str]]) -> str:
+    """The few numbers that matter most, each with its words; both are HTML already."""
+    cells = "".join(f'<div class="tile"><b>{big}</b><span>{small}</span></div>' for big, small in pairs)
+    return f'<div class="tiles">{cells}</div>' if cells else ""
+
+
+def pairs(parts: Iterable[tuple[str, Mapping[str, Any]]], heading: str) -> str:
+    """Plain values by name, under their titles, side by side in a `pair`."""
+    made = []
+    for title, values in parts:
+        names = ((str(name).replace("_", " "), value) for name, value in values.items())
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(show(value))}</td></tr>" for name, value in names)
+        if rows:
+            made.append(f"<div><{heading}>{title}</{heading}><table><tbody>{rows}</tbody></table></div>")
+    return "".join(made)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = ()) -> str:

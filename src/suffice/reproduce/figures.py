@@ -6,24 +6,23 @@
     figure 4   excess objective (F - F_best) / F_best against work, one panel per start
     figure 5   accuracy on fresh images, per digit, one panel per start
 
-A chart knows nothing about the library that draws it: the report draws the same charts with plotly. The study is the
-plain dictionary that is also kept as JSON; parts it lacks lead to fewer figures, absent values (None) to gaps.
+The study is the plain dictionary that is also kept as JSON; parts it lacks lead to fewer figures, absent values (None)
+to gaps. The report draws the same charts with plotly.
 """
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice import files
+from suffice.report import html
 from suffice.report.formats import number, show
+from suffice.report.panels import DARK_GREY, Chart, Line, Panel, draw
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Data = dict[str, Any]
@@ -37,57 +36,8 @@ COLOURS = {  # Okabe and Ito
 }
 SYMBOLS = {"K = 20": "^", "K = 200": "s", "K = 2000": "D", "adaptive": "v", "dynamic": "o"}
 _SPARE = ("#CC79A7", "#E69F00", "#999999")  # for variants of other presets
-_GREY = "#666666"
 
 FLOOR = 1e-7  # relative excess objectives below this, negative ones too, are drawn here
-
-
-@dataclass(frozen=True)
-class Line:
-    """One curve. `hover` is plain text per point; `listed` says whether the legend names it."""
-
-    name: str
-    colour: str
-    x: list[float]
-    y: list[float]
-    hover: list[str] | None = None
-    symbol: str = ""
-    dashed: bool = False
-    steps: bool = False
-    joined: bool = True
-    listed: bool = True
-    width: float = 1.6
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes. `level` is a dotted reference line, `shaded` are grey ranges of x, `ticks` are x's ticks."""
-
-    title: str
-    x: str
-    y: str
-    lines: list[Line]
-    log_x: bool = False
-    log_y: bool = False
-    level: float | None = None
-    shaded: tuple[tuple[float, float], ...] = ()
-    ticks: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One figure: panels in reading order, `columns` to a row, on the same axes if `shared`."""
-
-    name: str
-    title: str
-    caption: str
-    panels: list[Panel]
-    columns: int = 1
-    shared: bool = False
-
-    @property
-    def rows(self) -> int:
-        return -(-len(self.panels) // self.columns)
 
 
 # --- reading the study ---------------------------------------------------------------------------------------------
@@ -206,7 +156,7 @@ def chart2(data: Data) -> Chart:
             )
             for lines, y in zip(others, curves, strict=True):
                 lines.append(Line(variant, shade, x, y, hover, steps=True, listed=False, width=width))
-    objective.append(Line("believed by the run", _GREY, [math.nan], [math.nan], dashed=True, width=0.9))
+    objective.append(Line("believed by the run", DARK_GREY, [math.nan], [math.nan], dashed=True, width=0.9))
     values = [value for line in objective for value in line.y if value > 0 and math.isfinite(value)]
     wide = bool(values) and max(values) > 10 * min(values)
     level = best if math.isfinite(best) else None
@@ -395,88 +345,16 @@ def figure5(data: Data) -> Figure:
     return draw(chart5(data))
 
 
-def draw(chart: Chart) -> Figure:
-    """`chart` as a matplotlib figure of its own, unknown to pyplot."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install suffice[plot]") from error
-
-    rows, columns = chart.rows, chart.columns
-    width, height = {1: (7.2, 4.2), 2: (4.8, 3.1)}.get(columns, (2.9, 2.4))
-    figure = Figure(figsize=(max(width * columns, 5.4), height * rows + 0.5), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=chart.shared, sharey=chart.shared)
-    cells = list(grid.flat)
-    for index, (axes, panel) in enumerate(zip(cells, chart.panels, strict=False)):
-        _panel(axes, panel)
-        bottom, left = index + columns >= len(chart.panels), index % columns == 0
-        if bottom or not chart.shared:
-            axes.set_xlabel(panel.x)
-            axes.tick_params(labelbottom=True)
-        if left or not chart.shared:
-            axes.set_ylabel(panel.y)
-    spare = cells[len(chart.panels) :]
-    for axes in spare:
-        axes.set_axis_off()
-    handles = {line.name: _handle(line) for panel in chart.panels for line in panel.lines if line.listed}
-    if spare:
-        spare[-1].legend(handles.values(), handles.keys(), loc="center", frameon=False)
-    elif rows == columns == 1:
-        cells[0].legend(handles.values(), handles.keys(), frameon=False)
-    else:
-        columns = min(len(handles), 5 if columns > 1 else 3)
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
-    figure.suptitle(chart.title, fontsize=12, x=0.01, ha="left", fontweight="bold")
-    return figure
-
-
-def _handle(line: Line) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], **_look(line))
-
-
-def _look(line: Line) -> dict[str, Any]:
-    return {
-        "color": line.colour,
-        "linestyle": ("--" if line.dashed else "-") if line.joined else "none",
-        "linewidth": line.width,
-        "marker": line.symbol or None,
-        "markersize": 5 if line.joined else 4,
-        "drawstyle": "steps-post" if line.steps else "default",
-    }
-
-
-def _panel(axes: Axes, panel: Panel) -> None:
-    if panel.log_x:
-        axes.set_xscale("log")
-    if panel.log_y:
-        axes.set_yscale("log")
-    for low, high in panel.shaded:
-        axes.axvspan(low, high, color="#EEEEEE", linewidth=0, zorder=0)
-    if panel.level is not None:
-        axes.axhline(panel.level, color=_GREY, linestyle=":", linewidth=1.1, zorder=1)
-    for line in panel.lines:
-        axes.plot(line.x, line.y, **_look(line))
-    if panel.ticks:
-        axes.set_xticks(panel.ticks, [f"{tick:g}" for tick in panel.ticks])
-    axes.set_title(panel.title, fontsize=10)
-    axes.grid(True, color="#E4E4E4", linewidth=0.6, axis="y" if panel.shaded else "both")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-
-
 def save(data: Data, out: Path) -> list[Path]:
     """Draw every figure that `data` allows into the folder `out`, each as PNG and PDF; returns the paths."""
     files.make_folder(out)
     paths = []
     for chart in charts(data):
         figure = draw(chart)
-        for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
-            path = out / f"{chart.name}.{kind}"
-            picture = io.BytesIO()
-            figure.savefig(picture, format=kind, dpi=150, metadata=metadata)
-            files.replace_atomically(path, picture.getvalue())
+        for path, picture in (
+            (out / f"{chart.name}.png", html.picture(figure, 150)),
+            (out / f"{chart.name}.pdf", html.picture(figure, 150, "pdf")),
+        ):
+            files.replace_atomically(path, picture)
             paths.append(path)
     return paths

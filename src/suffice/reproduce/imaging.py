@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from suffice import files
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
@@ -68,7 +68,7 @@ DESCENT = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class ImagingSetting:
     """One study: which runs, and how long. A start is a label and, for denoise3, the penalty's weight w."""
 
     study: str
@@ -82,19 +82,21 @@ class Setting:
     seed: int = 0
 
 
-SETTINGS: dict[tuple[str, str], Setting] = {
-    ("denoise1", "full"): Setting("denoise1", "full", (-2.0, -1.0, 0.0, 1.0, 2.0), FISTA + DESCENT, 20),
-    ("denoise1", "quick"): Setting("denoise1", "quick", (0.0,), FISTA[:3], 20, signals=3, pixels=64),
-    ("denoise3", "full"): Setting("denoise3", "full", (1e-4, 1e-6), FISTA + DESCENT, 100, signals=20),
-    ("denoise3", "quick"): Setting("denoise3", "quick", (1e-4,), FISTA[:3], 40, signals=3, pixels=64),
-    ("denoise2d", "full"): Setting("denoise2d", "full", (1e-6,), (DYNAMIC, FISTA[2], DESCENT[0]), 40, signals=3),
-    ("denoise2d", "quick"): Setting("denoise2d", "quick", (1e-6,), (DYNAMIC, FISTA[2]), 15, signals=1, pixels=32),
-    ("mri", "full"): Setting("mri", "full", (0.5,), (DYNAMIC, *FISTA[2:], DESCENT[0]), 3000, pixels=64),
-    ("mri", "quick"): Setting("mri", "quick", (0.5,), (DYNAMIC, FISTA[2]), 60, signals=2, pixels=16),
+SETTINGS: dict[tuple[str, str], ImagingSetting] = {
+    ("denoise1", "full"): ImagingSetting("denoise1", "full", (-2.0, -1.0, 0.0, 1.0, 2.0), FISTA + DESCENT, 20),
+    ("denoise1", "quick"): ImagingSetting("denoise1", "quick", (0.0,), FISTA[:3], 20, signals=3, pixels=64),
+    ("denoise3", "full"): ImagingSetting("denoise3", "full", (1e-4, 1e-6), FISTA + DESCENT, 100, signals=20),
+    ("denoise3", "quick"): ImagingSetting("denoise3", "quick", (1e-4,), FISTA[:3], 40, signals=3, pixels=64),
+    ("denoise2d", "full"): ImagingSetting("denoise2d", "full", (1e-6,), (DYNAMIC, FISTA[2], DESCENT[0]), 40, signals=3),
+    ("denoise2d", "quick"): ImagingSetting(
+        "denoise2d", "quick", (1e-6,), (DYNAMIC, FISTA[2]), 15, signals=1, pixels=32
+    ),
+    ("mri", "full"): ImagingSetting("mri", "full", (0.5,), (DYNAMIC, *FISTA[2:], DESCENT[0]), 3000, pixels=64),
+    ("mri", "quick"): ImagingSetting("mri", "quick", (0.5,), (DYNAMIC, FISTA[2]), 60, signals=2, pixels=16),
 }
 
 
-def pairs(setting: Setting) -> list[tuple[Variant, float]]:
+def pairs(setting: ImagingSetting) -> list[tuple[Variant, float]]:
     """Which runs a study has."""
     return [(variant, start) for variant in setting.variants for start in setting.starts]
 
@@ -114,7 +116,7 @@ def boxes(rng: np.random.RandomState, signals: int, pixels: int) -> list[Array]:
 
 
 @cache
-def data(setting: Setting) -> tuple[list[Any], list[Any]]:
+def data(setting: ImagingSetting) -> tuple[list[Any], list[Any]]:
     """Clean images, and what is measured of them."""
     if setting.study == "denoise2d":
         clean = natural_images(setting.pixels)[: setting.signals]
@@ -147,7 +149,7 @@ def natural_images(pixels: int) -> list[Array]:
     return found
 
 
-def problem(setting: Setting, start: float, solver: str) -> BilevelProblem:
+def problem(setting: ImagingSetting, start: float, solver: str) -> BilevelProblem:
     """The bilevel problem of a study; `start` is the penalty's weight w in denoise3 and denoise2d."""
     clean, measured = data(setting)
     if setting.study == "mri":
@@ -182,7 +184,7 @@ def problem(setting: Setting, start: float, solver: str) -> BilevelProblem:
     )
 
 
-def first_theta(setting: Setting, start: float) -> Array:
+def first_theta(setting: ImagingSetting, start: float) -> Array:
     if setting.study == "denoise1":
         return np.array([start])
     if setting.study == "mri":
@@ -193,7 +195,7 @@ def first_theta(setting: Setting, start: float) -> Array:
 # --- runs ----------------------------------------------------------------------------------------------------------
 
 
-def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Show) -> dict[str, Any]:
+def run(setting: ImagingSetting, variant: Variant, start: float, folder: Path, show: Show) -> dict[str, Any]:
     """One variant from one start; continues what the folder already has of it."""
     name = "".join(letter for letter in variant.name if letter.isalnum())
     path = files.subfolder(folder, "runs") / f"{name}_{start:+g}.json"
@@ -261,11 +263,11 @@ def run(setting: Setting, variant: Variant, start: float, folder: Path, show: Sh
     return finished
 
 
-def exact_solver(setting: Setting) -> str:
+def exact_solver(setting: ImagingSetting) -> str:
     return "fista" if setting.study == "denoise2d" else "newton_tv"
 
 
-def add_exact(setting: Setting, runs: list[dict[str, Any]], folder: Path, show: Show) -> None:
+def add_exact(setting: ImagingSetting, runs: list[dict[str, Any]], folder: Path, show: Show) -> None:
     """The exact F of every incumbent, into the records; known ones are kept in a file."""
     path = folder / "exact.json"
     known: dict[str, float] = read(path) or {}
@@ -287,7 +289,7 @@ def add_exact(setting: Setting, runs: list[dict[str, Any]], folder: Path, show: 
     write(path, known)
 
 
-def reconstructions(setting: Setting, theta: Array, start: float) -> list[Any]:
+def reconstructions(setting: ImagingSetting, theta: Array, start: float) -> list[Any]:
     """The images at theta, accurate."""
     bilevel = problem(setting, start, exact_solver(setting))
     evaluation = bilevel.evaluate(theta, within=1e-4)
@@ -295,7 +297,7 @@ def reconstructions(setting: Setting, theta: Array, start: float) -> list[Any]:
     return [one.image(solution) for one, solution in zip(formats, evaluation.solutions, strict=True)]
 
 
-def best_theta(setting: Setting) -> tuple[float, float] | None:
+def best_theta(setting: ImagingSetting) -> tuple[float, float] | None:
     """The exact optimum of denoise1, by a bounded search on exact evaluations (one parameter only)."""
     if setting.study != "denoise1":
         return None
@@ -308,7 +310,7 @@ def best_theta(setting: Setting) -> tuple[float, float] | None:
     return float(found.x), float(found.fun)
 
 
-def make(setting: Setting, folder: Path, command: str, show: Show) -> dict[str, Any]:
+def make(setting: ImagingSetting, folder: Path, command: str, show: Show) -> dict[str, Any]:
     """All that the report needs, as plain data; `study.json` in the folder."""
     from suffice.reproduce.imaging_claims import check
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suffice.reproduce.imaging import Setting
+    from suffice.reproduce.imaging import ImagingSetting
 
 # The authors' runs (their result files): total lower-level iterations, and F as each run believed it.
 DENOISE1_OPTIMUM, DENOISE1_F = -0.3149209, 1.3714888
@@ -19,7 +19,7 @@ MRI_BEST, MRI_WORK = 0.478275, {"FISTA": 7_226_303, "GD": 13_932_105}
 LAST_DIGIT = 5e-7  # published values have six decimals
 
 
-def check(setting: Setting, data: dict[str, Any]) -> list[dict[str, Any]]:
+def check(setting: ImagingSetting, data: dict[str, Any]) -> list[dict[str, Any]]:
     """Every claim that the study's runs can speak to; published numbers belong to the full size only."""
     claims: list[dict[str, Any]] = []
 
@@ -83,6 +83,6 @@ def check(setting: Setting, data: dict[str, Any]) -> list[dict[str, Any]]:
     return claims
 
 
-def _start(setting: Setting, one: dict[str, Any]) -> str:
+def _start(setting: ImagingSetting, one: dict[str, Any]) -> str:
     label = "w =" if setting.study in ("denoise3", "denoise2d") else "start"
     return f"{label} {one['start']:g}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from dataclasses import replace
 from html import escape
@@ -15,9 +13,10 @@ import numpy as np
 from suffice import files
 from suffice.report import html as shell
 from suffice.report.formats import number, show
+from suffice.report.panels import Chart, Line, Panel, draw
 from suffice.reproduce import imaging, report
-from suffice.reproduce.figures import Chart, Data, Line, Panel, draw
-from suffice.reproduce.imaging import Setting
+from suffice.reproduce.figures import Data
+from suffice.reproduce.imaging import ImagingSetting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +49,7 @@ LEADS = {
 _CLEAN, _NOISY, _BEFORE, _AFTER = "#000000", "#BBBBBB", "#56B4E9", "#D55E00"
 
 
-def label(setting: Setting, start: float) -> str:
+def label(setting: ImagingSetting, start: float) -> str:
     return f"{'w =' if setting.study in ('denoise3', 'denoise2d') else 'start'} {start:g}"
 
 
@@ -62,7 +61,7 @@ def _width(variant: str) -> float:
     return 2.2 if variant == imaging.DYNAMIC.name else 1.4
 
 
-def work_chart(setting: Setting, data: Data) -> Chart:
+def work_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Excess objective against work, one panel per start."""
     panels, listed = [], set()
     for start in setting.starts:
@@ -88,7 +87,7 @@ def work_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def evaluations_chart(setting: Setting, data: Data) -> Chart:
+def evaluations_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Objective of the incumbent per evaluation: exact, and as the run believed it."""
     panels, listed = [], set()
     starts = [start for start in setting.starts if start == 0.0] or list(setting.starts)
@@ -111,7 +110,7 @@ def evaluations_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def ends_chart(setting: Setting, data: Data) -> Chart:
+def ends_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Where every run of denoise1 ended, per start."""
     lines = []
     symbols = dict(zip(COLOURS, ("o", "v", "s", "D", "o", "^", "D"), strict=True))
@@ -134,7 +133,7 @@ def ends_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def signals_chart(setting: Setting, data: Data) -> Chart:
+def signals_chart(setting: ImagingSetting, data: Data) -> Chart:
     """Some signals: clean, as measured, and reconstructed before and after learning."""
     clean, measured = imaging.data(setting)
     start = setting.starts[0]
@@ -167,7 +166,7 @@ def signals_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def pattern_chart(setting: Setting, data: Data) -> Chart:
+def pattern_chart(setting: ImagingSetting, data: Data) -> Chart:
     """The learned weights c of the Fourier samples, low frequencies in the middle."""
     frequency = np.fft.fftfreq(setting.pixels, 1.0 / setting.pixels)
     order = np.argsort(frequency)
@@ -190,7 +189,7 @@ def pattern_chart(setting: Setting, data: Data) -> Chart:
     )
 
 
-def charts(setting: Setting, data: Data) -> list[Chart]:
+def charts(setting: ImagingSetting, data: Data) -> list[Chart]:
     made = [work_chart(setting, data), evaluations_chart(setting, data)]
     if setting.study == "denoise1":
         made.append(ends_chart(setting, data))
@@ -201,7 +200,7 @@ def charts(setting: Setting, data: Data) -> list[Chart]:
     return made
 
 
-def pictures(setting: Setting, data: Data) -> Figure | None:
+def pictures(setting: ImagingSetting, data: Data) -> Figure | None:
     """The images of denoise2d: clean, noisy, reconstructed before and after learning."""
     if setting.study != "denoise2d":
         return None
@@ -225,7 +224,7 @@ def pictures(setting: Setting, data: Data) -> Figure | None:
     return figure
 
 
-def markdown(setting: Setting, data: Data) -> str:
+def markdown(setting: ImagingSetting, data: Data) -> str:
     """Where the runs ended and the claims, as Markdown."""
     lines = [f"# {TITLES[setting.study]} (`{setting.study}`)", "", LEADS[setting.study], ""]
     provenance = data["provenance"]
@@ -252,12 +251,9 @@ def markdown(setting: Setting, data: Data) -> str:
     return "\n".join(lines) + "\n\n" + report.markdown(data)
 
 
-def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None) -> str:
+def page(setting: ImagingSetting, data: Data, made: list[Chart], picture: Figure | None) -> str:
     """One web page that needs nothing else."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
+    script = shell.plotly()
     rows = [
         (
             escape(one["variant"]),
@@ -275,13 +271,8 @@ def page(setting: Setting, data: Data, made: list[Chart], picture: Figure | None
     ends = f'<section class="card"><h2>Where the runs ended</h2>{shell.table(head, rows, range(3, 7))}</section>'
     images = ""
     if picture is not None:
-        buffer = io.BytesIO()
-        picture.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-        still = base64.b64encode(buffer.getvalue()).decode("ascii")
-        images = (
-            '<section class="card"><h2>Images before and after learning</h2>'
-            f'<img style="max-width:100%" alt="images" src="data:image/png;base64,{still}"></section>'
-        )
+        drawn = shell.image(picture, "images", 110)
+        images = f'<section class="card whole"><h2>Images before and after learning</h2>{drawn}</section>'
     settings = report.settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
     body = report.claims(data) + "".join(report.figure(chart) for chart in made) + images + ends + settings
     inside = f"""<header><h1>{escape(TITLES[setting.study])}</h1>
@@ -291,19 +282,17 @@ precisely as the next decision needs, and prove that they did; the fixed ones ta
 {body}
 <footer>After M. J. Ehrhardt and L. Roberts, “Inexact Derivative-Free Optimization for Bilevel Learning”, J. Math.
 Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>"""
-    return shell.page(escape(setting.study), f"<script>{get_plotlyjs()}</script>", inside)
+    return shell.page(escape(setting.study), script, inside)
 
 
-def write(setting: Setting, data: Data, out: Path) -> Path:
+def write(setting: ImagingSetting, data: Data, out: Path) -> Path:
     """report.html, results.md and the figures, into the folder `out`; returns the path of the page."""
     files.make_folder(out)
     made, picture = charts(setting, data), pictures(setting, data)
     drawn = [(f"{chart.name}.png", draw(chart), 110) for chart in made]
     drawn += [] if picture is None else [("images.png", picture, 72)]
     for name, figure, dpi in drawn:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-        files.replace_atomically(out / name, buffer.getvalue())
+        files.replace_atomically(out / name, shell.picture(figure, dpi))
     files.replace_atomically(out / "results.md", markdown(setting, data).encode("utf-8"))
     path = out / "report.html"
     files.replace_atomically(path, page(setting, data, made, picture).encode("utf-8"))

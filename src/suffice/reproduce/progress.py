@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from suffice import files
+from suffice.report.formats import duration
 
 NOTES = "progress.jsonl"
 INTERVAL = 2.0  # seconds between two looks
@@ -27,7 +28,7 @@ def note(folder: Path, variant: str, start: float, evaluations: int, done: bool,
     files.append(folder / NOTES, line.encode("ascii"))
 
 
-class Progress:
+class StudyProgress:
     """Shows a line whenever the runs of a study have got further, while a `with` block waits for them."""
 
     def __init__(
@@ -44,7 +45,7 @@ class Progress:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._shown = ""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> StudyProgress:
         self._thread.start()
         return self
 
@@ -92,8 +93,8 @@ def describe(text: str, groups: Sequence[Sequence[Key]], most: int, jobs: int) -
     if estimate is None or limit is None:
         return f"{line}, time left not known yet"
     if not ended:
-        return f"{line}, at most {_duration(limit)} left"
-    return f"{line}, about {_duration(estimate)} left, at most {_duration(limit)}"
+        return f"{line}, at most {duration(limit)} left"
+    return f"{line}, about {duration(estimate)} left, at most {duration(limit)}"
 
 
 def _left(
@@ -126,7 +127,3 @@ def _seconds_each(variant: str, known: dict[Key, tuple[int, bool, float]]) -> fl
 
 def _steps(variant: str) -> int:
     return int(variant.removeprefix("K = ")) if variant.startswith("K = ") else 0
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

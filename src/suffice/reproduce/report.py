@@ -6,21 +6,19 @@ own content policy forbids it. On paper, and without scripts, matplotlib's pictu
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from suffice import files
 from suffice.report import html as shell
-from suffice.report.formats import ABSENT, number, show
-from suffice.reproduce.figures import Chart, Data, Line, Panel, charts, colour, draw, save, variants
+from suffice.report.formats import ABSENT, duration, number, show
+from suffice.report.panels import Chart, draw, interactive
+from suffice.reproduce.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
-_PLOTLY_SYMBOLS = {"^": "triangle-up", "s": "square", "D": "diamond", "o": "circle", "v": "triangle-down"}
 
 
 # --- the page ------------------------------------------------------------------------------------------------------
@@ -28,11 +26,7 @@ _PLOTLY_SYMBOLS = {"^": "triangle-up", "s": "square", "D": "diamond", "o": "circ
 
 def html(data: Data) -> str:
     """The report on the study `data` as one web page that needs nothing else."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
-
+    script = shell.plotly()
     made = charts(data)
     sections = [
         claims(data),
@@ -41,7 +35,6 @@ def html(data: Data) -> str:
         settings(data),
         _records(data),
     ]
-    script = f"<script>{get_plotlyjs()}</script>" if made else ""
     preset = _text((data.get("preset") or {}).get("name") or "custom")
     version = _text((data.get("provenance") or {}).get("suffice"))
     body = f"""<header>
@@ -59,7 +52,7 @@ follow the curvature along the way; the fixed variants run <b>K</b> FISTA iterat
 {"".join(sections)}
 <footer>Method: M. J. Ehrhardt and L. Roberts, “Efficient Hyperparameter Tuning with Dynamic Accuracy Derivative-Free
 Optimization”, OPT 2020, arXiv 2011.03151. Made with suffice {version}.</footer>"""
-    return shell.page(f"reproduction study ({preset})", script, body)
+    return shell.page(f"reproduction study ({preset})", script if made else "", body)
 
 
 def _text(value: Any) -> str:
@@ -90,16 +83,9 @@ def _tiles(data: Data) -> str:
     if data.get("runs"):
         evaluations = sum(int(run.get("evaluations") or 0) for run in data["runs"])
         seconds = number(provenance.get("seconds"))
-        time = f" in {_duration(seconds)}" if math.isfinite(seconds) else ""
+        time = f" in {duration(seconds, 3)}" if math.isfinite(seconds) else ""
         tiles.append((f"{len(data['runs'])} runs", f"{evaluations:,} evaluations{time}"))
-    cells = "".join(f'<div class="tile"><b>{escape(big)}</b><span>{escape(small)}</span></div>' for big, small in tiles)
-    return f'<div class="tiles">{cells}</div>' if tiles else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 5400 else f"{seconds / 3600:.3g} h"
+    return shell.tiles((escape(big), escape(small)) for big, small in tiles)
 
 
 def claims(data: Data) -> str:
@@ -123,9 +109,6 @@ def claims(data: Data) -> str:
 
 
 def figure(chart: Chart) -> str:
-    picture = io.BytesIO()
-    draw(chart).savefig(picture, format="png", dpi=150, metadata={"Software": None})
-    still = base64.b64encode(picture.getvalue()).decode("ascii")
     live = interactive(chart).to_html(
         full_html=False,
         include_plotlyjs=False,
@@ -135,7 +118,7 @@ def figure(chart: Chart) -> str:
     return (
         f'<section class="card" id="{chart.name}"><h2>{escape(chart.title)}</h2>'
         f'<p class="caption">{escape(chart.caption)}</p><div class="live">{live}</div>'
-        f'<div class="still"><img alt="{escape(chart.title)}" src="data:image/png;base64,{still}"></div></section>'
+        f'<div class="still">{shell.image(draw(chart), chart.title, 150)}</div></section>'
     )
 
 
@@ -187,14 +170,9 @@ def _coordinates(theta: Any, places: int = 4) -> tuple[str, str]:
 
 
 def settings(data: Data) -> str:
-    tables = []
-    for title, key in (("Settings", "preset"), ("Versions", "provenance")):
-        part = data.get(key) or {}
-        if part:
-            names = ((str(name).replace("_", " "), value) for name, value in part.items())
-            rows = "".join(f"<tr><th>{escape(name)}</th><td>{_text(value)}</td></tr>" for name, value in names)
-            tables.append(f"<div><h2>{title}</h2><table><tbody>{rows}</tbody></table></div>")
-    return f'<section class="card pair" id="settings">{"".join(tables)}</section>' if tables else ""
+    parts = (("Settings", data.get("preset") or {}), ("Versions", data.get("provenance") or {}))
+    made = shell.pairs(parts, "h2")
+    return f'<section class="card pair" id="settings">{made}</section>' if made else ""
 
 
 def _records(data: Data) -> str:
@@ -233,115 +211,6 @@ def _records(data: Data) -> str:
         "incumbent after the evaluation. Penalties are log₁₀.</p>"
     )
     return f'<section class="card records" id="records"><h2>Every evaluation</h2>{about}{"".join(folds)}</section>'
-
-
-# --- the charts, drawn with plotly ---------------------------------------------------------------------------------
-
-
-def interactive(chart: Chart) -> Any:
-    """`chart` as a plotly figure; hovering shows what stands behind each point."""
-    from plotly.subplots import make_subplots
-
-    rows, columns = chart.rows, chart.columns
-    height = {1: 400, 2: 290}.get(columns, 250) * rows + 70
-    figure = make_subplots(
-        rows=rows,
-        cols=columns,
-        subplot_titles=[panel.title for panel in chart.panels],
-        horizontal_spacing=0.028 if chart.shared and columns > 1 else 0.09,
-        vertical_spacing=(46 if chart.shared else 92) / height if rows > 1 else 0.0,
-    )
-    for index, panel in enumerate(chart.panels):
-        cell = {"row": index // columns + 1, "col": index % columns + 1}
-        for line in panel.lines:
-            figure.add_trace(_trace(line), **cell)
-        for low, high in panel.shaded:
-            figure.add_vrect(low, high, fillcolor="#eef0f3", line_width=0, layer="below", **cell)
-        if panel.level is not None:
-            figure.add_hline(panel.level, line={"color": shell.GREY, "width": 1.2, "dash": "dot"}, **cell)
-        bottom, left = index + columns >= len(chart.panels), cell["col"] == 1
-        labelled = (bottom or not chart.shared, left or not chart.shared)
-        same = chart.panels if chart.shared else [panel]
-        figure.update_xaxes(**_axis(same, "x", labelled[0]), **cell)
-        figure.update_yaxes(**_axis(same, "y", labelled[1]), **cell)
-        if chart.shared and index:
-            figure.update_xaxes(matches="x", **cell)
-            figure.update_yaxes(matches="y", **cell)
-    figure.update_annotations(font={"size": 13, "color": shell.INK})
-    figure.update_layout(
-        template="plotly_white",
-        height=height,
-        margin={"l": 64, "r": 14, "t": 66 if chart.panels[0].title else 40, "b": 48},
-        font={"family": shell.FONT, "size": 12.5, "color": shell.INK},
-        hoverlabel={"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": shell.INK}},
-        legend={"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"},
-        hovermode="closest",
-    )
-    return figure
-
-
-def _trace(line: Line) -> Any:
-    from plotly import graph_objects
-
-    mode = ("lines+markers" if line.joined else "markers") if line.symbol else "lines"
-    symbol = _PLOTLY_SYMBOLS.get(line.symbol, "circle")
-    hover = [escape(text).replace("\n", "<br>") for text in line.hover or []]
-    return graph_objects.Scatter(
-        x=_finite(line.x),
-        y=_finite(line.y),
-        name=escape(line.name),
-        mode=mode,
-        line={
-            "color": line.colour,
-            "width": line.width * 1.15,
-            "dash": "5px,4px" if line.dashed else "solid",
-            "shape": "hv" if line.steps else "linear",
-        },
-        marker={"symbol": symbol, "size": (8 if line.joined else 6.5) + 2 * symbol.startswith("triangle")},
-        legendgroup=escape(line.name),
-        showlegend=line.listed,
-        hovertext=hover or None,
-        hovertemplate="%{hovertext}<extra></extra>" if hover else None,
-        hoverinfo=None if hover else "skip",
-        connectgaps=False,
-    )
-
-
-def _finite(values: Iterable[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
-
-
-def _axis(panels: Sequence[Panel], which: str, labelled: bool) -> dict[str, Any]:
-    """The look of one axis of `panels`, which is one panel or all that share the axis."""
-    panel = panels[0]
-    log = panel.log_x if which == "x" else panel.log_y
-    title = {"text": (panel.x if which == "x" else panel.y) if labelled else None, "font": {"size": 12.5}}
-    axis: dict[str, Any] = {
-        "title": title | {"standoff": 8},
-        "showticklabels": labelled,
-        "tickfont": {"size": 11 if log else 12},
-        "gridcolor": shell.RULE,
-        "linecolor": "#c4cad2",
-        "ticks": "outside" if labelled else "",
-        "tickcolor": "#c4cad2",
-        "ticklen": 4,
-        "zeroline": False,
-    }
-    if log:
-        lines = [line for each in panels for line in each.lines]
-        values = [value for line in lines for value in (line.x if which == "x" else line.y) if value > 0]
-        span = math.log10(max(values) / min(values)) if values else 0.0
-        axis |= {"type": "log", "exponentformat": "power"}
-        if span > 1.2:
-            axis |= {"dtick": max(1, round(span / 6))}
-        else:
-            axis |= {"nticks": 6}
-    if which == "x" and panel.ticks:
-        axis |= {"tickvals": list(panel.ticks), "ticktext": [f"{tick:g}" for tick in panel.ticks]}
-    return axis
-
-
-# --- files ---------------------------------------------------------------------------------------------------------
 
 
 def markdown(data: Data) -> str:

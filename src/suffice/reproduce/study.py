@@ -31,24 +31,25 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice import files
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
 from suffice.lower.certificate import Rule
-from suffice.lower.fista import rate
+from suffice.lower.momentum import rate
 from suffice.lower.solver import iterate, solve
 from suffice.options import Options
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
 from suffice.report.folder import read, write
 from suffice.reproduce.folder import plain, processor, provenance
-from suffice.reproduce.progress import Progress, note
+from suffice.reproduce.progress import StudyProgress, note
 from suffice.result import Record
 from suffice.space import Space
 from suffice.terms.design import Design
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import SQUARED
 from suffice.terms.prox import L1
-from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.tune import Tuner
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"
@@ -367,7 +368,7 @@ def make(
         # The longest first; runs of one K go side by side, dynamic ones ask for other accuracies and go alone.
         groups = [(variant, list(starts)) for variant in reversed(preset.fixed)]
         groups[1:1] = [*((DYNAMIC, [start]) for start in starts), (ADAPTIVE, [ONE_START])]
-        with Progress(folder, preset.max_evaluations, groups, jobs, show):
+        with StudyProgress(folder, preset.max_evaluations, groups, jobs, show):
             list(_parallel([joblib.delayed(run)(preset, *group, place) for group in groups], jobs))
         data["runs"] = [read(place.path(variant, start)) for variant, start in wanted]
         add_exact(preset, data["runs"], place, jobs, show)

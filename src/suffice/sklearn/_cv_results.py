@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from suffice.journal.codec import light
 from suffice.result import Result
-from suffice.sklearn._adapters import find_adapter
-from suffice.sklearn._penalties import PenaltySpace, split_pipeline
 from suffice.sklearn._penalty_search import fold_losses
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.splits import Split
 from suffice.upper.evaluation import Evaluation
 
 Words = Callable[[Evaluation], dict[str, float]]
@@ -22,7 +23,7 @@ Words = Callable[[Evaluation], dict[str, float]]
 def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -> Words:
     """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups."""
     final, _ = split_pipeline(estimator)
-    step = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
+    step = step_to(estimator)
 
     def words(evaluation: Evaluation) -> dict[str, float]:
         both = space.penalties(evaluation)
@@ -57,6 +58,35 @@ def table_of_evaluations(
     table["work"] = np.array([evaluation.work for evaluation in made])
     table["purpose"] = np.array(purposes)
     return table
+
+
+def scores_of_folds(evaluation: Evaluation, folds: Sequence[Split], scorer: Any) -> list[float]:
+    """The score of every fold's model, as accurate as it was made."""
+    pairs = zip(folds, evaluation.solutions, strict=True)
+    return [fold.scored(scorer, solution.x) for fold, solution in pairs]
+
+
+def table_of_scores(
+    made: Sequence[Evaluation],
+    folds: Sequence[Split],
+    scorers: dict[str, Any],
+    table: dict[str, Any],
+    same: Sequence[str],
+) -> dict[str, Any]:
+    """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score."""
+    columns: dict[str, Any] = {}
+    for name in same:
+        columns |= {key.replace("test_score", f"test_{name}"): table[key] for key in table if _OWN.fullmatch(key)}
+    for name, scorer in scorers.items():
+        scores = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made])
+        columns |= {f"split{k}_test_{name}": scores[:, k] for k in range(scores.shape[1])}
+        mean = scores.mean(axis=1)
+        columns |= {f"mean_test_{name}": mean, f"std_test_{name}": scores.std(axis=1)}
+        columns[f"rank_test_{name}"] = (1 + np.argsort(np.argsort(-mean))).astype(np.int32)
+    return columns
+
+
+_OWN = re.compile(r"(split\d+|mean|std|rank)_test_score")
 
 
 def without_data(result: Result) -> Result:

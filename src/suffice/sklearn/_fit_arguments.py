@@ -14,7 +14,8 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice._array import Array
+from suffice.arrays import Array
+from suffice.sklearn._target import inside
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Routed:
 
 def routed(search: Any, params: dict[str, Any]) -> Routed:
     """Who gets what: by metadata routing where it is enabled, else `sample_weight` and `groups` by name."""
-    prefix = "" if not isinstance(search.estimator, Pipeline) else search.estimator.steps[-1][0] + "__"
+    estimator = inside(search.estimator)
+    prefix = "" if not isinstance(estimator, Pipeline) else estimator.steps[-1][0] + "__"
     if get_config()["enable_metadata_routing"]:
         found = process_routing(search, "fit", **params)
         fit, split = dict(found.estimator.fit), dict(found.splitter.split)
@@ -47,7 +49,8 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
     if y is None:
         raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
     labels = is_classifier(search.estimator)
-    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+    estimator = inside(search.estimator)
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
     else:
@@ -59,12 +62,12 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
     else:
         y = np.asarray(y, dtype=np.float64)
     X, y = indexable(X, y)
-    weight = _check_sample_weight(sample_weight, _Rows(len(y)), dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowCount:
     """All that a check of sample weights needs to know of X."""
 
     rows: int

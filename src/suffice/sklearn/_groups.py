@@ -1,8 +1,9 @@
 """Groups of features, each with penalties of its own.
 
-`groups_of_features` maps names of groups to columns: names, numbers, a slice, or a mask. Columns in no group form the
-group `others`. They are the columns of X if every step of a pipeline before the estimator keeps columns one to one, as
-scalers do, and those that the last step puts out (`get_feature_names_out`) else.
+`groups_of_features` maps names of groups to columns: names, numbers, a slice, a mask, or a function of the list of all
+names that returns a mask. Columns in no group form the group `others`. They are the columns of X if every step of a
+pipeline before the estimator keeps columns one to one, as scalers do, and those that the last step puts out
+(`get_feature_names_out`) else.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def group_of_columns(groups: Mapping[str, Any], names: list[str]) -> tuple[tuple
 
 def _columns(group: str, selection: Any, names: list[str]) -> Indices:
     where = f"groups_of_features[{group!r}]"
+    if callable(selection):
+        selection = np.asarray(selection(names), dtype=bool)
     if isinstance(selection, slice):
         columns: Indices = np.arange(len(names))[selection]
     else:

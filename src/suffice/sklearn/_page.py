@@ -4,21 +4,18 @@ matplotlib's pictures of the same figures.
 
 from __future__ import annotations
 
-import base64
-import io
 import json
-import warnings
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from html import escape
 from typing import Any
 
 import numpy as np
 
 from suffice import plots
+from suffice.report import charts
 from suffice.report import html as shell
-from suffice.report.formats import show
-from suffice.sklearn import _charts
+from suffice.report.formats import interval, show
+from suffice.report.traces import LINES, Trace
 from suffice.sklearn._report_data import trace
 from suffice.sklearn._report_schema import check
 
@@ -106,10 +103,7 @@ def page(data: Data) -> str:
     from suffice.sklearn.report import FORMAT, OLD
 
     check(data, FORMAT, OLD)
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
+    plotly = shell.plotly()
     shown = trace(data)
     figures: dict[str, Any] = {}
     sections = [
@@ -139,7 +133,7 @@ def page(data: Data) -> str:
 <footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
 <script type="application/json" id="figures">{_json(figures)}</script>
 <script>{script}</script>"""
-    return shell.page(title, f"<style>{_CSS}</style><script>{get_plotlyjs()}</script>", body)
+    return shell.page(title, f"<style>{_CSS}</style>{plotly}", body)
 
 
 def _json(value: Any) -> str:
@@ -151,14 +145,9 @@ def _json(value: Any) -> str:
 def _figure(name: str, chart: dict[str, Any], drawn: Callable[[], Any], alt: str, figures: dict[str, Any]) -> str:
     """The place of a figure: plotly's where scripts run, matplotlib's picture elsewhere."""
     figures[name] = chart
-    picture = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
-        drawn().figure.savefig(picture, format="png", dpi=130, metadata={"Software": None})
-    still = base64.b64encode(picture.getvalue()).decode("ascii")
     return (
         f'<div class="live" data-figure="{name}" style="min-height: {chart["layout"]["height"]}px"></div>'
-        f'<div class="still"><img alt="{escape(alt)}" src="data:image/png;base64,{still}"></div>'
+        f'<div class="still">{shell.image(drawn().figure, alt, 130)}</div>'
     )
 
 
@@ -169,22 +158,9 @@ def _number(value: float | None, digits: int = 5) -> str:
     return escape(show(None if value is None else float(value), digits))
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    """Both ends, with digits enough to tell them apart, rounded outwards: what is shown is proven. None: no bound."""
-    digits = 6
-    if low is not None and high is not None:
-        while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
-            digits += 1
-    down = "-∞" if low is None else _rounded(low, digits, ROUND_FLOOR)
-    return f"[{down}, {'∞' if high is None else _rounded(high, digits, ROUND_CEILING)}]"
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    return f"{Context(prec=digits, rounding=rounding).create_decimal(repr(value)):.{digits}g}"
-
-
 def _params(params: dict[str, float]) -> str:
-    return ", ".join(f"{escape(name.rpartition('__')[2])} = {_number(value, 4)}" for name, value in params.items())
+    """Exact: what is shown gives the same model again."""
+    return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
 
 
 def _lead(data: Data) -> str:
@@ -203,18 +179,17 @@ def _tiles(data: Data) -> str:
     best, made = data["best"], data["evaluations"]
     low, high = best["interval"]
     scoring = data["asked_scoring"] or data["scoring"]
-    proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {_interval(low, high)}"
+    proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {interval(low, high)}"
     words = f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>"
     if best["params"] == best["penalties"]:  # of groups, which scikit-learn has no words for
         words = "best penalties"
-    tiles = [
+    tiles = (
         (_params(best["params"]).replace(", ", "<br>"), words),
         (_number(best["score"]), f"{escape(scoring)}<small>{proof}</small>"),
         (f"{len(made):,}", f"evaluations of {data['folds']} models each"),
         (f"{sum(one['work'] for one in made):,.0f}", "lower-level steps in all"),
-    ]
-    cells = "".join(f'<div class="tile"><b>{big}</b><span>{small}</span></div>' for big, small in tiles)
-    return f'<div class="tiles">{cells}</div>'
+    )
+    return shell.tiles(tiles)
 
 
 def _penalties(best: Data) -> str:
@@ -264,7 +239,7 @@ def _summary(data: Data) -> str:
     return (
         f"<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
-        f"<b>{_interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
+        f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
         + _caption(
             "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
@@ -291,7 +266,7 @@ def _folds(scores: list[Data]) -> str:
     return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
 
-def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
+def _search(shown: Trace, figures: dict[str, Any]) -> str:
     F = escape(shown.label)
     words = {
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
@@ -301,13 +276,13 @@ def _search(shown: plots.Trace, figures: dict[str, Any]) -> str:
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
     return (
         _caption(words)
-        + _figure("path", _charts.path(shown), lambda: plots.draw_path(shown), "the path of the search", figures)
+        + _figure("path", charts.path(shown), lambda: plots.draw_path(shown), "the path of the search", figures)
         + f"<h3>Progress</h3>{_caption(looks)}"
-        + _figure("progress", _charts.progress(shown), lambda: plots.draw_progress(shown), "progress", figures)
+        + _figure("progress", charts.progress(shown), lambda: plots.draw_progress(shown), "progress", figures)
     )
 
 
-def _accuracy(data: Data, shown: plots.Trace, figures: dict[str, Any]) -> str:
+def _accuracy(data: Data, shown: Trace, figures: dict[str, Any]) -> str:
     what = "the root of a fold's share of the loss"
     if data["policy"] == "weights":
         what += "; the search itself asked for distances of the weights"
@@ -315,19 +290,19 @@ def _accuracy(data: Data, shown: plots.Trace, figures: dict[str, Any]) -> str:
     steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
     return (
         _caption(asked + "Where nothing was asked for, anything would have done.")
-        + _figure("accuracy", _charts.accuracy(shown), lambda: plots.draw_accuracy(shown), "accuracy", figures)
+        + _figure("accuracy", charts.accuracy(shown), lambda: plots.draw_accuracy(shown), "accuracy", figures)
         + f"<h3>Work</h3>{_caption(steps)}"
-        + _figure("work", _charts.work(shown), lambda: plots.draw_work(shown), "work", figures)
+        + _figure("work", charts.work(shown), lambda: plots.draw_work(shown), "work", figures)
     )
 
 
 def _regularisation(found: Data, figures: dict[str, Any]) -> str:
     lines, total = len(found["lines"]), found["coefficients"]
     some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
-    chart = _charts.regularisation(found)
+    chart = charts.regularisation(found)
     text = (
         "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
-        f"{some} are drawn{', the ten largest in colour' if lines > len(plots.LINES) else ''}. "
+        f"{some} are drawn{', the ten largest in colour' if lines > len(LINES) else ''}. "
         f"{len(found['multiples'])} models, proven to within {found['accuracy']:.1g} of their weights' largest norm. "
         f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
@@ -352,16 +327,17 @@ def _calibration(found: Data, figures: dict[str, Any]) -> str:
         text = "Decision values of held-out rows by their true class. The estimator predicts no probabilities."
     else:
         text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
-    chart = _charts.calibration(found)
+    chart = charts.calibration(found)
     drawn = _figure("calibration", chart, lambda: plots.draw_calibration(found), "held-out predictions", figures)
     return _caption(text) + drawn
 
 
 def _coefficients(found: Data, figures: dict[str, Any]) -> str:
-    whose = {"best_estimator_": "the final model, fitted by scikit-learn to all data"}.get(
-        found["source"], "a model of all data; the search did not refit"
-    )
-    bars = min(len(found["names"]), _charts.MOST_BARS)
+    whose = {
+        "certified": "the final model, fitted to all data to a proven accuracy",
+        "best_estimator_": "the final model, fitted by scikit-learn to all data",
+    }.get(found["source"], "a model of all data; the search did not refit")
+    bars = min(len(found["names"]), charts.MOST_BARS)
     text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
     text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."
     head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
@@ -369,7 +345,7 @@ def _coefficients(found: Data, figures: dict[str, Any]) -> str:
     rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
     table = shell.table(head, rows, numeric=range(1, len(head)))
     figure = _figure(
-        "coefficients", _charts.coefficients(found), lambda: plots.draw_coefficients(found), "coefficients", figures
+        "coefficients", charts.coefficients(found), lambda: plots.draw_coefficients(found), "coefficients", figures
     )
     return f"{_caption(text)}{figure if bars else ''}<details><summary>As a table</summary>{table}</details>"
 
@@ -382,7 +358,7 @@ def _evaluations(data: Data) -> str:
             escape(one["purpose"]),
             *(_number(value, 5) for value in one["point"]),
             _number(one["cost"], 7),
-            _interval(*one["interval"]),
+            interval(*one["interval"]),
             "any" if one["asked"] is None else _number(one["asked"], 3),
             _number(one["achieved"], 3),
             f"{one['work']:,.0f}",
@@ -393,12 +369,5 @@ def _evaluations(data: Data) -> str:
 
 
 def _about(data: Data) -> str:
-    tables = []
-    for title, part in (("Run", data["about"]), ("Versions", data["versions"])):
-        rows = "".join(
-            f"<tr><th>{escape(str(name).replace('_', ' '))}</th><td>{escape(show(value))}</td></tr>"
-            for name, value in part.items()
-        )
-        if rows:
-            tables.append(f"<div><h3>{title}</h3><table><tbody>{rows}</tbody></table></div>")
-    return f'<div class="pair">{"".join(tables)}</div>'
+    parts = (("Run", data["about"]), ("Versions", data["versions"]))
+    return f'<div class="pair">{shell.pairs(parts, "h3")}</div>'

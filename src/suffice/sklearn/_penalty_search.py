@@ -14,25 +14,55 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
-from suffice.sklearn._penalties import PenaltySpace
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._splits import Split
 from suffice.sklearn._starting_points import best_of_a_few
+from suffice.sklearn.penalties import PenaltySpace
+from suffice.sklearn.splits import Split
 from suffice.tune import tune
+from suffice.upper.accuracy import FUTILE, for_decision
 from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
+NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
+BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
+AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
+MOST_BEYOND = 3  # edges that are looked beyond
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
 def fold_losses(evaluation: Evaluation) -> Array:
     """The loss of every fold; F is their mean."""
     return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """An edge of the space on which the best point lies, and F one decade beyond, if it was looked at."""
+
+    name: str
+    down: bool  # whether it is the lower end
+    end: float
+    made: Evaluation | None
+
+    def told(self, best: Evaluation, words: str) -> str:
+        """What a person should know; `words` are the best parameters in scikit-learn's."""
+        which, way = ("lower", "smaller") if self.down else ("upper", "larger")
+        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g} ({words})"
+        if self.made is None:
+            return f"{text}: one that is {way} may be better"
+        (a, b), (low, high) = best.interval, self.made.interval
+        if high < a:
+            advice = "; widen it" if high < (1.0 - BEYOND) * a else ""
+            return f"{text}: one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
+        if low > b:
+            return f"{text}: one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
+        most = max(high / a - 1.0, 1.0 - low / b) if a > 0.0 else math.inf
+        return f"{text}: one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
 
 
 def _nothing_yet() -> Result:
@@ -51,6 +81,7 @@ class PenaltySearch:
     tolerance: float
     one_se: bool
     result: Result = field(default_factory=_nothing_yet)
+    edges: list[Beyond] = field(default_factory=list)
 
     def run(self) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
@@ -73,20 +104,19 @@ class PenaltySearch:
         if self.result.evaluation is None:
             self.result = replace(self.result, work=problem.work)
         if best.interval[1] < self.result.interval[1]:
-            self.result = replace(
-                self.result, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
-                params=problem.space.params(best.point),
-            )  # fmt: skip
+            self._found(best)
         self.result = replace(self.result, status=status, detail=detail)
         return best
 
     def _all_of_it(self) -> Evaluation:
-        problem = self.problem
+        problem, options = self.problem, self.options
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
             starts = best_of_a_few(problem, self.folds, self.space)
+            nothing = NEGLIGIBLE * max(made.cost for _, _, made in problem.notes)
+            options = replace(options, target_cost=max(options.target_cost, nothing))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
@@ -97,7 +127,10 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        self.result = search_with_edges(search, look, problem.space.bounds, starts, self.options)
+        self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
+        if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
+            detail = f"{options.target_cost:.2g}, a billionth of what other penalties lead to"
+            self.result = replace(self.result, detail=detail)
         if self.result.status is Status.STOPPED:
             raise StopIteration
         if self.result.status in (Status.INTERRUPTED, Status.TERMINATED):
@@ -106,7 +139,37 @@ class PenaltySearch:
             return problem.best
         problem.purpose = "final"
         best = self._refined(problem.best)
-        return self._within_one_se(best) if self.one_se else best
+        self._found(best)
+        if self.one_se:
+            return self._within_one_se(best)
+        problem.purpose = "beyond"
+        self._look_beyond(best)
+        return best
+
+    def _look_beyond(self, best: Evaluation) -> None:
+        """What one more decade would bring, for every parameter that lies on an edge of its range; looked at only if
+        the search has come to its end, or to that of its evaluations."""
+        problem = self.problem
+        affordable = self.result.success or self.result.status is Status.MAX_EVALUATIONS
+        lower, upper = problem.space.bounds
+        for i, name in enumerate(problem.space.names):
+            down = bool(best.point[i] <= lower[i] + AT_EDGE)
+            if not down and best.point[i] < upper[i] - AT_EDGE:
+                continue
+            there = np.array(best.point)
+            there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
+            made = None
+            if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
+                within = for_decision(BEYOND * best.cost, best)
+                made = problem.look(there, within=within, warm=best, max_steps=EDGE_STEPS)
+            self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
+
+    def _found(self, best: Evaluation) -> None:
+        """The result is about this evaluation."""
+        self.result = replace(
+            self.result, theta=best.point, cost=best.cost, interval=best.interval, evaluation=best,
+            params=self.problem.space.params(best.point),
+        )  # fmt: skip
 
     def _refined(self, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be."""
@@ -115,7 +178,9 @@ class PenaltySearch:
             if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
                 break
             within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            evaluation = self.problem.look(evaluation.point, within=within, warm=evaluation)
+            before, evaluation = evaluation, self.problem.look(evaluation.point, within=within, warm=evaluation)
+            if evaluation.e.max() > FUTILE * before.e.max():  # rounding is all that is left
+                return min(before, evaluation, key=lambda made: made.interval[1] - made.interval[0])
         return evaluation
 
     def _within_one_se(self, best: Evaluation) -> Evaluation:

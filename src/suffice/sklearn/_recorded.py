@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.options import Policy
@@ -60,8 +60,9 @@ class RecordedProblem:
 
     @property
     def best(self) -> Evaluation:
-        """The evaluation with the least proven upper bound."""
-        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+        """The evaluation in the space with the least proven upper bound."""
+        inside = (evaluation for purpose, _, evaluation in self.notes if purpose != "beyond")
+        return min(inside, key=lambda evaluation: evaluation.interval[1])
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None

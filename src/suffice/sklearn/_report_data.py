@@ -24,17 +24,17 @@ from sklearn.utils import _safe_indexing, check_array, indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
-from suffice._array import Array, norm
-from suffice.lower.solver import Solution, solve
-from suffice.plots import Trace
-from suffice.problem import Composite
-from suffice.sklearn._adapters import find_adapter
-from suffice.sklearn._penalties import Grouped, kind_of, split_pipeline
-from suffice.sklearn._scores import score_of
-from suffice.sklearn._splits import SearchData, Split
+from suffice.arrays import Array, norm
+from suffice.lower.solution import Solution
+from suffice.report.traces import Trace
+from suffice.sklearn._final_fit import fitted_weights, solved
+from suffice.sklearn._target import fitted_inside, fitted_target, inside, transformed, transforms_target
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData, Split
 
 ACCURACY = 1e-4
-MOST_STEPS = 20_000  # of one model
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
 BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
@@ -52,7 +52,7 @@ class TrainedModel:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOutFold:
     """What a fold's model says about its held-out rows."""
 
     estimator: Any  # fitted, the last step of a pipeline
@@ -94,24 +94,25 @@ class FittedSearch:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
 
-    def held_out(self) -> list[Held]:
+    def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen."""
         result = []
         for k, (train, test) in enumerate(self.splits):
             split = self.data.split(train, test, f"split {k} of cv")
             solution = trained(split, self.search.best_penalties_).solution
             weight = None if self.weight is None else split.weight
-            result.append(Held(split.fitted(solution.x), split.X, split.labels, weight, solution))
+            result.append(HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution))
         return result
 
 
 def feature_names(search: Any, count: int) -> list[str]:
     """Names of what the linear estimator sees."""
     names: Any = getattr(search, "feature_names_in_", None)
-    if isinstance(search.estimator, Pipeline) and len(search.estimator.steps) > 1:
+    estimator = inside(search.estimator)
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         try:
             best = getattr(search, "best_estimator_", None)
-            names = None if best is None else best[:-1].get_feature_names_out(names)
+            names = None if best is None else fitted_inside(best)[:-1].get_feature_names_out(names)
         except (AttributeError, ValueError, TypeError):  # not every transformer knows
             names = None
     if names is None or len(names) != count:
@@ -126,7 +127,10 @@ def output_names(search: Any, count: int) -> list[str]:
 
 def trained(split: Split, penalties: dict[str, float], warm: Solution | None = None) -> TrainedModel:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
-    solution = _solved(split.penalised().at(**penalties), split.solver, warm)
+    return model_of(split, solved(split.penalised().at(**penalties), split.solver, ACCURACY, warm))
+
+
+def model_of(split: Split, solution: Solution) -> TrainedModel:
     coef, intercept = split.model.coefficients(solution.x)
     return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
 
@@ -136,18 +140,6 @@ def accuracy_of(solutions: Iterable[Solution | None]) -> float:
     known = [solution for solution in solutions if solution is not None]
     size = max(norm(solution.x) for solution in known)
     return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
-
-
-def _solved(problem: Composite, solver: Any, warm: Solution | None) -> Solution:
-    """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
-    solution = solve(problem, steps=1, solver=solver, warm=warm)
-    while solution.steps < MOST_STEPS and solution.certificate.radius > ACCURACY * norm(solution.x):
-        radius = min(solution.certificate.radius, 1e300)
-        within = max(ACCURACY * norm(solution.x), 1e-4 * radius)
-        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
-        if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
-            break
-    return solution
 
 
 # --- the course of the search --------------------------------------------------------------------------------------
@@ -226,6 +218,9 @@ def regularisation_path(task: FittedSearch) -> Data:
     best = task.search.best_penalties_
     models: list[TrainedModel] = []
     for multiple in MULTIPLES:
+        if multiple == 1.0:  # the final model, to the bit
+            models.append(model_of(split, fitted_weights(split, best)))
+            continue
         scaled = {name: float(value * multiple) for name, value in best.items()}
         models.append(trained(split, scaled, models[-1].solution if models else None))
     coefs = np.array([model.coef for model in models])  # multiples x outputs x features
@@ -253,11 +248,13 @@ def regularisation_path(task: FittedSearch) -> Data:
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
     if hasattr(search, "best_estimator_"):
-        final = search.best_estimator_
+        final = fitted_inside(search.best_estimator_)
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final
-        coef, intercept, source = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_), "best_estimator_"
+        coef, intercept = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_)
+        source = "best_estimator_" if search.refit == "sklearn" else "certified"
     elif task is not None:
-        model = trained(task.data.whole(), search.best_penalties_)
+        split = task.data.whole()
+        model = model_of(split, fitted_weights(split, search.best_penalties_))
         coef, intercept, source = model.coef, model.intercept, "suffice"
     else:
         raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")
@@ -276,7 +273,7 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Iterable[Held], classes: Any) -> Data:
+def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
     """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
     held = list(held)
     y = np.concatenate([np.asarray(one.y) for one in held])
@@ -326,17 +323,18 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: FittedSearch, held: list[Held]) -> Data:
+def comparison(task: FittedSearch, held: list[HeldOutFold]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
     defaults = _defaults(task)
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
-    if search.surrogate_:
-        scorers[scoring_name(search.scoring)] = search.scorer_
-    default: list[Held] = []
+    if not transforms_target(search.estimator):  # whose models are compared for transformed targets
+        scorers |= search.scorers_
+    default: list[HeldOutFold] = []
     converged = True
     for (train, _), one in zip(task.splits, held, strict=True):
         X, y = _safe_indexing(task.X, train), task.y[train]
+        y = transformed(fitted_target(search.estimator, y), y)
         if task.before is not None:
             X = clone(task.before).fit_transform(X, y)
         X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
@@ -345,7 +343,7 @@ def comparison(task: FittedSearch, held: list[Held]) -> Data:
             warnings.simplefilter("always")
             fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
         converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        default.append(Held(fitted, one.X, one.y, one.weight))
+        default.append(HeldOutFold(fitted, one.X, one.y, one.weight))
     rows = []
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
@@ -377,11 +375,7 @@ def _seeded(estimator: Any) -> Any:
     return estimator
 
 
-def scoring_name(scoring: Any) -> str:
-    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
-
-
-def _scored(scorer: Any, held: Held) -> float:
+def _scored(scorer: Any, held: HeldOutFold) -> float:
     weight = {} if held.weight is None else {"sample_weight": held.weight}
     return float(scorer(held.estimator, held.X, held.y, **weight))
 

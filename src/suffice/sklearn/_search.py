@@ -7,8 +7,8 @@ Every fold is a lower-level problem with its own held-out loss:
 which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
 it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
 Penalties are in units of the mean over samples, so that they carry over from folds to all data
-(`suffice.sklearn._adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
-`suffice.sklearn._folds`.
+(`suffice.sklearn.adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
+`suffice.sklearn.folds`.
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
@@ -25,40 +25,44 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
-from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from suffice._array import norm, outside_stacklevel, positive
+from suffice.arrays import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
-from suffice.lower.solver import solve
 from suffice.options import BUDGETS, Options
 from suffice.result import Record
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._adapters import Adapter, find_adapter
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
-from suffice.sklearn._cv_results import in_the_estimators_words, table_of_evaluations, without_data
-from suffice.sklearn._penalties import Grouped, PenaltySpace, split_pipeline
+from suffice.sklearn._cv_results import (
+    in_the_estimators_words,
+    scores_of_folds,
+    table_of_evaluations,
+    table_of_scores,
+    without_data,
+)
+from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._scores import score_of
-from suffice.sklearn._splits import SearchData, Split
+from suffice.sklearn._target import fitted_inside, transformed, transforms_target
+from suffice.sklearn.adapters import Adapter, find_adapter
+from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.scores import score_of, scorer_of, scoring_name
+from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
-
-FINAL = 1e-6  # the distance of final weights to the exact ones, relative to their size, where we fit them ourselves
 
 
 def _has(name: str) -> Any:
@@ -82,18 +86,25 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
         HuberRegressor, PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in
         one. Steps before it are fitted inside every fold.
-    space : dict of "l1" and/or "l2" to (lower, upper), default None
-        Penalties in units of the mean loss over samples. A penalty that is not named follows the named one by the
-        estimator's `l1_ratio`. None: those that the estimator has, from 1e-6 to 1e2.
+    space : dict of names to ranges, default None
+        "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
+        named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
+        which stand for the ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front
+        ("clf__C"). A range is (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5,
+        1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2.
     cv : as in scikit-learn.
     scoring : str, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
         (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
         them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
         smooth one is optimised in its place, with a warning.
-    refit : bool or "one_se", default True
-        Whether to fit the estimator to all data with the best penalties. "one_se": with the largest multiple of them
-        whose loss is within one standard error (over folds) of the best.
+    refit : bool, "one_se" or "sklearn", default True
+        Whether to fit the estimator to all data with the best penalties. True: by our own solver, to six digits where
+        arithmetic allows (`coef_radius_` has what is proven), and the coefficients are put into a clone of the
+        estimator, so that the model that you get is the one that was scored. "one_se": the same with the largest
+        multiple of the penalties whose loss is within one standard error (over folds) of the best. "sklearn": by the
+        estimator's own `fit`, with a `ConvergenceWarning` if its coefficients are proven to lie farther from exact
+        ones than 1 % of their norm.
     tolerance : float, default 1e-4
         How accurate the score of the best penalties is to be in the end, relative to the loss.
     initial : dict, default None
@@ -118,14 +129,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
         a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
     groups_of_features : dict of names to columns, default None
-        Groups with penalties of their own: column names, numbers, slices or masks; columns in no group form the group
-        "others". `space` then takes "l1_<group>" and "l2_<group>" as well; "l1" and "l2" are common to all groups that
-        have none of their own, and one that is not named follows from the group's other one by `l1_ratio`. None there:
+        Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
+        list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
+        "l2_<group>" as well; "l1" and "l2" are common to all groups that have none of their own, and one that is not
+        named follows from the group's other one by `l1_ratio`. None there:
         one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
-        pipeline keep them one to one, else those that the last step puts out. scikit-learn's estimators have one
-        penalty for all columns, so that the final fit is made by our own solver, to six digits (`coef_radius_` has the
-        proof), and its coefficients are put into a clone of the estimator. Many parameters fit the folds more closely
-        than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
+        pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
+        closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
 
     Attributes
     ----------
@@ -139,9 +149,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
-        the edges of the space or around, where a search has ended), "final" or "one standard error".
-    coef_radius_ : float, with `groups_of_features`: the proven distance of the weights of `best_estimator_` to exact
-        ones.
+        the edges of the space or around, where a search has ended), "final", "one standard error" or "beyond" (one
+        decade beyond an edge on which the best penalties lie, of which a UserWarning tells).
+    coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
+        from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
+        can be proven. Not there with refit=False.
     best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
@@ -175,13 +187,16 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
-        if self.refit not in (True, False, "one_se"):
-            raise ValueError(f"refit must be True, False or 'one_se', got {self.refit!r}")
+        if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
+            raise ValueError(
+                f"refit must be True, False, 'one_se', 'sklearn' or the name of one of the scores, got {self.refit!r}"
+            )
+        if self.refit == "sklearn" and self.groups_of_features is not None:
+            raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
         routed = fit_arguments.routed(self, fit_params)
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
         data = SearchData(self.estimator, X, y, weight, grouped)
-        space = PenaltySpace.of(self.space, final, adapter, () if grouped is None else grouped.names)
         classes = data.classes
         if classes is not None and len(classes) < 2:
             raise ValueError(
@@ -189,6 +204,14 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 f"only one class: {classes[0]!r}"
             )
         adapter.targets(final, y, classes)
+        space = PenaltySpace.of(
+            self.space,
+            final,
+            adapter,
+            () if grouped is None else grouped.names,
+            step=step_to(self.estimator),
+            total=data.total,
+        )
         self._choose_score(adapter)
 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
@@ -211,39 +234,55 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             finally:
                 self.result_ = without_data(search.result)
             self._report(recorded, best, folds, space, data)
+        given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
+        for edge in search.edges:
+            warnings.warn(edge.told(best, given), stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found}; {self.result_.message}")
+        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with tasks.refit() as task:
-                if grouped is not None:
-                    self._fit_groups(data, best, space)
-                else:
-                    self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_)
-                    with task.propagated(self.best_estimator_):
-                        self.best_estimator_.fit(X, y, **routed.fit)
+                self._fit_final(data, task, routed.fit)
         tasks.end()
         if classes is not None and not self.refit:
             self._classes = classes
         return self
 
     def _choose_score(self, adapter: Adapter) -> None:
+        """Which score is optimised, which one was asked for, and which others are reported."""
         smooth = adapter.scorings
-        name = smooth[0] if self.scoring is None else self.scoring
-        self.surrogate_ = not (isinstance(name, str) and name in smooth)
-        self.optimised_scoring_ = smooth[0] if self.surrogate_ else name
-        self.scorer_ = self.scoring
-        if isinstance(self.scoring, str):
-            known = self.scoring in get_scorer_names()
-            self.scorer_ = get_scorer(self.scoring) if known else score_of(self.scoring).scorer
-        if self.scoring is not None and not callable(self.scorer_):
-            raise TypeError(f"scoring must be the name of a scorer, a scorer or None, got {self.scoring!r}")
+        given = self._scorings()
+        asked = self.refit if isinstance(self.refit, str) and self.refit in given else next(iter(given), None)
+        scoring = smooth[0] if asked is None else given[asked]
+        named = isinstance(scoring, str) and scoring in smooth
+        self.surrogate_ = not named or (asked is not None and transforms_target(self.estimator))
+        self.optimised_scoring_ = scoring if named else smooth[0]
+        self.asked_scoring_ = self.optimised_scoring_ if asked is None else asked
+        self.scorers_ = {name: scorer_of(one) for name, one in (given or {self.asked_scoring_: scoring}).items()}
+        self.scorer_ = self.scorers_[self.asked_scoring_]
         if self.surrogate_:
+            why = "not a smooth score" if not named else "the score of targets before they are transformed"
+            of = " of transformed targets" if transforms_target(self.estimator) else ""
             warnings.warn(
-                f"scoring={self.scoring!r} is not a smooth score: {self.optimised_scoring_} is optimised in its place, "
-                f"and {self.scoring!r} is reported",
+                f"scoring={self.asked_scoring_!r} is {why}: {self.optimised_scoring_}{of} is optimised in its place, "
+                f"and {self.asked_scoring_!r} is reported",
                 stacklevel=outside_stacklevel(),
             )
+
+    def _scorings(self) -> dict[str, Any]:
+        """What was asked for, by name; empty for None."""
+        if self.scoring is None:
+            return {}
+        if isinstance(self.scoring, Mapping):
+            found = dict(self.scoring)
+        elif isinstance(self.scoring, list | tuple | set | frozenset):
+            ordered = sorted(self.scoring, key=str) if isinstance(self.scoring, set | frozenset) else self.scoring
+            found = {scoring_name(one): one for one in ordered}
+        else:
+            return {scoring_name(self.scoring): self.scoring}
+        if not found:
+            raise ValueError("scoring must name a score at least, got none")
+        return found
 
     def _problem(self, folds: list[Split], space: PenaltySpace) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
@@ -297,19 +336,19 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _fit_groups(self, data: SearchData, best: Evaluation, space: PenaltySpace) -> None:
-        """A fit to all data by our own solver, since scikit-learn's have one penalty for all columns."""
-        everything = data.whole()
-        problem = everything.penalised(space.ratio).at(**space.space.params(best.point))
-        solution = solve(problem, within=1.0, solver=everything.solver)
-        solution = solve(problem, within=FINAL * norm(solution.x), solver=everything.solver, warm=solution)
-        final, before, X = everything.fitted(solution.x), everything.before, data.X
-        _check_feature_names(final, X if before is None else before.transform(_safe_indexing(X, [0])), reset=True)
-        whole = final
-        if isinstance(self.estimator, Pipeline):
-            whole = clone(self.estimator)
-            whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
-        self.best_estimator_, self.coef_radius_ = whole, solution.certificate.radius
+    def _fit_final(self, data: SearchData, task: CallbackTasks, arguments: dict[str, Any]) -> None:
+        """The model of all data: by our own solver, or by scikit-learn's and held against ours."""
+        estimator = clone(self.estimator)
+        if self.groups_of_features is None:  # which scikit-learn has no words for
+            estimator.set_params(**self.best_params_)
+        data = replace(data, estimator=estimator)
+        if self.refit == "sklearn":
+            with task.propagated(estimator):
+                estimator.fit(data.X, data.y, **arguments)
+            found = held_against_ours(data, self.best_penalties_, estimator)
+        else:
+            found = fit_final(data, self.best_penalties_)
+        self.best_estimator_, self.coef_radius_ = found.estimator, found.radius
 
     def _report(
         self, recorded: RecordedProblem, best: Evaluation, folds: list[Split], space: PenaltySpace, data: SearchData
@@ -323,16 +362,22 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        if self.surrogate_:
-            pairs = zip(folds, best.solutions, strict=True)
-            self.best_score_ = float(np.mean([fold.scored(self.scorer_, solution.x) for fold, solution in pairs]))
+        if len(self.scorers_) > 1 or self.surrogate_:
+            made = [evaluation for _, _, evaluation in recorded.notes]
+            of_tuned = () if self.surrogate_ else (self.asked_scoring_,)
+            more = {name: scorer for name, scorer in self.scorers_.items() if name not in of_tuned}
+            several = more if len(self.scorers_) > 1 else {}
+            self.cv_results_ |= table_of_scores(made, folds, several, self.cv_results_, of_tuned)
+            if self.surrogate_:
+                self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The score that was asked for, of `best_estimator_`; its own `score` where scoring is None."""
+        """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
         check_is_fitted(self, "best_estimator_")
-        if self.scorer_ is None:
-            return float(self.best_estimator_.score(X, y))
-        return float(self.scorer_(self.best_estimator_, X, y))
+        best = self.best_estimator_
+        if transforms_target(best) and not self.surrogate_:
+            best, y = fitted_inside(best), transformed(best, y)
+        return float(self.scorer_(best, X, y))
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""

@@ -41,10 +41,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
-from suffice.sklearn._folds import FLOOR
-from suffice.sklearn._penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
+from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn.folds import FLOOR
+from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100

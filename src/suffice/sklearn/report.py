@@ -43,7 +43,7 @@ def collect(
         "samples": len(task.y),
         "features": int(getattr(search, "n_features_in_", 0)),
         "folds": int(search.n_splits_),
-        "asked_scoring": _report_data.scoring_name(search.scoring) if search.surrogate_ else None,
+        "asked_scoring": search.asked_scoring_ if search.surrogate_ else None,
         "policy": search.result_.policy,
         "best": {
             "params": {str(name): float(value) for name, value in search.best_params_.items()},

@@ -1,5 +1,5 @@
 """Tables of data, from the command line: read a file, prepare its columns, tune a model, keep all of it in a folder."""
 
-from suffice.tabular.table import Limits, Table, TableError, read
+from suffice.tabular.table import Limits, Reading, Table, TableError, read
 
-__all__ = ["Limits", "Table", "TableError", "read"]
+__all__ = ["Limits", "Reading", "Table", "TableError", "read"]

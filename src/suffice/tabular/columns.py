@@ -1,59 +1,50 @@
 """From a table to a problem: which column is what, and a pipeline that takes the table as it is.
 
-The target decides the task: text, true and false, two values, or at most ten different whole numbers are classes; any
-other numbers are a regression. Every other column is used unless it is of no use:
+What the target asks for is decided in `suffice.tabular.targets`. Every other column is used unless it is of no use:
 
 - *numeric* (also true and false): missing entries become the median, a separate column marks where they were, and all
   of it is standardised;
-- *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. Beyond the
-  30 most frequent levels the rest share one column, and so do levels that a fitted model has never seen;
+- *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. Levels of
+  fewer than `RARE` rows share one column, `other`, and so do levels that a fitted model has never seen. All others have
+  their own, unless `--max-levels` says otherwise or there are more than `WIDTH` in all: then the rarest join `other`;
+- *dates*: numbers and categories (`suffice.tabular.dates`);
 - *left out*, with a note: columns with one value or none, columns in which nearly every row has a value of its own
   (text with more than 30 levels, more than half as many as rows; numbers that count the rows; whole numbers all
-  different under a name such as id), dates and nested values.
+  different under a name such as id), and nested values.
 
-Medians, means and levels are those of the training rows of each fold: all transformers are scikit-learn's own and part
-of the pipeline that is tuned.
+What looks like a mistake of the table, row numbers and columns that give the target away, gets a warning
+(`suffice.tabular.cautions`). Medians, means and levels are those of the training rows of each fold: all transformers
+are scikit-learn's own and part of the pipeline that is tuned.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
 
-from suffice.sklearn._adapters import find_adapter
-from suffice.tabular.table import Array, Column, Table, TableError, quoted
+from suffice.sklearn.adapters import find_adapter
+from suffice.tabular import cautions
+from suffice.tabular.entries import Array, Column
+from suffice.tabular.groups import REST, ColumnsOf
+from suffice.tabular.models import MODELS, Space, Task, estimator_of, space_of
+from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
+from suffice.tabular.targets import Wishes, target_of
 
-LEVELS = 30  # columns that a categorical column becomes at most
-CLASSES = 10  # whole numbers that are taken for classes without being asked
-MOST_CLASSES = 100
+__all__ = ["MODELS", "Problem", "pose"]
+
+FEW = 30  # different texts that a column may have whatever the number of rows
+RARE = 2  # rows that a level needs for a column of its own
+WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
 DENSE = 20_000_000  # entries up to which the prepared table is a dense matrix
-IDENTIFIER = re.compile(r"(^|[_\s\-.:])(id|idx|index|uuid|key|rownum|row)$|[a-z]I[dD]$|^Unnamed: 0$", re.ASCII)
-
-Task = Literal["classification", "regression"]
-
-MODELS: dict[str, tuple[Task, str]] = {
-    "logistic": ("classification", "logistic regression, l1 and l2 penalty"),
-    "logistic-l1": ("classification", "logistic regression, l1 penalty"),
-    "logistic-l2": ("classification", "logistic regression, l2 penalty"),
-    "svm": ("classification", "linear support vector machine, l2 penalty, two classes"),
-    "elastic-net": ("regression", "linear regression, l1 and l2 penalty"),
-    "lasso": ("regression", "linear regression, l1 penalty"),
-    "ridge": ("regression", "linear regression, l2 penalty"),
-    "poisson": ("regression", "Poisson regression of counts, l2 penalty"),
-}
-USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +56,26 @@ class Problem:
     task: Task
     model: str
     estimator: Pipeline
-    space: dict[str, tuple[float, float]]
+    space: Space
     cv: Any
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     notes: tuple[str, ...]
+    weight: Array | None = None
+    labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
+    log_target: bool = False  # whether y is the logarithm of the target
+    groups: Mapping[str, ColumnsOf] | None = None
+    reading: Reading = UNREAD
+    needs: tuple[str, ...] = ()  # the columns of the file that X is made of
 
     def optimised(self, scoring: str | None) -> str:
         """The smooth score that is optimised if this one is asked for."""
         smooth = find_adapter(self.estimator[-1]).scorings
         return scoring if scoring is not None and scoring in smooth else smooth[0]
+
+    def weights_of(self, rows: Any) -> dict[str, Array]:
+        """The weights of these rows as an argument of `fit` and of scorers; none where all count the same."""
+        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
 
     @property
     def classes(self) -> int:
@@ -84,176 +85,129 @@ class Problem:
 def pose(
     table: Table,
     target: str,
+    wishes: Wishes | None = None,
     *,
-    task: str = "auto",
-    model: str = "auto",
-    folds: int = 5,
     seed: int = 0,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
     categorical: Sequence[str] = (),
-    skip_missing: bool = False,
+    max_levels: int | None = None,
+    weights: str | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> Problem:
-    """The problem that a table poses; `TableError` if it poses none."""
-    for name in (target, *drop, *keep, *categorical):
+    """The problem that a table poses; `TableError` if it poses none. `groups` has the group of every column in one."""
+    wishes = Wishes() if wishes is None else wishes
+    for name in (target, *drop, *keep, *categorical, *(groups or ()), *([weights] if weights else [])):
         _check_name(name, table)
+    for name, use in ((target, "predicted"), *((name, "categories") for name in categorical)):
+        if name not in table.names:
+            raise TableError(f"column {quoted(name)} holds dates, which cannot be {use}")
     notes = list(table.notes)
-    known = table[target]
-    rows = _rows(known, table, skip_missing, notes)
-    task_, labels = _task(known, task, model, rows, notes)
-    model = USUAL[task_] if model == "auto" else model
-    y = _target(known, task_, model, table, rows)
-    if task_ == "classification":
-        _check_classes(y, labels, folds, model)
-    elif len(y) < 2 * folds:
-        raise TableError(f"the table has {len(y)} rows, too few for {folds} folds")
-    numeric, levels = _features(table, target, rows, set(drop), set(keep), set(categorical), notes)
+    known = target_of(table, target, wishes, notes)
+    y, rows = known.y, known.rows
+    weight = None if weights is None else _weight(table, weights, target, rows, notes)
+    left_out = {target, *drop, *([weights] if weights else [])}
+    numeric, levels = _features(table, rows, left_out, set(keep), set(categorical), notes)
     frame = table.frame([*numeric, *levels])
     X = frame if rows.all() else frame[rows].reset_index(drop=True)
-    width = len(numeric) + sum(levels.values())
-    before = _preparation(numeric, tuple(levels), dense=len(y) * width <= DENSE)
-    estimator = Pipeline([("prepare", before), ("model", _estimator(model))])
-    splitter = StratifiedKFold if task_ == "classification" else KFold
+    most = _most_levels(levels, max_levels, notes)
+    width = 2 * len(numeric) + _width(levels, most)
+    before = _preparation(numeric, tuple(levels), most, dense=len(y) * width <= DENSE)
+    notes += cautions.telling(X, y, known.task, set(levels))
+    space, chosen = space_of(known.model, y), _grouped(groups, table, numeric, tuple(levels))
+    if chosen is not None:
+        space = {f"{name}_{group}": ends for name, ends in space.items() for group in chosen}
+    splitter = StratifiedKFold if known.task == "classification" else KFold
     return Problem(
-        X, y, task_, model, estimator, _space(model, y), splitter(folds, shuffle=True, random_state=seed),
-        tuple(numeric), tuple(levels), tuple(notes),
+        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator_of(known.model))]), space,
+        splitter(wishes.folds, shuffle=True, random_state=seed), tuple(numeric), tuple(levels), tuple(notes),
+        weight, known.labels, known.log, chosen, table.reading, _origins(table, [*numeric, *levels]),
     )  # fmt: skip
 
 
 def _check_name(name: str, table: Table) -> None:
-    if name in table.names:
+    names = tuple(dict.fromkeys((*table.origins, *table.names)))
+    if name in names:
         return
-    near = difflib.get_close_matches(name, table.names, n=3, cutoff=0.6)
-    lower = [other for other in table.names if other.lower() == name.lower()]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    lower = [other for other in names if other.lower() == name.lower()]
     close = list(dict.fromkeys([*lower, *near]))
-    hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {_list(table.names)}"
+    hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {listed(table.origins)}"
     raise TableError(f"there is no column {quoted(name)}: {hint}")
 
 
-def _list(names: Sequence[str], most: int = 8) -> str:
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names, the first few of them."""
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(quoted, names[:most])) + rest
 
 
-# The target
+def _origins(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(table[name].origin or name for name in names))
 
 
-def _rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Array:
-    """The rows whose target is known."""
-    name, missing = quoted(target.name), target.missing
-    if target.kind == "other":
-        raise TableError(f"the target {name} holds {target.what}, which is neither numbers nor text")
-    if target.stray is not None:
-        stray = target.stray
-        raise TableError(
-            f"the target {name} is numeric, but line {stray.line} has {quoted(stray.entry)}"
-            + (f", and {stray.count - 1} more entries are not numbers either" if stray.count > 1 else "")
-        )
-    if target.infinite is not None:
-        raise TableError(f"the target {name} is {target.infinite.entry} in line {target.infinite.line}")
-    count = int(missing.sum())
-    if count == len(missing):
-        raise TableError(f"the target {name} has no values")
-    if count and not skip:
-        line = table.lines[np.flatnonzero(missing)[0]]
-        raise TableError(
-            f"the target {name} is missing in {count:,} of {len(missing):,} rows, first in line {line}; "
-            "--skip-missing-target leaves these rows out"
-        )
-    if count:
-        notes.append(f"{count:,} rows without a target are left out")
-    known: Array = ~missing
-    return known
-
-
-def _task(target: Column, task: str, model: str, rows: Array, notes: list[str]) -> tuple[Task, Array]:
-    """Classification or regression, and the different values of the target."""
-    name = quoted(target.name)
-    known = target.values[rows]
-    values = np.unique(known.astype(str) if target.kind == "text" else known)
-    if len(values) == 1:
-        raise TableError(f"the target {name} has one value only, {quoted(_plain(values[0]))}: nothing to learn")
-    whole = target.kind == "numeric" and bool((values == np.round(values)).all())
-    found: Task
-    if task != "auto":
-        found = "classification" if task == "classification" else "regression"
-    elif model != "auto":
-        found = MODELS[model][0]
-    elif target.kind != "numeric" or len(values) == 2:
-        found = "classification"
-    elif whole and len(values) <= CLASSES:
-        found = "classification"
-        notes.append(f"the target {name} has {len(values)} different whole numbers: classes, unless --task regression")
-    else:
-        found = "regression"
-    if model != "auto" and MODELS[model][0] != found:
-        raise TableError(f"--model {model} is for {MODELS[model][0]}, the task is {found}")
-    if found == "regression" and target.kind == "text":
-        raise TableError(f"the target {name} is text, {quoted(values[0])} for one: regression needs numbers")
-    if found == "classification" and len(values) > MOST_CLASSES:
-        raise TableError(f"the target {name} has {len(values):,} different values: too many to be classes")
-    return found, values
-
-
-def _target(target: Column, task: Task, model: str, table: Table, rows: Array) -> Array:
-    values = target.values[rows]
-    if target.kind == "text":
-        return values.astype(str)
-    if target.kind == "boolean" and task == "classification":
-        return values.astype(bool)
-    if task == "classification" and (values == np.round(values)).all() and np.abs(values).max() < 2**53:
-        return values.astype(np.int64)
-    if model == "poisson" and (values < 0).any():
-        line = table.lines[rows][np.flatnonzero(values < 0)[0]]
-        raise TableError(
-            f"the target {quoted(target.name)} is negative in line {line}: Poisson regression needs counts"
-        )
+def _weight(table: Table, name: str, target: str, rows: Array, notes: list[str]) -> Array:
+    """The weights of the rows that are used."""
+    if name == target:
+        raise TableError(f"the target {quoted(name)} cannot be the weights, too")
+    if name not in table.names or table[name].kind not in ("numeric", "boolean"):
+        raise TableError(f"the weights {quoted(name)} are not numbers")
+    values = table[name].values[rows]
+    bad = np.flatnonzero(~(values >= 0.0))
+    if len(bad):
+        what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
+        raise TableError(f"the weight {quoted(name)} is {what} in line {table.lines[rows][bad[0]]}")
+    if not values.any():
+        raise TableError(f"the weights {quoted(name)} are all zero")
+    notes.append(f"rows count as much as {quoted(name)} says, in training and in scores")
     return values
 
 
-def _check_classes(y: Array, labels: Array, folds: int, model: str) -> None:
-    classes, counts = np.unique(y, return_counts=True)
-    least = int(np.argmin(counts))
-    if counts[least] < folds:
-        way = f"use --cv {counts[least]}, or " if counts[least] >= 2 else ""
-        raise TableError(
-            f"the class {quoted(_plain(classes[least]))} has {counts[least]} row{'s' if counts[least] > 1 else ''}, "
-            f"fewer than the {folds} folds: {way}leave the class out or join it with another"
-        )
-    if model == "svm" and len(labels) > 2:
-        raise TableError(f"--model svm takes two classes, the target has {len(labels)}: use --model logistic")
+def _grouped(
+    groups: Mapping[str, str] | None, table: Table, numeric: Sequence[str], categorical: Sequence[str]
+) -> dict[str, ColumnsOf] | None:
+    """Groups of the columns that are used, by name."""
+    if groups is None:
+        return None
+    names = {name: table[name].origin or name for name in (*numeric, *categorical)}
+    of = {name: groups.get(name, groups.get(origin, REST)) for name, origin in names.items()}
+    found = list(dict.fromkeys([*groups.values(), *of.values()]))
+    used = [group for group in found if group in of.values()]
+    if len(used) < 2:
+        raise TableError(f"--groups leaves one group only of the columns that are used, {quoted(used[0])}")
+    everything = tuple(names)
+    return {group: ColumnsOf(tuple(name for name in of if of[name] == group), everything) for group in used}
 
 
-def _plain(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-# The other columns
+# The columns
 
 
 def _features(
-    table: Table, target: str, rows: Array, drop: set[str], keep: set[str], categorical: set[str], notes: list[str]
+    table: Table, rows: Array, left_out: set[str], keep: set[str], categorical: set[str], notes: list[str]
 ) -> tuple[list[str], dict[str, int]]:
-    """Numeric columns, and categorical ones with the number of columns that they become."""
+    """Numeric columns, and categorical ones with the number of their levels that are not rare."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
     for column in table.columns:
-        if column.name == target or column.name in drop:
+        if column.name in left_out or column.origin in left_out:
             continue
-        reason = _useless(column, rows, column.name in keep or column.name in categorical)
+        kept = bool({column.name, column.origin} & keep) or column.name in categorical
+        reason = _useless(column, rows, kept)
         if reason:
-            notes.append(f"column {quoted(column.name)} is left out: {reason}")
+            if not (column.origin and reason == ONE_VALUE):  # a year that all dates share is nothing to tell of
+                notes.append(f"column {quoted(column.name)} is left out: {reason}")
         elif column.kind == "text" or column.name in categorical:
-            count = _distinct(column, rows)
-            levels[column.name] = min(count + bool(column.missing[rows].any()), LEVELS)
-            if count > LEVELS:
-                notes.append(f"column {quoted(column.name)} has {count:,} levels: the rarest share one column")
+            levels[column.name] = _count_levels(column, rows, notes)
         else:
+            if not (kept or column.origin) and (caution := cautions.numbering(column, rows)):
+                notes.append(caution)
             numeric.append(column.name)
     if not numeric and not levels:
         raise TableError("there is no column to learn from besides the target")
     return numeric, levels
+
+
+ONE_VALUE = "it has one value only"
 
 
 def _useless(column: Column, rows: Array, keep: bool) -> str:
@@ -264,76 +218,60 @@ def _useless(column: Column, rows: Array, keep: bool) -> str:
     known = column.values[rows][~missing]
     if len(known) == 0:
         return "it has no values"
-    count = _distinct(column, rows)
+    count = len(_counts(column, rows))
     if count == 1 and not missing.any():
-        return "it has one value only"
-    if keep:
+        return ONE_VALUE
+    if keep or column.origin:
         return ""
-    if column.kind == "text" and count > LEVELS and count > 0.5 * len(known):
+    if column.kind == "text" and count > FEW and count > 0.5 * len(known):
         return f"{count:,} different texts in {len(known):,} rows (--keep uses it)"
-    if column.kind == "numeric" and count == len(known) > LEVELS and (known == np.round(known)).all():
-        steps = np.diff(known)
-        if (steps == 1.0).all() or (steps == -1.0).all():
-            return "it counts the rows (--keep uses it)"
-        if IDENTIFIER.search(column.name):
-            return "it looks like an identifier (--keep uses it)"
+    if column.kind == "numeric" and count == len(known) > FEW and (known == np.round(known)).all():
+        return cautions.counts_rows(column.name, known)
     return ""
 
 
-def _distinct(column: Column, rows: Array) -> int:
+def _counts(column: Column, rows: Array) -> Array:
+    """How many rows every different value has."""
     known = column.values[rows & ~column.missing]
-    return len(set(known.tolist())) if column.kind == "text" else len(np.unique(known))
+    return np.unique(known.astype(str) if column.kind == "text" else known, return_counts=True)[1]
 
 
-def _preparation(numeric: Sequence[str], categorical: Sequence[str], *, dense: bool) -> ColumnTransformer:
+def _count_levels(column: Column, rows: Array, notes: list[str]) -> int:
+    """The number of levels that are not rare, missing being one."""
+    counts = _counts(column, rows)
+    missing = int(column.missing[rows].sum())
+    rare = int(np.sum(counts < RARE))
+    if len(counts) > FEW:
+        joined = f"; {rare:,} with one row only join 'other'" if rare else ""
+        notes.append(f"column {quoted(column.name)} has {len(counts):,} levels, each with a coefficient{joined}")
+    return len(counts) - rare + (missing >= RARE)
+
+
+def _width(levels: Mapping[str, int], most: int) -> int:
+    """Columns that categories become if each has this many levels of its own at most, and `other`."""
+    return sum(min(count, most) + 1 for count in levels.values())
+
+
+def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) -> int:
+    """How many levels of a categorical column may have a column of their own."""
+    most = max([2, *levels.values()]) if wish is None else wish
+    if _width(levels, most) > WIDTH:
+        most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= WIDTH)
+    if cut := [name for name, count in levels.items() if count > most]:
+        why = "--max-levels" if most == wish else f"more than {WIDTH:,} columns would be too many"
+        notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: beyond the {most:,} most frequent levels, "
+                     f"all join 'other' ({why})")  # fmt: skip
+    return most
+
+
+def _preparation(numeric: Sequence[str], categorical: Sequence[str], most: int, *, dense: bool) -> ColumnTransformer:
     parts: list[tuple[str, Any, list[str]]] = []
     if numeric:
         impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))
     if categorical:
-        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=LEVELS, sparse_output=not dense)
+        encoder = OneHotEncoder(
+            handle_unknown="infrequent_if_exist", min_frequency=RARE, max_categories=most + 1, sparse_output=not dense
+        )
         parts.append(("categorical", encoder, list(categorical)))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense else 1.0, verbose_feature_names_out=False)
-
-
-# The model
-
-
-def _estimator(model: str) -> Any:
-    """The final fit is scikit-learn's: it is allowed the iterations that it needs."""
-    match model:
-        case "logistic":
-            return LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=5000)
-        case "logistic-l1":
-            return LogisticRegression(l1_ratio=1.0, solver="saga", max_iter=5000)
-        case "logistic-l2":
-            return LogisticRegression(max_iter=5000)
-        case "svm":
-            return LinearSVC(max_iter=10_000)
-        case "elastic-net":
-            return ElasticNet(max_iter=50_000)
-        case "lasso":
-            return Lasso(max_iter=50_000)
-        case "ridge":
-            return Ridge()
-        case "poisson":
-            return PoissonRegressor(max_iter=1000)
-    raise ValueError(f"model must be one of {', '.join(MODELS)}, got {model!r}")
-
-
-def _space(model: str, y: Array) -> dict[str, tuple[float, float]]:
-    """Ranges of the penalties. l1 is in units of the target, and so is l2 for counts."""
-    usual = (1e-6, 1e2)
-    match model:
-        case "logistic":
-            return {"l1": usual, "l2": usual}
-        case "logistic-l1":
-            return {"l1": usual}
-        case "elastic-net" | "lasso":
-            scale = float(np.std(y)) or 1.0
-            l1 = (1e-6 * scale, 1e1 * scale)
-            return {"l1": l1} if model == "lasso" else {"l1": l1, "l2": usual}
-        case "poisson":
-            scale = float(np.mean(y)) or 1.0
-            return {"l2": (1e-6 * scale, 1e2 * scale)}
-    return {"l2": usual}

@@ -10,34 +10,23 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from suffice.result import Record, Status
-from suffice.sklearn._scores import score_of
+from suffice.report.formats import duration, short_interval
+from suffice.result import Record
+from suffice.sklearn.scores import score_of
+from suffice.tabular.cautions import WARNING
 from suffice.tabular.columns import MODELS, Problem
-from suffice.tabular.run import Outcome, Settings
+from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted
+
+MEASURES = {
+    "r2": "R²", "rmse": "root mean squared error", "mae": "mean absolute error",
+    "accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss",
+}  # fmt: skip
 
 
 def number(value: float) -> str:
     """For people."""
     return f"{value:.6g}"
-
-
-def interval(low: float, high: float) -> str:
-    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return f"[{low:.6g}, {high:.6g}]"
-    size = max(abs(low), abs(high), 1e-300)
-    width = max(high - low, 1e-6 * size)
-    places = min(max(1 - math.floor(math.log10(width)), 0), 300)
-    unit = 10.0**-places
-    down, up = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
-    return f"[{down:.{places}f}, {up:.{places}f}]"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 class Progress:
@@ -86,7 +75,7 @@ class Progress:
             f"{self._record.number} evaluations",
             duration(elapsed) + ("" if left is None else f", at most {duration(left)} left"),
             f"work {self._record.total_work:,.0f}",
-            f"{self._scoring} in {interval(low, high)}",
+            f"{self._scoring} in {short_interval(low, high)}",
         ]
         return " · ".join(parts)
 
@@ -106,58 +95,72 @@ class Progress:
 def describe(problem: Problem, settings: Settings) -> list[str]:
     """What is about to be done."""
     what = f"classification, {problem.classes} classes" if problem.classes else "regression"
+    if problem.labels is not None:
+        what = f"classification, {quoted(problem.labels[1])} against {quoted(problem.labels[0])}"
+    if problem.log_target:
+        what = "regression of its logarithm"
     lines = [
         f"Table    {settings.data}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
         f"{len(problem.categorical)} categorical columns",
         f"Target   {quoted(settings.target)}: {what}",
         f"Model    {MODELS[problem.model][1]} (--model {problem.model}), {settings.cv} folds",
     ]
-    return [*lines, *(f"Note     {note}" for note in problem.notes)]
+    if problem.groups is not None:
+        parts = [f"{group} ({len(columns.columns)} columns)" for group, columns in problem.groups.items()]
+        lines.append(f"Groups   {', '.join(parts)}, each with penalties of its own")
+    return [*lines, *map(noted, problem.notes)]
 
 
-def conclude(outcome: Outcome) -> list[str]:
+def noted(note: str) -> str:
+    """A line for a note; warnings look different."""
+    if note.startswith(WARNING):
+        return f"WARNING  {note.removeprefix(WARNING)}"
+    return f"Note     {note}"
+
+
+def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search = outcome.search
     found = outcome.plain()
-    given = ", ".join(f"{name} = {number(value)}" for name, value in found["best_params"].items())
+    given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
     low, high = search.score_interval_
-    proven = f"proven for exactly trained models: {interval(low, high)}"
+    proven = f"proven for exactly trained models: {short_interval(low, high)}"
     if search.surrogate_:
         score = f"{number(found['score'])} {outcome.scoring}; {search.optimised_scoring_}, optimised in its place, "
     else:
         score = f"{number(found['score'])} {outcome.scoring}, "
     lines = [f"Score    {score}{proven}"]
+    if outcome.problem.log_target:
+        lines.append("         of the logarithm of the target; predictions are in the target's own units")
     if outcome.baseline is not None:
         knows = "class frequencies" if outcome.problem.classes else "the mean"
         lines.append(f"         a model that knows {knows} only: {number(outcome.baseline)}")
+    if outcome.test is not None:
+        shown = ", ".join(f"{MEASURES[name]} {number(value)}" for name, value in outcome.test.items() if name != "rows")
+        lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown}")
     lines += [
         f"Best     {given}",
-        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {_reason(outcome)}",
-        f"Saved    {outcome.model_file}",
-        *(f"         {line}" for line in how_to_load(outcome)),
+        f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
     ]
-    lines += [f"Note     {note}" for note in outcome.notes[len(outcome.problem.notes) :]]
+    if outcome.model_file is not None:
+        lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in how_to_load(outcome))]
+    lines += map(noted, outcome.notes[len(outcome.problem.notes) :])
     if outcome.page is not None:
         lines.append(f"Report   {outcome.page}")
     return lines
 
 
-def _reason(outcome: Outcome) -> str:
-    """Why the search ended."""
-    status = outcome.search.result_.status
-    if status is Status.ACCURACY and outcome.success:
-        return "the next decision would need more accuracy than arithmetic allows"
-    return status.message
-
-
-def how_to_load(outcome: Outcome) -> list[str]:
-    if outcome.model_file.suffix == ".skops":
+def how_to_load(outcome: TunedTable) -> list[str]:
+    predict = f"`suffice predict {outcome.folder} new.csv` reads new files as this one was read, and predicts"
+    if outcome.model_file is not None and outcome.model_file.suffix == ".skops":
         trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""
         return [
+            predict,
             f"skops.io.load(file{trusted}) loads it, and nothing but these types and those that skops knows",
-            "it takes tables as they are: pandas.read_csv(...), or suffice.tabular.read(...).frame()",
+            "it takes tables as suffice.tabular.read(...).frame() makes them",
         ]
     return [
+        predict,
         "joblib.load(file) runs code that the file contains: load it only if you trust it",
         "(with skops installed, a model is saved in a form that can be checked before it is loaded)",
     ]

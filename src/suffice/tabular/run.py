@@ -1,6 +1,7 @@
 """A tuning run in its folder:
 
     command.json    what was asked for, and a digest of the table
+    table.json      how the table was read, and what of it the model needs: `suffice.tabular.predict` reads others so
     journal.jsonl   every evaluation, on disk before the next one begins
     model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
     report.json     what was found, as plain data
@@ -18,8 +19,8 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,20 +30,21 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import cross_val_score
 
 from suffice import files
 from suffice.options import Options
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import MODELS, Problem, pose
+from suffice.tabular.groups import read_groups
+from suffice.tabular.predict import SAVED, TABLE, Recipe, finished, unseen
 from suffice.tabular.table import TableError, open_table, quoted, read
+from suffice.tabular.targets import Wishes
 
 REPORT, PAGE = "report.json", "report.html"
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 BUDGETS = ("max_evaluations", "max_seconds")
-SAVED = ("model.skops", "model.joblib")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,14 @@ class Settings:
     keep: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     skip_missing_target: bool = False
+    max_levels: int | None = None
+    min_class_size: int = 0
+    rare_classes: str = "join"
+    log_target: bool = False
+    weights: str | None = None
+    positive: str | None = None
+    groups: str | None = None
+    test: str | None = None
     digest: str = ""  # of the bytes of the table
 
     def __post_init__(self) -> None:
@@ -75,6 +85,11 @@ class Settings:
             raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
         if self.model != "auto" and self.model not in MODELS:
             raise ValueError(f"model must be auto, {', '.join(MODELS)}, got {self.model!r}")
+        if self.rare_classes not in ("join", "drop"):
+            raise ValueError(f"rare_classes must be join or drop, got {self.rare_classes!r}")
+        if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
+            name = "min_class_size must be 0" if self.min_class_size < 0 else "max_levels must be 2"
+            raise ValueError(f"{name} or more, got {min(self.min_class_size, self.max_levels or 0)}")
         if not 2 <= self.cv <= 1000:
             raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
         if not 0 <= self.seed < 2**32:
@@ -93,43 +108,46 @@ class Settings:
     def from_plain(cls, plain: Any) -> Settings:
         """Settings from a file; ValueError if it holds anything else."""
         names = {item.name for item in fields(cls)}
-        if not isinstance(plain, dict) or plain.get("command") != "tune" or set(plain) != {*names, "command"}:
+        needed = {item.name for item in fields(cls) if item.default is MISSING} | {"command"}
+        if not isinstance(plain, dict) or plain.get("command") != "tune":
+            raise ValueError("it does not describe a run of `suffice tune`")
+        if not needed <= set(plain) <= {*names, "command"}:  # older versions did not know all of them
             raise ValueError("it does not describe a run of `suffice tune`")
         lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
         return cls(**{name: value for name, value in (plain | lists).items() if name != "command"})
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("data", "target", "task", "model", "digest"), (str,)),
-    **dict.fromkeys(("cv", "max_evaluations", "seed"), (int,)),
+    **dict.fromkeys(("data", "target", "task", "model", "rare_classes", "digest"), (str,)),
+    **dict.fromkeys(("cv", "max_evaluations", "seed", "min_class_size"), (int,)),
     **dict.fromkeys(("drop", "keep", "categorical"), (tuple,)),
-    "scoring": (str, type(None)),
+    **dict.fromkeys(("scoring", "weights", "positive", "groups", "test"), (str, type(None))),
     "max_seconds": (float, int, type(None)),
-    "skip_missing_target": (bool,),
+    "max_levels": (int, type(None)),
+    **dict.fromkeys(("skip_missing_target", "log_target"), (bool,)),
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TunedTable:
     """What a run has found."""
 
     problem: Problem
     search: SufficeSearchCV
     notes: tuple[str, ...]
     folder: Path
-    model_file: Path
+    model_file: Path | None  # None: it could not be written
     model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
     page: Path | None
     seconds: float
     baseline: float | None  # the score of a model that knows the target only
+    test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
+    failures: tuple[str, ...] = ()  # what went wrong after the search
 
     @property
     def success(self) -> bool:
-        """Whether the search has come to its end: by itself, or because its next decision would need more accuracy than
-        arithmetic allows, though the score is known to the tolerance."""
-        result, (low, high) = self.search.result_, self.search.score_interval_
-        at_the_limit = result.status is Status.ACCURACY and high - low <= self.search.tolerance * result.cost
-        return bool(result.success) or at_the_limit
+        """Whether the search has come to its end."""
+        return bool(self.search.result_.success)
 
     @property
     def scoring(self) -> str:
@@ -161,9 +179,11 @@ class Outcome:
             "work": float(np.sum(search.cv_results_["work"])),
             "seconds": round(self.seconds, 3),
             "folder": str(self.folder),
-            "model_file": str(self.model_file),
+            "model_file": None if self.model_file is None else str(self.model_file),
             "model_types": list(self.model_types),
             "report": None if self.page is None else str(self.page),
+            "test": self.test,
+            "failures": list(self.failures),
             "notes": list(self.notes),
         }
 
@@ -182,17 +202,27 @@ def digest_of(path: str | os.PathLike[str]) -> str:
 
 def load(settings: Settings) -> tuple[Problem, Settings]:
     """The problem that the table poses, and the settings with the table's digest."""
-    problem = pose(
-        read(settings.data),
-        settings.target,
+    wishes = Wishes(
         task=settings.task,
         model=settings.model,
         folds=settings.cv,
+        skip_missing=settings.skip_missing_target,
+        min_class_size=settings.min_class_size,
+        rare_classes=settings.rare_classes,
+        log_target=settings.log_target,
+        positive=settings.positive,
+    )
+    problem = pose(
+        read(settings.data),
+        settings.target,
+        wishes,
         seed=settings.seed,
         drop=settings.drop,
         keep=settings.keep,
         categorical=settings.categorical,
-        skip_missing=settings.skip_missing_target,
+        max_levels=settings.max_levels,
+        weights=settings.weights,
+        groups=None if settings.groups is None else read_groups(settings.groups),
     )
     check_scoring(settings.scoring, problem)
     digest = digest_of(settings.data)
@@ -212,7 +242,7 @@ def claim(folder: Path, settings: Settings) -> None:
         changed = [
             item.name
             for item in fields(Settings)
-            if item.name not in (*BUDGETS, "data") and getattr(there, item.name) != getattr(settings, item.name)
+            if item.name not in (*BUDGETS, "data", "test") and getattr(there, item.name) != getattr(settings, item.name)
         ]
         if changed:
             what = ", ".join("the table" if name == "digest" else name for name in changed)
@@ -220,7 +250,7 @@ def claim(folder: Path, settings: Settings) -> None:
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
         raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
-        for name in (*SAVED, REPORT, PAGE):  # found out before a long search
+        for name in (*SAVED, TABLE, REPORT, PAGE):  # found out before a long search
             files.present(folder / name)
         places.write(folder / places.COMMAND, settings.plain())
     except OSError as error:
@@ -246,9 +276,11 @@ def execute(
     jobs: int = 1,
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
-) -> Outcome:
+) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
+    held = None if settings.test is None else unseen(settings.test, settings.target, problem)
+    places.write(folder / TABLE, Recipe.of(problem, settings.target).plain())
     search = SufficeSearchCV(
         problem.estimator,
         problem.space,
@@ -258,18 +290,45 @@ def execute(
         n_jobs=jobs,
         journal=folder,
         callback=callback,
+        groups_of_features=problem.groups,
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        search.fit(problem.X, problem.y)
+        try:
+            search.fit(problem.X, problem.y, **problem.weights_of(slice(None)))
+        except Exception as error:
+            if not hasattr(search, "best_penalties_"):
+                raise
+            raise AfterSearchError(f"the search is done, but its model could not be fitted: {told(error)}") from error
     seconds = time.perf_counter() - began
     stage("writing the report")
-    notes = [*problem.notes, *_at_bounds(search, problem), *_told(caught)]
-    baseline = _baseline(search, problem)
-    saved = save(search.best_estimator_, folder)
-    outcome = Outcome(problem, search, tuple(notes), folder, *saved, None, seconds, baseline)
-    page, more = _report(outcome, settings)
-    return replace(outcome, page=page, notes=(*notes, *more))
+    model = finished(search.best_estimator_, problem)
+    saved, failures = save(model, folder)
+    notes = [*problem.notes, *_told(caught)]
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, None, tuple(failures))
+    outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=_baseline(search, problem)))
+    if held is not None:
+        unknown = held.notes
+        outcome = replace(outcome, notes=(*outcome.notes, *unknown))
+        outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
+    return _report(outcome, settings)
+
+
+class AfterSearchError(RuntimeError):
+    """The search has come to its end and is in the journal; what should have followed failed."""
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:
+    """One step of what follows the search. The model is there, and must not be lost if it fails."""
+    try:
+        return step()
+    except Exception as error:
+        return replace(outcome, failures=(*outcome.failures, f"the {what} could not be made: {told(error)}"))
 
 
 def _words(search: SufficeSearchCV) -> dict[str, float]:
@@ -281,17 +340,6 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
     """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
     texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
     return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
-
-
-def _at_bounds(search: SufficeSearchCV, problem: Problem) -> list[str]:
-    notes = []
-    for name, (lower, upper) in problem.space.items():
-        value = search.best_penalties_[name]
-        if value <= 1.05 * lower:
-            notes.append(f"the penalty {name} ended at its lower bound, {lower:.3g}: as good as none")
-        elif value >= 0.95 * upper:
-            notes.append(f"the penalty {name} ended at its upper bound, {upper:.3g}: the columns may not help")
-    return notes
 
 
 def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
@@ -306,10 +354,17 @@ def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = float(np.mean(cross_val_score(dummy, problem.X, y, cv=search.cv, scoring=scoring)))
+            found = float(np.mean([*_dummy_scores(dummy, problem, y, search.cv, scoring)]))
         except (ValueError, AttributeError, TypeError):  # a scorer that needs more than a dummy has
             return None
     return found if math.isfinite(found) else None
+
+
+def _dummy_scores(dummy: Any, problem: Problem, y: Any, cv: Any, scoring: Any) -> Iterator[float]:
+    score = get_scorer(scoring)
+    for train, test in cv.split(problem.X, y):
+        fitted = clone(dummy).fit(problem.X.iloc[train], y[train], **problem.weights_of(train))
+        yield float(score(fitted, problem.X.iloc[test], y[test], **problem.weights_of(test)))
 
 
 def check_scoring(scoring: str | None, problem: Problem) -> None:
@@ -337,34 +392,42 @@ def check_scoring(scoring: str | None, problem: Problem) -> None:
         raise TableError(f"the score {scoring} cannot be used here" + (f": {reasons[0][-1]}" if reasons else ""))
 
 
-def save(model: Any, folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """The fitted pipeline in a file: skops if there is one, else joblib. A kill leaves the old file or the new one.
-    Also the types in it that skops does not trust by itself."""
-    types: list[str] = []
+def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
+    """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
+    itself, and what went wrong. A kill leaves the old file or the new one."""
+    failures = []
     if find_spec("skops") is not None:
-        import skops.io
+        try:
+            import skops.io
 
-        path, content = folder / SAVED[0], skops.io.dumps(model)
-        types = skops.io.get_untrusted_types(data=content)
-    else:
+            content = skops.io.dumps(model)
+            types = tuple(skops.io.get_untrusted_types(data=content))
+            files.replace_atomically(folder / SAVED[0], content)
+            return (folder / SAVED[0], types), []
+        except Exception as error:
+            failures.append(f"the model could not be saved as {SAVED[0]}: {told(error)}")
+    try:
         import joblib
 
         buffer = io.BytesIO()
         joblib.dump(model, buffer)
-        path, content = folder / SAVED[1], buffer.getvalue()
-    files.replace_atomically(path, content)
-    return path, tuple(types)
+        files.replace_atomically(folder / SAVED[1], buffer.getvalue())
+        return (folder / SAVED[1], ()), failures
+    except Exception as error:
+        failures.append(f"the model could not be saved as {SAVED[1]}: {told(error)}")
+        return (None, ()), failures
 
 
-def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str]]:
-    """report.json, and report.html where its figures can be drawn; with a note where they cannot."""
+def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
+    """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 
     problem = outcome.problem
+    target = f"logarithm of {settings.target}" if problem.log_target else settings.target
     about = {
-        "title": f"{Path(settings.data).name}: {settings.target}",
+        "title": f"{Path(settings.data).name}: {target}",
         "table": settings.data,
-        "target": settings.target,
+        "target": target,
         "task": problem.task,
         "model": f"{problem.model}: {MODELS[problem.model][1]}",
         "rows": len(problem.y),
@@ -374,16 +437,21 @@ def _report(outcome: Outcome, settings: Settings) -> tuple[Path | None, list[str
         "score of a model that knows the target only": outcome.baseline,
         "seconds": round(outcome.seconds, 1),
     }
+    if problem.labels is not None:
+        about["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
+    if outcome.test is not None:
+        about["held-out table"] = {"table": settings.test, **outcome.test}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            data = report.collect(outcome.search, problem.X, problem.y, about=about)
+            data = report.collect(outcome.search, problem.X, problem.y, about=about, sample_weight=problem.weight)
         places.write(outcome.folder / REPORT, data)
-        return write_page(outcome.folder, data), []
+        return replace(outcome, page=write_page(outcome.folder, data))
     except ImportError as error:
-        return None, [f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"]
+        note = f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"
+        return replace(outcome, notes=(*outcome.notes, note))
     except Exception as error:  # the model is there, and must not be lost for a figure
-        return None, [f"the report could not be made: {type(error).__name__}: {' '.join(str(error).split())}"]
+        return replace(outcome, failures=(*outcome.failures, f"the report could not be made: {told(error)}"))
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:

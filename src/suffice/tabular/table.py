@@ -7,12 +7,12 @@ columns are known, and whatever is wrong with it is a `TableError` that names th
 - The first line is a header with a name for every column. Delimiter (comma, semicolon, tab, bar) and encoding (UTF-8,
   UTF-16 with its mark, else Windows-1252) are found out. Every line has as many fields as the header; empty lines do
   not count.
-- Spaces around an entry do not count. It is missing if it is empty or one of the words that pandas takes for missing
-  (`MISSING`).
-- A column is *numeric* if its entries are numbers, *boolean* if they are true or false (1 and 0), else *text*. A column
-  that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. With a delimiter
-  other than the comma, a comma may be the decimal point of a whole column. Infinite entries, and those beyond 1e100,
-  are missing, too. Whatever is treated in such a way is reported in the notes.
+- Lines that begin with # before the header are comments, and then so are all such lines; without any there, a line that
+  begins with # is one if it has not as many fields as the header. A header may be a comment line itself, as NumPy
+  writes it.
+- A name that comes again gets a number, as pandas gives it: a, a.1, a.2.
+
+`Table.reading` says how a file was read; `read(another, like=reading)` reads another one in the same way.
 """
 
 from __future__ import annotations
@@ -24,30 +24,21 @@ import gzip
 import io
 import math
 import os
-import re
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.files import JournalError, open_regular
+from suffice.tabular.entries import Array, Column, columns_of, notes_of, parts_of
+from suffice.tabular.notation import NUMBER, Form
 
 DELIMITERS = ",;\t|"
-MISSING = {
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan", "null",
-}  # fmt: skip
-BOOLEANS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-WITH_COMMA = re.compile(r"[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)
-SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-
 MARKS = (  # of encodings, the longer ones first
     (codecs.BOM_UTF32_LE, ("utf-32",)),
     (codecs.BOM_UTF32_BE, ("utf-32",)),
@@ -56,15 +47,8 @@ MARKS = (  # of encodings, the longer ones first
     (codecs.BOM_UTF8, ("utf-8-sig",)),
 )
 
-STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
-LARGEST = 1e100  # squares of sums of such numbers are still finite
 SAMPLE = 1 << 16  # characters that the delimiter is found out from
 BLOCK = 100_000  # entries that are kept as separate strings at any time
-
-OLDEST_PYARROW = [14, 0, 1]  # earlier ones may execute code that stands in a file (CVE-2023-47248)
-
-Array = NDArray[Any]
-Kind = Literal["numeric", "boolean", "text", "other"]
 
 
 class TableError(ValueError):
@@ -84,44 +68,55 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Stray:
-    """Entries that do not belong in their column: how many, and the first."""
+class Reading:
+    """How a file was read: its delimiter, and the form of the entries of every column."""
 
-    count: int
-    line: int
-    entry: str
+    delimiter: str
+    forms: Mapping[str, Form]
+
+    def plain(self) -> dict[str, Any]:
+        return {"delimiter": self.delimiter, "forms": {name: form.plain() for name, form in self.forms.items()}}
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Reading:
+        """A reading from a file; ValueError if it holds anything else."""
+        if not isinstance(plain, dict) or set(plain) != {"delimiter", "forms"} or not isinstance(plain["forms"], dict):
+            raise ValueError("it does not say how a table was read")
+        if not isinstance(plain["delimiter"], str) or plain["delimiter"] not in DELIMITERS:
+            raise ValueError(f"the delimiter cannot be {plain['delimiter']!r}")
+        return cls(plain["delimiter"], {name: Form.from_plain(form) for name, form in plain["forms"].items()})
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """Numeric and boolean: floats, NaN where missing. Text: str, None where missing. Other: of no use here."""
-
-    name: str
-    kind: Kind
-    values: Array
-    stray: Stray | None = None
-    infinite: Stray | None = None
-    comma: bool = False  # whether the decimal point is a comma
-    what: str = ""  # the type of an `other` column
-
-    @property
-    def missing(self) -> Array:
-        if self.values.dtype == object:
-            return np.array([value is None for value in self.values], dtype=bool)
-        return np.isnan(self.values)
+UNREAD = Reading(",", {})
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length; `lines[i]` is where row i stands in its file (parquet: i + 1)."""
+    """Columns of equal length; `lines[i]` is where row i stands in its file (parquet: i + 1). A column of dates is
+    given as its parts, whose `origin` it is."""
 
     columns: tuple[Column, ...]
     lines: Array
     notes: tuple[str, ...] = ()
+    reading: Reading = UNREAD
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], lines: Array, notes: Iterable[str], delimiter: str) -> Table:
+        """A table of the columns that stand in a file."""
+        taken = {column.name for column in columns}
+        split = [parts_of(column, taken) if column.kind == "date" else [column] for column in columns]
+        forms = {column.name: column.form for column in columns}
+        made = tuple(part for parts in split for part in parts)
+        return cls(made, lines, (*notes, *notes_of(columns, quoted)), Reading(delimiter, forms))
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The names of columns as the file has them."""
+        return tuple(dict.fromkeys(column.origin or column.name for column in self.columns))
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -145,8 +140,9 @@ def _series(column: Column) -> Any:
     return values
 
 
-def read(path: str | os.PathLike[str], limits: Limits | None = None) -> Table:
-    """The table in a CSV or parquet file; anything else, and anything that goes wrong, is a `TableError`."""
+def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Reading | None = None) -> Table:
+    """The table in a CSV or parquet file, in the manner of another one if that is given (entries that do not fit are
+    missing, with a note); anything else, and anything that goes wrong, is a `TableError`."""
     limits = Limits() if limits is None else limits
     with contextlib.ExitStack() as stack:
         try:
@@ -156,19 +152,21 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None) -> Table:
         except (OSError, ValueError) as error:
             if isinstance(error, TableError):
                 raise
-            raise TableError(f"{quoted(path)} cannot be read: {_reason(error)}") from error
+            raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
         if not start:
             raise TableError(f"{quoted(path)} is empty")
         if start.startswith(b"PAR1"):
-            return _read_parquet(path, file, limits)
+            from suffice.tabular.parquet import read_parquet
+
+            return read_parquet(path, file, limits, {} if like is None else like.forms)
         if start.startswith(b"PK\x03\x04") or start.startswith(b"\xd0\xcf\x11\xe0"):
             raise TableError(f"{quoted(path)} is an archive or an Excel file: save the table as CSV")
         if start.startswith(b"\x1f\x8b"):
             file = cast(IO[bytes], stack.enter_context(gzip.open(file)))
         try:
-            return _read_csv(file, limits)
+            return _read_csv(file, limits, like)
         except (OSError, EOFError, zlib.error) as error:
-            raise TableError(f"{quoted(path)} cannot be read: {_reason(error)}") from error
+            raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
 
 
 def open_table(path: str | os.PathLike[str]) -> IO[bytes]:
@@ -185,22 +183,55 @@ def quoted(text: Any, most: int = 60) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 4]}...{shown[0]}"
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read, in a few words."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 # CSV
 
 
-def _read_csv(file: IO[bytes], limits: Limits) -> Table:
+def _read_csv(file: IO[bytes], limits: Limits, like: Reading | None) -> Table:
     encoding, head = _encoding(file, limits)
-    delimiter = _delimiter(head)
+    first = list(islice(io.StringIO(head[:SAMPLE], newline=""), 100))
+    comments, header = _comments(first)
+    shown = [_uncommented(line) if i == header else line for i, line in enumerate(first, start=1)]
+    whole = len(head) <= SAMPLE and len(first) < 100
+    rows = [line for line in shown if not (comments and line.lstrip().startswith("#"))]
+    delimiter = _delimiter(rows, whole, () if like is None else tuple(like.forms))
     file.seek(0)
     text = io.TextIOWrapper(file, encoding=encoding, errors="strict", newline="")
     try:
-        return _Rows(text, delimiter, limits).table(encoding)
+        return _Rows(text, delimiter, limits, comments, header).table(encoding, {} if like is None else like.forms)
     finally:
         text.detach()  # or it would close the file, which is not its own
+
+
+def _comments(lines: list[str]) -> tuple[bool, int]:
+    """Whether comments stand before the header, and which line is the header if it is one of them, else 0."""
+    leading, after = 0, ""
+    for number, line in enumerate(lines, start=1):
+        if line.lstrip().startswith("#"):
+            leading = number
+        elif line.strip():
+            after = line
+            break
+    if not leading or not after:
+        return False, 0
+    last = lines[leading - 1]
+    for delimiter in DELIMITERS:
+        names, entries = ([field.strip() for field in line.split(delimiter)] for line in (_uncommented(last), after))
+        if len(names) != len(entries) or len(names) < 2:
+            continue
+        numbers = any(NUMBER.fullmatch(entry) for entry in entries)
+        one_word = last.lstrip()[1:2].isalnum() and leading == 1
+        if not any(NUMBER.fullmatch(name) for name in names) and (numbers or one_word):
+            return True, leading
+    return True, 0
+
+
+def _uncommented(line: str) -> str:
+    return line.lstrip().lstrip("#").lstrip(" ")
 
 
 def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
@@ -237,20 +268,21 @@ def _decode(left: dict[str, Any], heads: dict[str, str], chunk: bytes, *, final:
             heads[name] += text[:SAMPLE]
 
 
-def _delimiter(head: str) -> str:
-    """The delimiter with which most of the first rows are as wide as the header, and the widest of those."""
-    lines = head[:SAMPLE].splitlines(keepends=True)[:100]
-    best, found = (0.0, 1), ","
+def _delimiter(lines: list[str], whole: bool, known: tuple[str, ...]) -> str:
+    """The delimiter with which the header has most of the known names, then most of the first rows are as wide as the
+    header, and the widest of those."""
+    best, found = (0, 0.0, 1), ","
     for delimiter in DELIMITERS:
         rows = []
         with contextlib.suppress(csv.Error):
             for row in islice(csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 50):
                 rows += [row] if row else []
-        if len(head) > SAMPLE or len(lines) == 100:
+        if not whole:
             rows = rows[: max(1, len(rows) - 1)]  # the last one may have been cut
         if not rows or len(rows[0]) < 2:
             continue
-        score = (sum(len(row) == len(rows[0]) for row in rows) / len(rows), len(rows[0]))
+        names = len({name.strip() for name in rows[0]}.intersection(known))
+        score = (names, sum(len(row) == len(rows[0]) for row in rows) / len(rows), len(rows[0]))
         if score > best:
             best, found = score, delimiter
     return found
@@ -259,20 +291,36 @@ def _delimiter(head: str) -> str:
 class _Rows:
     """The rows of a CSV file as columns of text."""
 
-    def __init__(self, file: io.TextIOWrapper, delimiter: str, limits: Limits) -> None:
+    def __init__(self, file: io.TextIOWrapper, delimiter: str, limits: Limits, comments: bool, header: int) -> None:
         self.file, self.delimiter, self.limits = file, delimiter, limits
-        self.line = self.pending = 0
+        self.comments, self.header = comments, header  # whether # begins a comment, and the header's line if it is one
+        self.line = self.pending = self.skipped = self.width = 0
 
     def physical_lines(self) -> Iterator[str]:
         """Lines; the characters since the last row are bounded, since a quoted entry may go on over many lines."""
         while line := self.file.readline(self.limits.record):
             self.line += 1
+            if self.line == self.header:
+                line = _uncommented(line)
+            elif self.pending == 0 and line.lstrip().startswith("#") and self._is_comment(line):
+                self.skipped += 1
+                continue
             self.pending += len(line)
             if self.pending >= self.limits.record:
                 raise TableError(f"line {self.line}: a row has more than {self.limits.record:,} characters")
             if "\0" in line:
                 raise TableError(f"line {self.line} has a NUL character: this is not a text file")
             yield line
+
+    def _is_comment(self, line: str) -> bool:
+        if self.comments:
+            return True
+        if not self.width or len(line) >= self.limits.record:
+            return False
+        with contextlib.suppress(csv.Error):
+            row = next(csv.reader([line], delimiter=self.delimiter, strict=True, skipinitialspace=True), [])
+            return '"' not in line and len(row) != self.width
+        return True
 
     def records(self) -> Iterator[list[str]]:
         """Rows that are not empty."""
@@ -290,12 +338,13 @@ class _Rows:
             if row:
                 yield row
 
-    def table(self, encoding: str) -> Table:
+    def table(self, encoding: str, forms: Mapping[str, Form]) -> Table:
         records = self.records()
         header = next(records, None)
         if header is None:
             raise TableError("the table is empty")
-        names = _names(header, self.limits)
+        names, notes = names_of(header, self.limits)
+        self.width = len(names)
         most = min(self.limits.rows, self.limits.cells // len(names))
         columns: list[list[str]] = [[] for _ in names]  # per column, one string per block
         lines, block = array("q"), []
@@ -317,12 +366,14 @@ class _Rows:
         if not lines:
             raise TableError("the table has a header and no rows")
         where = np.array(lines, dtype=np.int64)
-        made = []
-        for name, blocks in zip(names, columns, strict=True):
-            made.append(_column(name, blocks, where, self.delimiter != ","))
-            blocks.clear()
-        notes = [f"read as {encoding}, which is a guess"] if encoding == "cp1252" else []
-        return Table(tuple(made), where, (*notes, *_notes(made)))
+        made = columns_of(names, columns, where, self.delimiter, forms)
+        if encoding == "cp1252":
+            notes.append(f"read as {encoding}, which is a guess")
+        if self.header:
+            notes.append(f"the header is line {self.header}, which begins with #")
+        if self.skipped:
+            notes.append(f"{self.skipped:,} comment line{'s' if self.skipped > 1 else ''} left out")
+        return Table.of(made, where, notes, self.delimiter)
 
 
 def _csv_reason(error: csv.Error) -> str:
@@ -337,7 +388,8 @@ def _keep(block: list[list[str]], columns: list[list[str]]) -> None:
         texts.append("\0".join(entries))
 
 
-def _names(header: list[str], limits: Limits) -> list[str]:
+def names_of(header: list[str], limits: Limits) -> tuple[list[str], list[str]]:
+    """The names of the columns, made different from each other, and notes on it."""
     if len(header) > limits.columns:
         raise TableError(f"the table has {len(header):,} columns, more than {limits.columns:,}")
     names = [name.strip() or f"Unnamed: {i}" for i, name in enumerate(header)]  # as pandas calls them
@@ -345,164 +397,14 @@ def _names(header: list[str], limits: Limits) -> list[str]:
         raise TableError(f"the column name {quoted(long[0])} has {len(long[0]):,} characters, more than 1,000")
     if all(NUMBER.fullmatch(name) for name in names):
         raise TableError("the first line holds numbers only: it has to be a header with the names of the columns")
-    first: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name in first:
-            raise TableError(f"columns {first[name] + 1} and {i + 1} have the same name, {quoted(name)}")
-        first[name] = i
-    return names
-
-
-def _finite(values: Array, lines: Array) -> Stray | None:
-    """Take out what is infinite or nearly so, and say so."""
-    with np.errstate(invalid="ignore"):
-        huge = np.flatnonzero(np.abs(values) > LARGEST)
-    found = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None
-    values[huge] = math.nan
-    return found
-
-
-def _column(name: str, blocks: list[str], lines: Array, commas: bool) -> Column:
-    """The column of these texts, whatever kind it is."""
-    found = _numbers(blocks, lines, _number)
-    if found is None and commas:
-        found = _numbers(blocks, lines, _number_with_comma)
-        if found is not None:
-            return Column(name, "numeric", *found, comma=True)
-    if found is not None:
-        return Column(name, "numeric", *found)
-    texts = _entries(blocks)
-    booleans = np.full(len(lines), math.nan)
-    for i, entry in enumerate(texts):
-        if entry in MISSING:
-            continue
-        if entry not in BOOLEANS:
-            break
-        booleans[i] = BOOLEANS[entry]
-    else:
-        return Column(name, "boolean", booleans)
-    known: dict[str, str] = {}
-    values = np.empty(len(lines), dtype=object)
-    for i, entry in enumerate(_entries(blocks)):
-        values[i] = None if entry in MISSING else known.setdefault(entry, entry)
-    return Column(name, "text", values)
-
-
-def _entries(blocks: list[str]) -> Iterator[str]:
-    for block in blocks:
-        yield from map(str.strip, block.split("\0"))
-
-
-def _number(entry: str) -> float | None:
-    """The number that is written there, NaN and infinite ones too; None for anything else."""
-    return float(entry) if NUMBER.fullmatch(entry) or SPECIAL.fullmatch(entry) else None
-
-
-def _number_with_comma(entry: str) -> float | None:
-    return float(entry.replace(",", ".")) if WITH_COMMA.fullmatch(entry) or SPECIAL.fullmatch(entry) else None
-
-
-def _numbers(
-    blocks: list[str], lines: Array, number: Callable[[str], float | None]
-) -> tuple[Array, Stray | None, Stray | None] | None:
-    """Numbers with strays and infinite ones taken out; None if there are more strays than a numeric column may have."""
-    values = np.full(len(lines), math.nan)
-    strays, present, first, stray, at = 0, 0, 0, "", 0
-    for block in blocks:
-        entries = [entry.strip() for entry in block.split("\0")]
-        known = [i for i, entry in enumerate(entries, start=at) if entry not in MISSING]
-        present += len(known)
-        if number is _number and block.isascii() and "_" not in block:  # all that float takes and `_number` does not
-            with contextlib.suppress(ValueError):
-                values[known] = [float(entries[i - at]) for i in known]
-                at += len(entries)
-                continue
-        for i in known:
-            value = number(entries[i - at])
-            if value is not None:
-                values[i] = value
-                continue
-            if strays == 0:
-                first, stray = i, entries[i - at]
-            strays += 1
-            if strays > STRAYS * len(lines):
-                return None
-        at += len(entries)
-    if strays > STRAYS * present:
-        return None
-    return values, Stray(strays, int(lines[first]), stray) if strays else None, _finite(values, lines)
-
-
-def _notes(columns: list[Column]) -> Iterator[str]:
-    if commas := [quoted(column.name) for column in columns if column.comma]:
-        rest = f" and {len(commas) - 3} more" if len(commas) > 3 else ""
-        yield f"column{'s' if len(commas) > 1 else ''} {', '.join(commas[:3])}{rest}: commas are decimal points"
-    for column in columns:
-        name, rows = quoted(column.name), len(column.values)
-        for stray, what in ((column.stray, "not numbers"), (column.infinite, "infinite or beyond 1e100")):
-            if stray is not None:
-                entries = f"{stray.count:,} of {rows:,} entries {'is' if stray.count == 1 else 'are'} {what}"
-                where = f"line {stray.line} has {quoted(stray.entry, 30)}"
-                yield f"column {name}: {entries} ({where}); treated as missing"
-
-
-# Parquet
-
-
-def _read_parquet(path: str | os.PathLike[str], file: IO[bytes], limits: Limits) -> Table:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise TableError("parquet files need pyarrow: pip install 'suffice[parquet]'") from error
-    if [int(part) for part in re.findall(r"\d+", pyarrow.__version__)[:3]] < OLDEST_PYARROW:
-        raise TableError(f"parquet files need pyarrow 14.0.1 or later, there is {pyarrow.__version__}")
-    try:
-        with pyarrow.parquet.ParquetFile(file) as opened:
-            names, rows = _names(opened.schema_arrow.names, limits), opened.metadata.num_rows
-            most = min(limits.rows, limits.cells // max(len(names), 1))
-            if rows > most:
-                raise TableError(f"the table has {rows:,} rows of {len(names)} columns, more than {most:,}")
-            batches = list(_batches(opened, rows, max(1, BLOCK // max(len(names), 1))))
-            if not names or not batches:
-                raise TableError("the table has no rows")
-            lines = np.arange(1, rows + 1)
-            columns = [
-                _from_arrow(name, kind, [batch.column(i) for batch in batches], lines)
-                for i, (name, kind) in enumerate(zip(names, opened.schema_arrow.types, strict=True))
-            ]
-    except TableError:
-        raise
-    except Exception as error:  # pyarrow has no single class for files that are not what they should be
-        reason = (_reason(error).splitlines() or [type(error).__name__])[0]
-        raise TableError(f"{quoted(path)} cannot be read as parquet: {reason}") from error
-    return Table(tuple(columns), lines, tuple(_notes(columns)))
-
-
-def _batches(opened: Any, rows: int, size: int) -> Iterator[Any]:
-    """As many rows as the file says that it has."""
-    total = 0
-    for batch in opened.iter_batches(batch_size=size, use_threads=False):
-        total += batch.num_rows
-        if total > rows:
-            break
-        if batch.num_rows:
-            yield batch
-    if total != rows:
-        raise TableError(f"the file says that it has {rows:,} rows, and has {'more' if total > rows else total}")
-
-
-def _from_arrow(name: str, kind: Any, parts: list[Any], lines: Array) -> Column:
-    from pyarrow import types
-
-    inner = kind.value_type if types.is_dictionary(kind) else kind
-    if types.is_boolean(inner) or types.is_integer(inner) or types.is_floating(inner) or types.is_decimal(inner):
-        entries = (entry for part in parts for entry in part.to_pylist())
-        values = np.fromiter((math.nan if entry is None else float(entry) for entry in entries), float, len(lines))
-        return Column(name, "boolean" if types.is_boolean(inner) else "numeric", values, None, _finite(values, lines))
-    if types.is_string(inner) or types.is_large_string(inner):
-        texts, known = np.empty(len(lines), dtype=object), dict[str, str]()
-        for i, entry in enumerate(entry for part in parts for entry in part.to_pylist()):
-            texts[i] = None if entry is None or entry.strip() in MISSING else known.setdefault(entry, entry)
-        return Column(name, "text", texts)
-    return Column(name, "other", np.full(len(lines), math.nan), what=str(kind)[:40])
+    made: list[str] = []
+    notes, known = [], set(names)
+    for name in names:
+        again = name
+        while again in made:
+            again = next(f"{name}.{k}" for k in range(1, len(names) + 1) if f"{name}.{k}" not in known)
+            known.add(again)
+        if again != name:
+            notes.append(f"the name {quoted(name)} comes again: that column is called {quoted(again)}")
+        made.append(again)
+    return made, notes

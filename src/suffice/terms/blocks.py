@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, whole_number
+from suffice.arrays import Array, whole_number
 from suffice.terms.rounding import block_length, dense_product
 
 BLOCK_BYTES = 1 << 26  # of float64 values at a time: 64 MB

@@ -31,17 +31,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.intercept import MOST_STEPS
+from suffice.terms.linear import CARRIED, MarginModel
 from suffice.terms.rounding import TINY, dot, gamma, roundings
-from suffice.terms.smooth import CARRIED
 
 SMALLEST = 1e-13  # of s, relative to the root mean square of the residuals; below, it counts as 0
 
 
 @dataclass(frozen=True, eq=False)
-class ConcomitantHuber:
+class ConcomitantHuber(MarginModel):
     """f(w) = min over b and s > 0 of sum_i a_i s (1/2 + h((x_i . w + b - y_i) / s)) + (l2/2) ||w||^2, h being
     Huber's function with the threshold `epsilon`. X is dense or sparse in main memory."""
 
@@ -56,26 +56,8 @@ class ConcomitantHuber:
         if not 1.0 < self.epsilon < math.inf:
             raise ValueError(f"epsilon must be greater than 1, got {self.epsilon!r}")
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ConcomitantHuber)
-            and self.design is other.design
-            and (self.y is other.y or np.array_equal(self.y, other.y))
-            and (self.epsilon, self.intercepted, self.l2) == (other.epsilon, other.intercepted, other.l2)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def fingerprint(self) -> dict[str, object]:
-        names = ("design", "y", "epsilon", "intercepted", "l2")
-        return {name: getattr(self, name) for name in names}
-
     @property
-    def rounding_is_known(self) -> bool:
-        return True
-
-    @property
-    def L(self) -> float:  # noqa: N802 (the symbol)
+    def curvature(self) -> float:
         return math.inf
 
     def scale(self, image: Array) -> tuple[float, float]:
@@ -193,29 +175,15 @@ class ConcomitantHuber:
             return 0.0
         return self.enclosure(image, self.design.row_norms * radius)[0] if radius < 1e100 else math.inf
 
-    def image(self, x: Array) -> Array:
-        image: Array = self.design.margins(x)
-        return image
-
-    def value(self, x: Array) -> float:
-        return self.value_at(x, self.image(x))
-
-    def gradient(self, x: Array) -> Array:
-        return self.gradient_at(x, self.image(x))
-
-    def value_at(self, x: Array, image: Array) -> float:
+    def losses(self, image: Array) -> Array:
         b, s = self.scale(image)
         size = np.abs(image + b - self.y)
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = 0.5 * s + 0.5 * size * size / s
         outside = 0.5 * s * (1.0 - self.epsilon**2) + self.epsilon * size
-        losses = np.where(size <= self.epsilon * s, inside, outside) if s > 0.0 else outside
-        return float(self.design.weights @ losses) + 0.5 * self.l2 * float(x @ x)
+        return np.where(size <= self.epsilon * s, inside, outside) if s > 0.0 else outside
 
-    def gradient_at(self, x: Array, image: Array) -> Array:
-        return self.design.adjoint(self.design.weights * self._slopes(image)) + self.l2 * x
-
-    def _slopes(self, image: Array) -> Array:
+    def slopes(self, image: Array) -> Array:
         """p_i = clip(z_i, -epsilon, epsilon), z_i the residuals over the scale."""
         b, s = self.scale(image)
         t = image + b - self.y
@@ -251,7 +219,7 @@ class ConcomitantHuber:
         error = np.where(np.abs(t) - moved > self.epsilon * (s + error_of_s), 0.0, error)
         root = np.sqrt(design.weights[counts])
         through_margins = math.sqrt(design.squared_norm) * norm(root * error)
-        through_sum = design.pull_rounding * norm(root * self._slopes(image)[counts])
+        through_sum = design.pull_rounding * norm(root * self.slopes(image)[counts])
         return through_margins + through_sum + 2.0 * EPS * self.l2 * size + design.underflow
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:

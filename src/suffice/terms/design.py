@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
-from suffice._array import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
@@ -39,6 +39,8 @@ KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
+MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
+SMALL = 1 << 23  # bytes, unless it is no more than that
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -265,6 +267,14 @@ class Design:
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
         return self._with_entries(of_entries * X.data)
+
+
+def largest_matrix(design: Design) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
+    X = design.X
+    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
+    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
+    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
 
 
 def _largest(A: Any) -> float:

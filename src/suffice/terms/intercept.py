@@ -24,53 +24,25 @@ from functools import cached_property
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
-from suffice.terms.design import OF_FACTORS, Design
+from suffice.arrays import EPS, Array, norm
+from suffice.terms.design import OF_FACTORS
+from suffice.terms.linear import CARRIED, LossModel, rounding_through
+from suffice.terms.margin_losses import LARGEST_EXPONENT
 from suffice.terms.rounding import TINY, dot, gamma, roundings
-from suffice.terms.smooth import CARRIED, LARGEST_EXPONENT, MarginLoss, majoriser_along, rounding_through
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
 
 
 @dataclass(frozen=True, eq=False)
-class Intercepted:
+class Intercepted(LossModel):
     """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
 
     X is dense or sparse in main memory; rows with a_i = 0 do not count.
     """
 
-    design: Design
-    y: Array
-    loss: MarginLoss
-    l2: float = 0.0
     # The latest image with its b and the error of b. Images are never written to.
     _latest: list[tuple[Array, float, float]] = field(default_factory=list, init=False, repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Intercepted)
-            and self.design is other.design
-            and (self.y is other.y or np.array_equal(self.y, other.y))
-            and self.loss == other.loss
-            and self.l2 == other.l2
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def fingerprint(self) -> dict[str, object]:
-        return {"design": self.design, "y": self.y, "loss": self.loss, "l2": self.l2}
-
-    @property
-    def rounding_is_known(self) -> bool:
-        return True
-
-    @property
-    def L(self) -> float:  # noqa: N802 (the symbol)
-        """A proven Lipschitz constant of the gradient, infinite where there is none."""
-        if math.isinf(self.loss.curvature):
-            return math.inf
-        return self.loss.curvature * self.design.squared_norm + self.l2
 
     @cached_property
     def reach(self) -> float:
@@ -146,35 +118,13 @@ class Intercepted:
                 break
         raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
 
-    def value(self, x: Array) -> float:
-        return self.value_at(x, self.image(x))
-
-    def gradient(self, x: Array) -> Array:
-        return self.gradient_at(x, self.image(x))
-
-    def image(self, x: Array) -> Array:
-        image: Array = self.design.margins(x)
-        return image
-
-    def value_at(self, x: Array, image: Array) -> float:
-        b, _ = self.intercept(image)
-        return float(self.design.weights @ self.loss.value(image + b, self.y)) + 0.5 * self.l2 * float(x @ x)
-
-    def gradient_at(self, x: Array, image: Array) -> Array:
-        b, _ = self.intercept(image)
-        return self.design.adjoint(self.design.weights * self.loss.derivative(image + b, self.y)) + self.l2 * x
-
-    def row_curvature(self, image: Array) -> Array:
-        """c_i = a_i psi''(m_i + b), one per row."""
-        m = image + self.intercept(image)[0]
-        curvature: Array = self.design.weights * self.loss.curvature_between(m, m, self.y)
-        return curvature
+    def shifted(self, image: Array, by: Array) -> Array:
+        return image + self.intercept(by)[0]
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         return self._rounding(x, image, CARRIED)
 
     def rounding_at(self, x: Array, image: Array) -> float:
-        """`gradient_rounding` for an image that is a product."""
         return self._rounding(x, image, 1.0)
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
@@ -186,9 +136,3 @@ class Intercepted:
         error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(b))
         through = rounding_through(design, self.loss, image + b, self.y, error, counts)
         return through + 2.0 * EPS * self.l2 * norm(x)
-
-    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        b = self.intercept(z_image)[0]
-        curvature = self.loss.curvature_between(z_image + b, x_image + b, self.y)
-        M = majoriser_along(self.design, self.loss.curvature, z, x, x_image - z_image, curvature) + self.l2
-        return min(M, self.L)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 
 def signs(y: Any) -> tuple[Array, Any]:

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
-from suffice._array import EPS, positive
+from suffice.arrays import EPS, positive
 from suffice.terms.design import DENSE_GRAM_SIZE, squared_norm_bound
 from suffice.terms.variation import Pixels
 

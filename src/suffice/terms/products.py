@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.rounding import block_length, dense_product, roundings
 

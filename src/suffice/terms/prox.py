@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, frozen, positive
+from suffice.arrays import EPS, Array, frozen, positive
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 
 U = 0.5 * EPS
 TINY = 5e-324

@@ -33,7 +33,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm
 
 Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of the image
 Boundary = Literal["free", "zero"]

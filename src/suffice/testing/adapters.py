@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
-from suffice.lower.solver import Solution, solve
+from suffice.arrays import Array, norm
+from suffice.lower.solution import Solution
+from suffice.lower.solver import solve
 from suffice.testing.numerics import check_loss, check_problem, require
 
 SHARES = (0.3, 0.03)  # of the largest penalties that matter, at which problems are looked at
@@ -34,9 +35,9 @@ def check_adapter(estimator: Any, X: Any, y: Any, *, fit_tolerance: float = 1e-2
     from sklearn.model_selection import check_cv
     from sklearn.utils.validation import has_fit_parameter
 
-    from suffice.sklearn._adapters import find_adapter
-    from suffice.sklearn._penalties import PenaltySpace, kind_of
-    from suffice.sklearn._splits import SearchData
+    from suffice.sklearn.adapters import find_adapter
+    from suffice.sklearn.penalties import PenaltySpace, kind_of
+    from suffice.sklearn.splits import SearchData
 
     adapter, y = find_adapter(estimator), np.asarray(y)
     ratio = adapter.ratio(estimator)
@@ -62,8 +63,8 @@ def check_adapter(estimator: Any, X: Any, y: Any, *, fit_tolerance: float = 1e-2
 
 
 def _penalties(fold: Any, kinds: tuple[str, ...], ratio: float, share: float) -> tuple[float, float]:
-    from suffice.sklearn._folds import FLOOR
-    from suffice.sklearn._penalties import penalties
+    from suffice.sklearn.folds import FLOOR
+    from suffice.sklearn.penalties import penalties
 
     require(0.0 < fold.l1_max < np.inf, f"fold.l1_max is {fold.l1_max}")
     require(0.0 < fold.l2_floor < np.inf, f"fold.l2_floor is {fold.l2_floor}")
@@ -99,7 +100,7 @@ def _own_fit(data: Any, adapter: Any, train: Any, l1: float, l2: float, kinds: t
 def _check_split(
     split: Any, solution: Solution, own: Any, scorings: tuple[str, ...], weighted: bool, tolerance: float, where: str
 ) -> None:
-    from suffice.sklearn._scores import score_of
+    from suffice.sklearn.scores import score_of
 
     coef, intercept = split.model.coefficients(solution.x)
     fitted = split.fitted(solution.x)

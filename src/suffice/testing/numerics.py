@@ -11,17 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.losses import Loss
 from suffice.lower.certificate import RULES, Certificate, certify
-from suffice.lower.solver import Solution, Solver, iterate, solve
+from suffice.lower.solution import Solution, Solver
+from suffice.lower.solver import iterate, refusal, solve
 from suffice.objective import Objective
 from suffice.problem import Composite
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import SQUARED
 from suffice.terms.prox import Box, Generic, Group, Zero
-from suffice.terms.smooth import SQUARED, LinearModel
 from suffice.upper.evaluation import Evaluation
 
+FIRST_ORDER = ("fista", "fista_adaptive", "gradient_descent")
 SLACK = 1e-9  # relative: what rounding may blur in the inequalities checked here
 
 
@@ -95,10 +98,9 @@ def _check_certificates(problem: Composite, start: Array, own: str | Solver) -> 
     for rule in RULES:
         if rule == "minimum_norm" and isinstance(problem.canonical.g, Generic):
             continue  # a user's own g without least_subgradient
-        newton = math.isinf(problem.L)
-        if newton and rule == "subgradient":
+        solvers: list[str | Solver] = [one for one in FIRST_ORDER if refusal(one, problem) is None]
+        if not solvers and rule == "subgradient":
             continue  # it is about prox-gradient steps
-        solvers: list[str | Solver] = [] if newton else ["fista", "fista_adaptive", "gradient_descent"]
         if rule != "subgradient" and own != "auto":
             solvers.append(own)
         for solver in solvers or ["newton"]:
@@ -154,9 +156,13 @@ def check_solver(
     """Check that a solver reaches what it is asked for, that its certificates hold at every step, and that it resumes
     to the same bits.
 
-    Nothing it has returned before is modified.
+    Nothing it has returned before is modified. `problems` are by default those of `sample_problems` that the solver
+    takes.
     """
-    for i, problem in enumerate(sample_problems() if problems is None else problems):
+    if problems is None:
+        problems = [problem for problem in sample_problems() if refusal(solver, problem) is None]
+        require(len(problems) > 0, "the solver takes none of the sample problems: give problems of its own")
+    for i, problem in enumerate(problems):
         where = f"problem {i} (kappa {problem.kappa:.1e})"
         reference = solve(problem, within=1e-10, max_steps=max_steps)
         start = np.ones(problem.size or len(reference.x))

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Result, Status
 from suffice.upper.accuracy import for_decision

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import EPS, Array, frozen
+from suffice.arrays import EPS, Array, frozen
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.upper.interpolation import lagrange_values
 from suffice.upper.step import eigenvalues, longest_linear
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import lapack, svd
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 SINGULAR = 1e-12  # reciprocal condition number from which on directions are cut off
 

@@ -27,7 +27,7 @@ from typing import Protocol
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 from suffice.upper.step import trust_region_step
 

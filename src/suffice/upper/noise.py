@@ -44,7 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.model import Basis, Interpolant, fit

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 from suffice.options import Options
-from suffice.result import Purpose, Record, Status
+from suffice.result import Purpose, Status
 from suffice.upper import limit, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
@@ -37,13 +36,14 @@ from suffice.upper.accuracy import (
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
+from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points, smoothed_model, stack
 from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
-from suffice.upper.model import Model, fit, linear_basis, minimise, quadratic_basis
+from suffice.upper.model import Model, fit, linear_basis, minimise
+from suffice.upper.records import Judged, budget_status, record_of
 from suffice.upper.sparsity import (
     Flags,
-    Known,
     Supports,
     fit_sparse,
     independent,
@@ -54,24 +54,26 @@ from suffice.upper.sparsity import (
     some,
     supports,
 )
-from suffice.upper.state import Pending, Plan, Point, Setting, State, Trial, best_point
+from suffice.upper.state import (
+    WARM_POOL,
+    Pending,
+    Plan,
+    Point,
+    Setting,
+    State,
+    Trial,
+    best_point,
+    placed,
+    pooled,
+    swapped,
+)
 from suffice.upper.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
-FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
-REACH = 10.0  # old points further away (in trust radii) say nothing about the model
-OUTLIER = 100.0  # nor do points where F is this many times larger
 FORGET = 0.5  # how much an older step counts when the two models are compared
-RECENT = 60  # how many of the latest old points a sparse model looks at
 LOOKS = 3  # how often a search may look along flat directions before it ends
 WORTH = 0.01  # of F: what a look there is to tell
 ROUNDING = 1e-12  # of F: a decrease that is none
-WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
-
-
-def pool_size(m: int) -> int:
-    """How many points are remembered after they have left the model: enough for all curvature if m is small."""
-    return min((m + 1) * (m + 2), 4 * m + 60)
 
 
 def start(u0: Array, setting: Setting) -> State:
@@ -114,12 +116,12 @@ def absorb(state: State, evaluation: Evaluation, setting: Setting, seconds: floa
         if proven and (state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]):
             known = replace(known, best=point)
         after, judged = _take_in(known, pending, point, setting)
-    record = _record(state, after, pending, evaluation, judged, setting)
+    record = record_of(state, after, pending, evaluation, judged, setting)
     after = replace(after, records=(*state.records, record))
     return replace(after, status=budget_status(after, setting.options))
 
 
-def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, _Judged | None]:
+def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, Judged | None]:
     if pending.purpose not in (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP):
         state, point = limit.first_seen(state, point, pending.within, setting)
     match pending.purpose:
@@ -132,7 +134,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             assert pending.replaces is not None
             current = state.points[state.incumbent].evaluation
             better = seen(point.evaluation, setting.options).interval[1] < seen(current, setting.options).interval[0]
-            state = _place(_test_sparsity(replace(state, retries=0), point), point, pending.replaces)
+            state = placed(_test_sparsity(replace(state, retries=0), point), point, pending.replaces)
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.UNSEEN:
             return _look(state, point, setting), None
@@ -140,7 +142,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             t = pending.replaces
             assert t is not None
             state, refined = limit.refined(state, state.points[t], point, pending.within, setting)
-            state = replace(state, points=_swapped(state.points, t, refined))
+            state = replace(state, points=swapped(state.points, t, refined))
         case Purpose.REFINE_STEP:
             assert state.trial is not None
             plan = state.trial.plan
@@ -152,7 +154,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
     return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
-def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State, _Judged | None]:
+def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State, Judged | None]:
     """There are no finite residuals at the pending point: nothing of it enters a model."""
     match pending.purpose:
         case Purpose.FIRST:
@@ -165,7 +167,7 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             t = pending.replaces
             assert t is not None
             point = replace(state.points[t], futile=state.points[t].futile + 1)
-            state = replace(state, points=_swapped(state.points, t, point))
+            state = replace(state, points=swapped(state.points, t, point))
             return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
         case Purpose.REFINE_STEP:
             assert state.trial is not None
@@ -174,7 +176,7 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             assert state.plan is not None
             plan, state = state.plan, replace(state, plan=None)
     delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
-    judged = _Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
+    judged = Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
     return replace(state, delta=delta, after_failure=True), judged
 
 
@@ -204,10 +206,10 @@ def _step(state: State, setting: Setting) -> State:
     fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
-        state, fitted = _smoothed(state, setting)
+        state, fitted = smoothed_model(state, setting)
         current, models = state.points[state.incumbent], [fitted.model]
     else:
-        models = _models(state, setting)
+        models = competing_models(state, setting)
     model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
@@ -270,7 +272,7 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     if not short and state.delta > state.rho:
         return state
     if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
-        state, fitted = _smoothed(state, setting)
+        state, fitted = smoothed_model(state, setting)
         return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
         places = _flat(state, setting) if state.looked < LOOKS and not _noisy(state, setting) else []
@@ -283,7 +285,7 @@ def _flat(state: State, setting: Setting) -> list[Array]:
     """Points along directions in which the model is flat."""
     k, scaling = state.incumbent, setting.scaling
     points = np.array([point.u for point in state.points])
-    model = fit(linear_basis(points, k), k, _stack(state.points, coarse=False), np.empty((0, 0)))
+    model = fit(linear_basis(points, k), k, stack(state.points, coarse=False), np.empty((0, 0)))
     squared = 0.5 * model.derivatives(np.zeros(len(points[k])))[1]
     return unseen(points[k], squared, model.F, setting.options.initial_radius, scaling.low, scaling.high)
 
@@ -295,8 +297,8 @@ def _look(state: State, point: Point, setting: Setting) -> State:
     if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
         first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
         begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
-        return replace(begun, points=(point,), incumbent=0, pool=_pool(state.pool, list(state.points)))
-    pool = _pool(state.pool, [point])
+        return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
+    pool = pooled(state.pool, [point])
     return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
 
 
@@ -318,24 +320,6 @@ def _unsure(state: State, options: Options) -> bool:
     best = best_point(state).evaluation
     known = options.noise is None and seen(best, options).error <= noise.ROUNDING * best.cost
     return best.cost > noise.NOTHING * state.records[0].cost and not known
-
-
-def _smoothed(state: State, setting: Setting) -> tuple[State, noise.Fit]:
-    """The model that averages noise out, around the point of the model at which F is least by it."""
-    for _ in range(2):
-        k = state.incumbent
-        u = state.points[k].u
-        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * state.points[k].evaluation.cost]
-        old = [usable[i] for i in noise.nearest(u, [p.u for p in usable], state.delta)]
-        used = [*state.points, *old]
-        coarse = len(used[k].evaluation.e) >= 2 * len(state.points)
-        places, evaluations = np.array([point.u for point in used]), [point.evaluation for point in used]
-        fitted = noise.regression(places, evaluations, k, len(old), coarse, setting.options)
-        lowest = int(np.argmin(fitted.smoothed))
-        if lowest == k:
-            break
-        state = replace(state, incumbent=lowest)
-    return state, fitted
 
 
 def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
@@ -361,7 +345,7 @@ def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
         first=tuple(first),
         points=(current,),
         incumbent=0,
-        pool=_pool(state.pool, others),
+        pool=pooled(state.pool, others),
         restarts=state.restarts + 1,
         in_vain=in_vain,
         mark=reached,
@@ -420,23 +404,6 @@ def _ask_near(
     return _ask(state, purpose, places[state.retries], within, replaces)
 
 
-def _models(state: State, setting: Setting) -> Sequence[Model]:
-    """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    if state.sparsity is not None:
-        return fit_sparse(state.sparsity, _known(state), state.delta)[:2]
-    k, points = state.incumbent, np.array([point.u for point in state.points])
-    linear = linear_basis(points, k)
-    if setting.options.model == "linear":
-        return [fit(linear, k, _stack(state.points, coarse=True), np.empty((0, 0)))]
-    old = _useful(state, setting)
-    coarse = is_coarse(state)
-    residuals, old_residuals = _stack(state.points, coarse), _stack(old, coarse)
-    bases = [linear]
-    if old:
-        bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
-    return [fit(basis, k, residuals, old_residuals) for basis in bases]
-
-
 # Sparsity
 
 
@@ -444,7 +411,7 @@ def _look_for_sparsity(state: State, setting: Setting) -> State:
     if state.first or setting.options.model == "linear" or setting.options.noise is not None:
         return state
     points = np.array([point.u for point in state.points])
-    return replace(state, sparsity=supports(points, _stack(state.points, is_coarse(state))))
+    return replace(state, sparsity=supports(points, stack(state.points, is_coarse(state))))
 
 
 def _test_sparsity(state: State, point: Point) -> State:
@@ -453,7 +420,7 @@ def _test_sparsity(state: State, point: Point) -> State:
     if S is None:
         return state
     coarse = is_coarse(state)
-    old, new = _stack([current, point], coarse)
+    old, new = stack([current, point], coarse)
     blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
     if refuted(S, current.u, point.u, np.abs(new - old) > blur):
         return replace(state, sparsity=None, misses=(0.0, 0.0))
@@ -462,7 +429,7 @@ def _test_sparsity(state: State, point: Point) -> State:
 
 def _probe_sparsity(state: State, S: Supports, setting: Setting, short: bool) -> State | None:
     """After a failed or short step: settle slopes that are open, and before rho is reduced test the sparsity."""
-    known, m = _known(state), len(state.points) - 1
+    known, m = known_points(state), len(state.points) - 1
     wanted = open_slopes(S, known, FAR * 2.0 * state.delta)
     if wanted.any():
         return _probe(state, independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
@@ -481,49 +448,10 @@ def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State
     return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
 
 
-def _known(state: State) -> Known:
-    known = [*state.points, *state.pool[-RECENT:]]
-    moved = np.array([point.evaluation.point for point in known]) != np.array(state.records[0].theta)
-    residuals = _stack(known, is_coarse(state))
-    return Known(np.array([point.u for point in known]), residuals, moved, state.incumbent)
-
-
-def is_coarse(state: State) -> bool:
-    """Whether there are blocks enough for a model of their norms."""
-    return len(state.points[state.incumbent].evaluation.e) >= 2 * len(state.points)
-
-
-def _stack(points: Sequence[Point], coarse: bool) -> Array:
-    return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
-
-
-def _useful(state: State, setting: Setting) -> list[Point]:
-    current = state.points[state.incumbent]
-    if not state.pool:
-        return []
-    useful = []
-    distances = np.linalg.norm(np.array([point.u for point in state.pool]) - current.u, axis=1)
-    for point, distance in zip(state.pool, distances.tolist(), strict=True):
-        if distance > FAR * REACH * state.delta or point.evaluation.cost > OUTLIER * current.evaluation.cost:
-            continue
-        needed = for_model(max(distance, state.delta), current.evaluation, setting.options)
-        if achieved(point.evaluation, setting.options) <= needed:
-            useful.append(point)
-    return useful
-
-
 # Absorbing
 
 
-@dataclass(frozen=True)
-class _Judged:
-    verdict: Verdict
-    predicted: float
-    origin: Array
-    target: Array
-
-
-def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Judged]:
+def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
     current = state.points[state.incumbent]
     plan = trial.plan
@@ -537,7 +465,7 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
         origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
         ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
         verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
-    judged = _Judged(verdict, plan.predicted, current.u, trial.point.u)
+    judged = Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
     accepted = verdict in (Verdict.ACCEPTED, Verdict.LIKELY)
@@ -547,7 +475,7 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, _Jud
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
-    state = _place(replace(state, trial=None, misses=_misses(state, trial)), trial.point, t)
+    state = placed(replace(state, trial=None, misses=_misses(state, trial)), trial.point, t)
     return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
 
 
@@ -557,80 +485,3 @@ def _misses(state: State, trial: Trial) -> tuple[float, float]:
         for miss, foreseen in zip(state.misses, trial.plan.foreseen, strict=True)
     )
     return quadratic, linear
-
-
-def _place(state: State, point: Point, t: int) -> State:
-    return replace(state, points=_swapped(state.points, t, point), pool=_pool(state.pool, [state.points[t]]))
-
-
-def _pool(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
-    """The pool with the points that have left the model."""
-    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
-    for i in range(max(len(grown) - WARM_POOL, 0)):
-        if grown[i].evaluation.solutions:
-            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
-    return tuple(grown)
-
-
-def _swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
-    return (*points[:t], point, *points[t + 1 :])
-
-
-def _record(
-    before: State, after: State, pending: Pending, evaluation: Evaluation, judged: _Judged | None, setting: Setting
-) -> Record:
-    def theta(u: Array) -> tuple[float, ...]:
-        return tuple(setting.scaling.to_theta(u).tolist())
-
-    best = after.points[after.incumbent]
-    failure = evaluation.failure
-    verdict: dict[str, Any] = {}
-    if judged is not None:
-        verdict = {
-            "predicted": judged.predicted,
-            "verdict": judged.verdict.value,
-            "origin": theta(judged.origin),
-            "target": theta(judged.target),
-        }
-    return Record(
-        number=len(before.records) + 1,
-        purpose=pending.purpose.value,
-        theta=theta(pending.u),
-        within=pending.within,
-        errors=tuple(evaluation.e.tolist()) if failure is None else (math.inf,) * len(evaluation.e),
-        distance=evaluation.distance if failure is None else None,
-        cost=evaluation.cost if failure is None else math.inf,
-        interval=evaluation.interval if failure is None else (0.0, math.inf),
-        work=float(evaluation.work),
-        total_work=after.work,
-        delta=before.delta,
-        rho=before.rho,
-        incumbent=theta(best.u),
-        incumbent_cost=best.evaluation.cost,
-        note="" if failure is None else f"{failure}: {_CONSEQUENCES[pending.purpose]}",
-        **verdict,
-    )
-
-
-_CONSEQUENCES = {
-    Purpose.FIRST: "another point takes its place",
-    Purpose.GEOMETRY: "another point takes its place",
-    Purpose.UNSEEN: "there is nothing to see",
-    Purpose.STEP: "the step has failed",
-    Purpose.REFINE_STEP: "the step has failed",
-    Purpose.REFINE_INCUMBENT: "what was known is kept",
-    Purpose.REFINE_POINT: "what was known is kept",
-}
-
-
-def budget_status(state: State, options: Options) -> Status:
-    """The status of the search, as the budgets and the target have it."""
-    if options.noise is None and best_point(state).evaluation.interval[1] <= options.target_cost:
-        return Status.TARGET
-    if len(state.records) >= options.max_evaluations:
-        return Status.MAX_EVALUATIONS
-    if state.work >= options.max_work:
-        return Status.MAX_WORK
-    if state.seconds >= options.max_seconds:
-        return Status.MAX_SECONDS
-    return state.status

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from suffice._array import Array
+from suffice.arrays import Array
 
 Indices = npt.NDArray[np.int64]
 Supports = Indices  # row i: the parameters of residual i, filled up with m

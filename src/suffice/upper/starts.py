@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from suffice._array import norm
+from suffice.arrays import norm
 from suffice.result import Status
 from suffice.upper.state import Setting, State, best_point
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import Supports
+
+WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
 @dataclass(frozen=True)
@@ -108,3 +110,25 @@ class Setting:
     scaling: Scaling
     options: Options
     lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
+
+
+def pool_size(m: int) -> int:
+    """How many points are remembered after they have left the model: enough for all curvature if m is small."""
+    return min((m + 1) * (m + 2), 4 * m + 60)
+
+
+def placed(state: State, point: Point, t: int) -> State:
+    return replace(state, points=swapped(state.points, t, point), pool=pooled(state.pool, [state.points[t]]))
+
+
+def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
+    """The pool with the points that have left the model."""
+    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
+    for i in range(max(len(grown) - WARM_POOL, 0)):
+        if grown[i].evaluation.solutions:
+            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
+    return tuple(grown)
+
+
+def swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
+    return (*points[:t], point, *points[t + 1 :])

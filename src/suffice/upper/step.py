@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from suffice._array import Array, norm
+from suffice.arrays import Array, norm
 
 FEW = 16  # parameters up to which eigenvalues cost nothing to speak of
 

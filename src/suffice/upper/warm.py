@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice._array import Array
+from suffice.arrays import Array
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 

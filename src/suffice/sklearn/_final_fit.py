@@ -1,0 +1,114 @@
+r"""The final fit: the model of all rows at the best penalties, proven, inside a clone of the estimator.
+
+Our own solver minimises the objective of `suffice.sklearn.folds` on all rows,
+
+    w ~ w_hat = argmin Phi(w; l1, l2),        ||w - w_hat|| <= radius,        radius <= FINAL ||w|| is asked for,
+
+and the coefficients of w are put into a clone of the estimator with all that its own `fit` would leave there. Where
+rounding allows no such radius, the one that is proven is told; where MOST_STEPS are not enough and more than OFF ||w||
+is open, a `ConvergenceWarning` says so. l2 = 0 is l2_floor here as it is in folds: the model is of the kind that was
+scored.
+
+scikit-learn's own fit (`refit="sklearn"`) stops by rules of its own, which prove nothing. Its coefficients c are held
+against ours: with rho = ||c - w|| they lie between rho - radius and rho + radius from w_hat. They are called off where
+the smaller of the two exceeds OFF ||w||, which is a proof that they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_feature_names
+
+from suffice.arrays import norm, outside_stacklevel
+from suffice.lower.solution import Outcome, Solution
+from suffice.lower.solver import solve
+from suffice.problem import Composite
+from suffice.sklearn._target import fitted_inside, inside, wrapped
+from suffice.sklearn.penalties import split_pipeline
+from suffice.sklearn.splits import SearchData, Split
+
+FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
+MOST_STEPS = 20_000  # of one model
+OFF = 0.01  # of the norm of the weights: what is worth a warning
+
+
+@dataclass(frozen=True)
+class FinalFit:
+    """A fitted estimator, and a proven bound on the distance of its coefficients from exact ones."""
+
+    estimator: Any
+    radius: float
+
+
+def fit_final(data: SearchData, penalties: dict[str, float]) -> FinalFit:
+    """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
+    of every group if there are groups."""
+    split = data.whole()
+    solution = fitted_weights(split, penalties)
+    radius, size = solution.certificate.radius, norm(solution.x)
+    if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
+        warnings.warn(
+            f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are proven "
+            f"to lie within {radius:.4g} of exact ones only (coef_radius_)",
+            ConvergenceWarning,
+            stacklevel=outside_stacklevel(),
+        )
+    return FinalFit(_whole(data, split, solution), radius)
+
+
+def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: Any) -> FinalFit:
+    """What scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
+    split = data.whole()
+    solution = fitted_weights(split, penalties)
+    ours = np.ravel(split.model.coefficients(solution.x)[0])
+    theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
+    apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
+    if apart - radius > OFF * size:
+        warnings.warn(
+            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from exact ones, whose "
+            f"norm is {size:.3g}: its solver has stopped too early (tol, max_iter, features of very different scales); "
+            "refit=True fits to a proven accuracy",
+            ConvergenceWarning,
+            stacklevel=outside_stacklevel(),
+        )
+    return FinalFit(estimator, apart + radius)
+
+
+def fitted_weights(split: Split, penalties: dict[str, float]) -> Solution:
+    """w of all training rows as the final model has it; a report that shows this model gets the same bits."""
+    return solved(split.penalised().at(**penalties), split.solver, FINAL)
+
+
+def solved(problem: Composite, solver: Any, accuracy: float, warm: Solution | None = None) -> Solution:
+    """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
+    solution = solve(problem, steps=1, solver=solver, warm=warm)
+    while solution.steps < MOST_STEPS and solution.certificate.radius > accuracy * norm(solution.x):
+        radius = min(solution.certificate.radius, 1e300)
+        within = max(accuracy * norm(solution.x), 1e-4 * radius)
+        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
+        if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
+            break
+    return solution
+
+
+def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
+    """The estimator of the search, pipeline and all, with these weights."""
+    final, before = split.fitted(solution.x), split.before
+    finish = getattr(split.adapter, "finish", None)
+    if finish is not None:
+        finish(final, split.model, solution)
+    names = data.X if before is None else before.transform(_safe_indexing(data.X, [0]))
+    _check_feature_names(final, names, reset=True)
+    whole = final
+    if isinstance(inside(data.estimator), Pipeline):
+        whole = clone(inside(data.estimator))
+        whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
+    return wrapped(split.target, whole)

@@ -1,0 +1,172 @@
+r"""One fold of a linear model as a lower-level problem, in units of the mean over its samples:
+
+    Phi(w) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s).
+
+Three kinds of intercept b:
+
+- `none`:   b = 0;
+- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
+  for sparse X, it is minimised out (`suffice.terms.intercept`; for Huber's loss together with its scale,
+  `suffice.terms.concomitant`). It is never penalised "a little";
+- `column`: a column of X like the others, constant and penalised: liblinear's.
+
+l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
+solved with l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that
+elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from suffice.arrays import Array, frozen, positive
+from suffice.held_out import HeldOut
+from suffice.lower.newton_hessian import NewtonHessian
+from suffice.problem import Composite
+from suffice.sklearn.scores import SCORES
+from suffice.terms.concomitant import ConcomitantHuber
+from suffice.terms.design import Design
+from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import MarginLoss, Squared
+from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.smooth import Ridged
+
+FLOOR = 1e-7
+
+Intercept = Literal["none", "free", "column"]
+
+
+@dataclass(frozen=True)
+class Concomitant:
+    """Stands for Huber's loss with its scale minimised out."""
+
+    epsilon: float
+
+
+def penalised(
+    model: Callable[[float], Any], l1: float | Array, l2: float | Array, l2_floor: float, size: int
+) -> Composite:
+    """The problem with these penalties. With one l2 for each variable the model has the least of them, which is mu."""
+    if not isinstance(l1, np.ndarray) and not isinstance(l2, np.ndarray):
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or l2_floor
+        smooth = model(l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
+    weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
+    least = positive(float(weights.min()), "l2")
+    plain = model(least)
+    smooth = Ridged(plain, np.broadcast_to(weights - least, size))
+    L = float(plain.L) + smooth.largest
+    return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
+
+
+class LinearFold:
+    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        psi: MarginLoss | Concomitant,
+        sample_weight: Array,
+        intercept: Intercept,
+        scaling: float = 1.0,
+    ) -> None:
+        self.psi, self.kind, self.scaling = psi, intercept, scaling
+        self.total = float(sample_weight.sum())
+        self.columns = int(X.shape[1])
+        self.shift = self.rest = np.zeros(self.columns)
+        self.y_shift = self.y_rest = 0.0
+        a = sample_weight / self.total
+        if intercept == "free" and not sp.issparse(X):
+            # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
+            self.shift = a @ X
+            rows = np.ascontiguousarray(X - self.shift)
+            self.rest = a @ rows
+            rows -= self.rest
+            if isinstance(psi, Squared):
+                self.y_shift = float(a @ y)
+                self.y_rest = float(a @ (y - self.y_shift))
+        else:
+            rows = self._rows(X)
+        self.design = Design.of(rows, sample_weight)
+        self.y = frozen(self._targets(y))
+        self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
+        if self.minimised_out:
+            model = self._model(0.0)
+            _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
+
+    def _rows(self, X: Any) -> Any:
+        """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
+        if self.kind == "column":
+            column = np.full((X.shape[0], 1), self.scaling)
+            return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
+        if self.kind == "free" and not sp.issparse(X):
+            rows = np.ascontiguousarray(X - self.shift)
+            rows -= self.rest
+            return rows
+        return X
+
+    def _targets(self, y: Array) -> Array:
+        return y - self.y_shift - self.y_rest
+
+    def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
+        if isinstance(self.psi, Concomitant):
+            return ConcomitantHuber(self.design, self.y, self.psi.epsilon, self.minimised_out, l2)
+        return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
+
+    @property
+    def solver(self) -> str | NewtonHessian:
+        return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
+
+    @cached_property
+    def l2_floor(self) -> float:
+        """What stands in for l2 = 0."""
+        known = not isinstance(self.psi, Concomitant) and math.isfinite(self.psi.curvature)
+        curvature = self.psi.curvature if known else 1.0  # type: ignore[union-attr]
+        return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which w = 0 is the solution."""
+        return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
+
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of the module's
+        text."""
+        return penalised(self._model, l1, l2, self.l2_floor, self.design.shape[1])
+
+    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
+        """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
+        score, v = SCORES[scoring], sample_weight / sample_weight.sum()
+        assert score.phi is not None
+        share = 1.0 / folds / score.unit(y, v)
+        train = self._model(0.0) if self.minimised_out else None
+        assert not isinstance(train, LinearModel)
+        return HeldOut(Design.of(self._rows(X), sample_weight), self._targets(y), score.phi, share, train)
+
+    def coefficients(self, w: Array) -> tuple[Array, float]:
+        """w and the intercept of the data as they were given."""
+        if self.kind == "column":
+            return w[:-1], float(w[-1] * self.scaling)
+        b = self.y_shift + self.y_rest
+        model = self._model(0.0)
+        if self.minimised_out and not isinstance(model, LinearModel):
+            b += model.intercept(model.image(w))[0]
+        return w, b - float(self.shift @ w) - float(self.rest @ w)
+
+    def outliers(self, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
+        """Huber's scale s at w, and which rows have residuals beyond epsilon s."""
+        model = self._model(0.0)
+        assert isinstance(model, ConcomitantHuber)
+        image = model.image(w)
+        b, s = model.scale(image)
+        return s, np.abs(image + b - self.y) > model.epsilon * s

@@ -1,0 +1,183 @@
+"""Which penalties are searched, what they mean for every column, and how those that are not named follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
+
+from suffice.arrays import Array
+from suffice.problem import Composite
+from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
+from suffice.sklearn._target import inside, transforms_target
+from suffice.sklearn._words import ends, in_penalties, strength, without_step
+from suffice.sklearn.adapters import Adapter, Fold
+from suffice.space import Space
+from suffice.upper.evaluation import Evaluation
+
+PENALTIES = ("l1", "l2")
+USUAL_RANGE = (1e-6, 1e2)
+
+
+@dataclass(frozen=True, eq=False)
+class Penalised:
+    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any."""
+
+    fold: Fold
+    ratio: float
+    groups: tuple[str, ...] = ()
+    group: Any = None
+
+    def at(self, **params: float) -> Composite:
+        if not self.groups:
+            return self.fold.at(**penalties(params, self.ratio))
+        both = group_penalties(params, self.ratio, self.groups)
+        return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
+
+
+def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
+    """l1 and l2 of parameters that name both of them or one: the other follows by the ratio."""
+    if len(params) == 2:
+        return dict(params)
+    ((name, value),) = params.items()
+    if name == "l1":
+        return {"l1": value, "l2": value * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0}
+    return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
+
+
+def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> dict[str, Array]:
+    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
+
+    def of(group: str) -> dict[str, float]:
+        names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
+        return penalties({kind: params[name] for kind, name in names}, ratio)
+
+    each = [of(group) for group in groups]
+    return {kind: np.array([own[kind] for own in each]) for kind in PENALTIES}
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """`groups_of_features`, and the names of the columns they may refer to."""
+
+    selections: Mapping[str, Any]
+    names: tuple[str, ...]
+    names_in: Any
+
+    @classmethod
+    def of(cls, search: Any) -> Grouped:
+        check_groups(search.groups_of_features)
+        selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
+        final, before = split_pipeline(search.estimator)
+        if getattr(final, "fit_intercept", False) and (
+            isinstance(final, LinearSVC) or getattr(final, "solver", "") == "liblinear"
+        ):
+            raise ValueError(
+                f"groups_of_features leaves no penalty for the intercept of {type(final).__name__}, which liblinear "
+                "takes for a feature: set fit_intercept=False"
+            )
+        if keeps_columns(before):
+            count = search.n_features_in_
+            names, _ = group_of_columns(selections, names_out(before, names_in, count))
+        else:  # which columns there are is seen in every fold
+            names = tuple(selections)
+        return cls(selections, names, names_in)
+
+    def of_columns(self, before: Any, count: int) -> Any:
+        names, group = group_of_columns(self.selections, names_out(before, self.names_in, count))
+        if names != self.names:
+            raise ValueError(
+                f"groups_of_features must name all columns that the steps before the estimator put out: they have "
+                f"{len(group)}, of which {int(np.sum(group == len(self.names)))} belong to no group"
+            )
+        return group
+
+
+@dataclass(frozen=True)
+class PenaltySpace:
+    """Which penalties are searched, and how the others follow; `space` has the ranges of those that are."""
+
+    names: tuple[str, ...]
+    ratio: float
+    space: Space
+    groups: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        space: Any,
+        estimator: Any,
+        adapter: Adapter,
+        groups: tuple[str, ...] = (),
+        *,
+        step: str = "",
+        total: float = 1.0,
+    ) -> PenaltySpace:
+        """Of what a user gave, perhaps in scikit-learn's words; `step` leads to the linear estimator in a pipeline, and
+        `total` is N of the final fit."""
+        ratio = adapter.ratio(estimator)
+        if not 0.0 <= ratio <= 1.0:
+            raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
+        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
+        if space is None:
+            usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
+            usual = [f"{usual[-1]}_{group}" for group in groups] or usual
+            space = dict.fromkeys(usual, USUAL_RANGE)
+        if isinstance(space, Mapping):
+            space = without_step(space, step)
+            space = space if groups else in_penalties(space, estimator, adapter, ratio, total)
+        if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
+            known = f"l1 and/or l2, or {strength(estimator, adapter, ratio)},"
+            known = ", ".join([*PENALTIES, *own]) if groups else known
+            raise ValueError(f"space must be a dictionary of {known} to ranges, got {space!r}")
+        names = tuple(name for name in (*PENALTIES, *own) if name in space)
+        built = Space(**{name: ends(space[name], name) for name in names})
+        for name, (lower, upper) in built.ranges.items():
+            if not (lower > 0.0 and math.isfinite(upper)):
+                raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
+        for group in groups:
+            if not any(name in names for kind in PENALTIES for name in (kind, f"{kind}_{group}")):
+                raise ValueError(f"space must name a penalty of the group {group!r}: l1_{group}, l2_{group}, l1 or l2")
+        kinds = tuple(kind for kind in PENALTIES if any(kind_of(name) == kind for name in names))
+        if kinds == ("l1",) and ratio == 0.0:
+            ratio = 1.0
+        if kinds == ("l2",) and ratio == 1.0:
+            raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
+        adapter.check(estimator, kinds)
+        return cls(names, ratio, built, groups)
+
+    def penalties(self, evaluation: Evaluation) -> dict[str, float]:
+        """All penalties by name."""
+        params = self.space.params(evaluation.point)
+        if not self.groups:
+            return penalties(params, self.ratio)
+        both = group_penalties(params, self.ratio, self.groups)
+        return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
+
+
+def kind_of(name: str) -> str:
+    return name.partition("_")[0]
+
+
+def split_pipeline(estimator: Any) -> tuple[Any, Any]:
+    """The linear estimator, and the steps before it or None."""
+    estimator = inside(estimator)
+    if not isinstance(estimator, Pipeline):
+        return estimator, None
+    final = estimator.steps[-1][1]
+    if transforms_target(final):
+        raise TypeError(
+            "TransformedTargetRegressor has to be around the pipeline, not a step of it: the model is the same"
+        )
+    return final, estimator[:-1] if len(estimator.steps) > 1 else None
+
+
+def step_to(estimator: Any) -> str:
+    """What leads to the linear estimator in names of parameters: `clf__` in a pipeline whose last step is `clf`."""
+    prefix, estimator = "regressor__" if transforms_target(estimator) else "", inside(estimator)
+    return prefix + (f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else "")

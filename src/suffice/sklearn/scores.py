@@ -1,0 +1,105 @@
+"""Smooth scores by their scikit-learn names: what each is to a search, in one place.
+
+A score is  offset - F,  F the mean over folds of  sum_i v_i phi(m_i, y_i) / unit(y, v),  with phi and the proof of its
+error from `suffice.held_out`. The offset is 1 and the unit the variance of the held-out targets for r2; 0 and 1 else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import get_scorer, get_scorer_names
+
+from suffice.arrays import Array
+from suffice.held_out import BrierScore, HingeScore, LogScore, Phi, PoissonScore, SquaredScore
+
+Scorer = Callable[..., float]
+
+
+def _one(y: Array, v: Array) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score that a search can optimise; `loss` says what F is, `own` is a scorer where scikit-learn has none, or
+    none for labels that are text and folds that lack a class."""
+
+    name: str
+    loss: str
+    phi: Phi | None = None  # None: a fold of the adapter's own knows
+    own: Scorer | None = None
+    offset: float = 0.0
+    unit: Callable[[Array, Array], float] = _one
+
+    @property
+    def scorer(self) -> Any:
+        """scorer(estimator, X, y, sample_weight=None)."""
+        return self.own or get_scorer(self.name)
+
+    def interval(self, of_loss: tuple[float, float]) -> tuple[float, float]:
+        """(low, high) of the score, from that of F."""
+        low, high = of_loss
+        return self.offset - high, self.offset - low
+
+
+def scoring_name(scoring: Any) -> str:
+    """What to call a score that is given by name or as a scorer."""
+    return scoring if isinstance(scoring, str) else getattr(scoring, "__name__", type(scoring).__name__)
+
+
+def scorer_of(scoring: Any) -> Any:
+    """The scorer of this name, or the scorer itself."""
+    if isinstance(scoring, str):
+        own = scoring in SCORES or scoring not in get_scorer_names()
+        return score_of(scoring).scorer if own else get_scorer(scoring)
+    if not callable(scoring):
+        raise TypeError(f"scoring must be the name of a scorer, a scorer, a list of them or None, got {scoring!r}")
+    return scoring
+
+
+def score_of(name: str) -> Score:
+    """The score of this name. One that only an adapter knows is minus its loss."""
+    return SCORES.get(name) or Score(name, f"minus {name}")
+
+
+def _variance(y: Array, v: Array) -> float:
+    variance = float(v @ (y - float(v @ y)) ** 2)
+    if len(y) < 2 or not variance > 0.0:
+        raise ValueError("scoring='r2' is not defined on a fold whose held-out targets are all equal")
+    return variance
+
+
+def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    classes = estimator.classes_
+    missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
+    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
+    return -float(np.average(squares, weights=sample_weight))
+
+
+def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    log_p = estimator.predict_log_proba(X)
+    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
+    return float(np.average(of_truth, weights=sample_weight))
+
+
+def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+    short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
+    return -float(np.average(short**2, weights=sample_weight))
+
+
+SCORES = {
+    score.name: score
+    for score in (
+        Score("neg_brier_score", "Brier score", BrierScore(), _neg_brier_score),
+        Score("neg_log_loss", "log loss", LogScore(), _neg_log_loss),
+        Score("neg_mean_squared_error", "mean squared error", SquaredScore()),
+        Score("r2", "1 - R²", SquaredScore(), offset=1.0, unit=_variance),
+        Score("neg_mean_poisson_deviance", "mean Poisson deviance", PoissonScore()),
+        Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
+    )
+}

@@ -1,0 +1,124 @@
+"""What looks like a mistake in a table: row numbers taken for measurements, columns that give the target away.
+
+A column of n > 30 different whole numbers counts the rows if they are consecutive in the order of the rows, or begin at
+0 or 1 and are dense (their range is below 3 n: n different numbers out of so few come about by counting, not by
+measuring). It is left out. If they begin elsewhere, it may be a year or a position: it is used, with a warning.
+
+A column tells the target by itself if one threshold per class (or its levels, 5 rows each at least on average)
+separates 99.5 % of the rows, or if its correlation with the target is above 0.999. Such columns are mostly another form
+of the target, or were written down after it was known; a model with them is of no use for rows that are new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.tree import DecisionTreeClassifier
+
+from suffice.tabular.entries import Array, Column
+from suffice.tabular.table import quoted
+
+WARNING = "warning: "  # how notes begin that nobody should overlook
+IDENTIFIER = re.compile(
+    r"(^|[_\s\-.:])(?i:id|idx|index|uuid|key|obs|rownum|row|rownames?|(row|case|serial)[_\s\-.]?(no|nr|number|names?))$"
+    r"|[a-z]I[dD]$|^Unnamed: 0$",
+    re.ASCII,
+)
+DENSE = 3
+ROWS, COLUMNS = 5_000, 2_000  # how many are looked at
+SEPARATED, CORRELATED = 0.995, 0.999
+
+
+def counts_rows(name: str, known: Array) -> str:
+    """Why these different whole numbers are of no use; empty if they may be."""
+    steps = np.diff(known)
+    low, high = float(known.min()), float(known.max())
+    if low in (0.0, 1.0) and high - low < DENSE * len(known):
+        ordered = bool((steps == 1.0).all() or (steps == -1.0).all())
+        numbers = f"its {len(known):,} different whole numbers from {low:.0f} to {high:.0f} look like row numbers"
+        return f"{'it counts the rows' if ordered else numbers} (--keep uses it)"
+    if IDENTIFIER.search(name):
+        return "it looks like an identifier (--keep uses it)"
+    return ""
+
+
+def numbering(column: Column, rows: Array) -> str:
+    """A warning if a column that is used looks like numbers of rows all the same."""
+    known = column.values[rows & ~column.missing]
+    if column.kind != "numeric" or len(known) <= 30 or not (known == np.round(known)).all():
+        return ""
+    steps = np.diff(known)
+    dense = float(np.ptp(known)) < DENSE * len(known)
+    if not dense and not (steps > 0).all() and not (steps < 0).all():
+        return ""
+    if len(np.unique(known)) < len(known):
+        return ""
+    how = "in the order of the rows" if (steps > 0).all() or (steps < 0).all() else "nearly without gaps"
+    return (
+        f"{WARNING}column {quoted(column.name)} holds {len(known):,} different whole numbers {how}: "
+        f"if they only number the rows, leave them out with --drop {quoted(column.name)}"
+    )
+
+
+def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]:
+    """Warnings of columns that tell the target by themselves."""
+    some = np.arange(len(y))
+    if len(y) > ROWS:
+        some = np.sort(np.random.default_rng(0).choice(len(y), ROWS, replace=False))
+    part, target = X.iloc[some], y[some]
+    if len(target) < 20:
+        return
+    for name in list(X.columns)[:COLUMNS]:
+        values = part[name].to_numpy()
+        how = (_classes if task == "classification" else _numbers)(values, target, name in categorical)
+        if how:
+            yield (
+                f"{WARNING}column {quoted(name)} {how}: if it is not known before the target is, "
+                f"leave it out with --drop {quoted(name)}"
+            )
+
+
+def _codes(values: Array) -> Array:
+    return np.unique([str(value) for value in values], return_inverse=True)[1]
+
+
+def _classes(values: Array, y: Array, categorical: bool) -> str:
+    labels, codes = np.unique(y, return_inverse=True)
+    most = np.bincount(codes).max() / len(y)
+    if most > SEPARATED - 0.02:
+        return ""
+    if categorical:
+        level = _codes(values)
+        if level.max() + 1 > len(y) / 5:
+            return ""
+        table = np.zeros((level.max() + 1, len(labels)))
+        np.add.at(table, (level, codes), 1.0)
+        right = table.max(axis=1).sum() / len(y)
+    else:
+        known = ~np.isnan(values.astype(float))
+        if known.sum() < 20 or len(np.unique(codes[known])) < 2:
+            return ""
+        one, target = values[known].astype(float)[:, None], codes[known]
+        tree = DecisionTreeClassifier(max_leaf_nodes=max(len(labels), 2), random_state=0).fit(one, target)
+        right = float(tree.score(one, target)) * known.mean() + most * (1.0 - known.mean())
+    return f"tells the class of {100 * right:.1f} % of the rows by itself" if right >= SEPARATED else ""
+
+
+def _numbers(values: Array, y: Array, categorical: bool) -> str:
+    if categorical:
+        level = _codes(values)
+        count = np.bincount(level)
+        if len(count) > len(y) / 5:
+            return ""
+        mean = np.bincount(level, weights=y) / count
+        explained = 1.0 - np.sum((y - mean[level]) ** 2) / max(np.sum((y - y.mean()) ** 2), 1e-300)
+        return f"explains {100 * explained:.2f} % of the target by itself" if explained > CORRELATED**2 else ""
+    known = ~np.isnan(values.astype(float))
+    x, target = values[known].astype(float), y[known]
+    if known.mean() < 0.5 or len(x) < 20 or x.std() == 0.0 or target.std() == 0.0:
+        return ""
+    correlation = float(np.corrcoef(x, target)[0, 1])
+    return f"has correlation {correlation:.5f} with the target" if abs(correlation) > CORRELATED else ""

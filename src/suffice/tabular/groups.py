@@ -1,0 +1,96 @@
+"""Groups of columns with penalties of their own, from a file.
+
+JSON, either `{"blood": ["s1", "s2"], "body": ["bmi"]}` or `{"s1": "blood", "s2": "blood", "bmi": "body"}`; or a CSV
+with two columns, the name of a column and that of its group, with or without a header `column,group`. Columns that the
+file does not name form the group `rest`. A column of categories or dates has one group for all that becomes of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass
+
+from suffice.tabular.table import TableError, open_table, quoted
+
+REST = "rest"
+LARGEST = 1 << 22  # bytes of such a file
+
+
+def read_groups(path: str) -> dict[str, str]:
+    """The group of every column that the file names."""
+    try:
+        with open_table(path) as file:
+            content = file.read(LARGEST + 1)
+        text = content.decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        if isinstance(error, TableError):
+            raise
+        raise TableError(f"{quoted(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(content) > LARGEST:
+        raise TableError(f"{quoted(path)} has more than {LARGEST:,} bytes")
+    return _from_json(path, text) if text.lstrip().startswith(("{", "[")) else _from_csv(path, text)
+
+
+def _from_json(path: str, text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{quoted(path)} is not JSON: {error}") from error
+    if not isinstance(found, dict) or not found:
+        raise TableError(f"{quoted(path)} must hold a dictionary of groups to columns or of columns to groups")
+    pairs: list[tuple[object, object]] = []
+    for key, value in found.items():
+        pairs += [(name, key) for name in value] if isinstance(value, list) else [(key, value)]
+    return _checked(path, pairs)
+
+
+def _from_csv(path: str, text: str) -> dict[str, str]:
+    lines = text.splitlines()
+    delimiter = (
+        ";" if lines and ";" in lines[0] and "," not in lines[0] else "\t" if lines and "\t" in lines[0] else ","
+    )
+    rows = [[entry.strip() for entry in row] for row in csv.reader(lines, delimiter=delimiter) if row]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != 2:
+            raise TableError(f"{quoted(path)}: row {number} has {len(row)} fields, column and group make two")
+    if rows and [entry.lower() for entry in rows[0]] in (["column", "group"], ["name", "group"], ["feature", "group"]):
+        rows = rows[1:]
+    return _checked(path, [(name, group) for name, group in rows])
+
+
+def _checked(path: str, pairs: list[tuple[object, object]]) -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for name, group in pairs:
+        if not isinstance(name, str) or not isinstance(group, str) or not group.isidentifier() or group == "others":
+            raise TableError(
+                f"{quoted(path)}: a column is named by text and its group by one word, "
+                f"got {quoted(name)}: {quoted(group)}"
+            )
+        if groups.get(name, group) != group:
+            raise TableError(f"{quoted(path)} has {quoted(name)} in two groups, {groups[name]} and {group}")
+        groups[name] = group
+    if not groups:
+        raise TableError(f"{quoted(path)} names no column")
+    return groups
+
+
+@dataclass(frozen=True)
+class ColumnsOf:
+    """Selects, of the columns that a prepared table has, those that come from some of its columns: `age`,
+    `missingindicator_age` and `city_Paris` come from age, age and city. Of several that fit, the longest does."""
+
+    columns: tuple[str, ...]
+    everything: tuple[str, ...]
+
+    def __call__(self, names: list[str]) -> list[bool]:
+        by_length = sorted(self.everything, key=len, reverse=True)
+        return [self._origin(name, by_length) in self.columns for name in names]
+
+    def _origin(self, name: str, by_length: list[str]) -> str:
+        marker = "missingindicator_"
+        if name in self.everything:
+            return name
+        if name.startswith(marker) and name[len(marker) :] in self.everything:
+            return name[len(marker) :]
+        return next(column for column in by_length if name.startswith(f"{column}_"))

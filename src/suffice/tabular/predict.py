@@ -1,0 +1,263 @@
+"""A fitted model at work: predictions for new files, which are read exactly as the training file was.
+
+`table.json` in a run's folder is the recipe: the delimiter, the form of every column (`suffice.tabular.notation`) and
+the columns that the model needs. An entry that does not fit its column's form is missing, a level that the model has
+never seen is `other`, and either is told; a column that is not there is an error. Rows keep their order.
+"""
+
+from __future__ import annotations
+
+import copy
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+from sklearn.preprocessing import FunctionTransformer
+
+from suffice import files
+from suffice.report import folder as places
+from suffice.tabular.columns import Problem, listed
+from suffice.tabular.entries import Array
+from suffice.tabular.table import Reading, Table, TableError, quoted, read
+from suffice.tabular.targets import OTHER, plain
+
+TABLE = "table.json"
+SAVED = ("model.skops", "model.joblib")
+TRUSTED = {"numpy.dtype"}  # what skops does not know, and is harmless in our models
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How tables are read for a model, and which columns it needs."""
+
+    target: str
+    needs: tuple[str, ...]
+    categorical: tuple[str, ...]
+    reading: Reading
+
+    @classmethod
+    def of(cls, problem: Problem, target: str) -> Recipe:
+        forms = {name: problem.reading.forms[name] for name in (*problem.needs, target)}
+        return cls(target, problem.needs, problem.categorical, Reading(problem.reading.delimiter, forms))
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "needs": list(self.needs),
+            "categorical": list(self.categorical),
+            "reading": self.reading.plain(),
+        }
+
+    @classmethod
+    def from_plain(cls, found: Any) -> Recipe:
+        """A recipe from a file; ValueError if it holds anything else."""
+        if not isinstance(found, dict) or set(found) != {"target", "needs", "categorical", "reading"}:
+            raise ValueError(f"{TABLE} does not say how tables are read")
+        needs, levels, target = found["needs"], found["categorical"], found["target"]
+        if not (isinstance(target, str) and isinstance(needs, list) and isinstance(levels, list)):
+            raise ValueError(f"{TABLE} does not say how tables are read")
+        if not all(isinstance(name, str) for name in (*needs, *levels)):
+            raise ValueError(f"{TABLE} does not say how tables are read")
+        return cls(target, tuple(needs), tuple(levels), Reading.from_plain(found["reading"]))
+
+    def read(self, path: str, *, with_target: bool = False) -> Table:
+        """A table with all columns that are needed; `TableError` if some are missing."""
+        table = read(path, like=self.reading)
+        wanted = (*self.needs, self.target) if with_target else self.needs
+        missing = [name for name in wanted if name not in table.origins]
+        if missing:
+            raise TableError(
+                f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs, "
+                f"{listed(missing)}: it has {listed(table.origins)}"
+            )
+        return table
+
+
+def frame_for(model: Any, table: Table) -> Any:
+    """The columns that a fitted model asks for."""
+    names = [str(name) for name in _pipeline(model).feature_names_in_]
+    missing = [name for name in names if name not in table.names]
+    if missing:
+        raise TableError(f"the table cannot be read as the model needs it: there is no {listed(missing)}")
+    return table.frame(names)
+
+
+def _pipeline(model: Any) -> Any:
+    return model.regressor_ if isinstance(model, TransformedTargetRegressor) else model
+
+
+def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
+    """Notes on levels that a fitted model has never seen."""
+    parts = _pipeline(model)[:-1][0].named_transformers_
+    encoder = parts.get("categorical")
+    for name, known in zip(categorical, [] if encoder is None else encoder.categories_, strict=False):
+        seen = {str(level) for level in known}
+        new = [str(value) for value in X[name] if str(value) not in seen]
+        if new:
+            which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
+            rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
+            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for 'other'"
+
+
+def finished(model: Any, problem: Problem) -> Any:
+    """The model that is delivered: with the labels of the file, and predictions in the target's own units."""
+    if problem.labels is not None:
+        model = copy.deepcopy(model)
+        model[-1].classes_ = np.array(problem.labels)  # 0 and 1 until now; predictions are taken from here
+    if problem.log_target:
+        whole = TransformedTargetRegressor(model, func=np.log, inverse_func=np.exp, check_inverse=False)
+        whole.regressor_ = model
+        whole.transformer_ = FunctionTransformer(np.log, np.exp, validate=True, check_inverse=False)
+        whole.transformer_.fit(np.exp(problem.y)[:, None])
+        whole._training_dim = 1
+        return whole
+    return model
+
+
+# A table that was held out
+
+
+@dataclass(frozen=True, eq=False)
+class Unseen:
+    """Rows that a model is measured on."""
+
+    table: Table
+    y: Array
+    rows: Array
+    notes: tuple[str, ...]
+    weight: Array | None = None
+
+    def measured(self, model: Any) -> dict[str, float]:
+        """Measures that people know, in the target's own units."""
+        X = frame_for(model, self.table)[self.rows]
+        return {"rows": float(len(self.y)), **measures(model, X, self.y, self.weight)}
+
+
+def unseen(path: str, target: str, problem: Problem) -> Unseen:
+    """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
+    that were not there."""
+    table = Recipe.of(problem, target).read(path, with_target=True)
+    column = table[target]
+    rows, values = ~column.missing, column.values
+    notes = []
+    if not rows.any():
+        raise TableError(f"{quoted(path)}: the target {quoted(target)} has no values")
+    if not rows.all():
+        notes.append(f"{path}: {int((~rows).sum()):,} rows without a target are left out")
+    if problem.task == "regression":
+        return Unseen(table, values[rows], rows, tuple(notes))
+    labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
+    known = {str(plain(label)): label for label in labels}
+    rest = known.get(OTHER)
+    if problem.labels is not None and str(problem.labels[0]) == f"not {problem.labels[1]}":
+        rest = labels[0]
+    if column.kind == "boolean":
+        values = np.array([bool(value) for value in values], dtype=object)
+    made = [known.get(str(plain(value)), rest) if there else None for value, there in zip(values, rows, strict=True)]
+    there = np.array([label is not None for label in made])
+    if (count := int((rows & ~there).sum())) > 0:
+        notes.append(f"{path}: {count:,} rows of classes that the model does not know are left out")
+    if not there.any():
+        raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
+    y = np.array([label for label in made if label is not None], dtype=labels.dtype)
+    return Unseen(table, y, there, tuple(notes))
+
+
+def measures(model: Any, X: Any, y: Array, weight: Array | None = None) -> dict[str, float]:
+    """Accuracy, AUC and log loss of a classifier; R^2, root mean squared and mean absolute error of a regression."""
+    predicted = model.predict(X)
+    if not hasattr(model, "classes_"):
+        found = {
+            "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else np.nan,
+            "rmse": root_mean_squared_error(y, predicted, sample_weight=weight),
+            "mae": mean_absolute_error(y, predicted, sample_weight=weight),
+        }
+        return {name: float(value) for name, value in found.items() if np.isfinite(value)}
+    classes = model.classes_
+    index = np.array([int(np.flatnonzero(classes == label)[0]) for label in y])
+    found = {"accuracy": accuracy_score(y, predicted, sample_weight=weight)}
+    probable = model.predict_proba(X) if hasattr(model, "predict_proba") else None
+    if len(classes) == 2 and len(np.unique(index)) == 2:
+        decided = model.decision_function(X) if probable is None else probable[:, 1]
+        found["auc"] = roc_auc_score(index, decided, sample_weight=weight)
+    elif len(classes) > 2 and len(np.unique(index)) == len(classes) and probable is not None:
+        found["auc"] = roc_auc_score(index, probable, sample_weight=weight, multi_class="ovr")
+    if probable is not None:
+        found["log_loss"] = log_loss(index, probable, sample_weight=weight, labels=np.arange(len(classes)))
+    return {name: float(value) for name, value in found.items()}
+
+
+# A run's model
+
+
+def load_model(folder: Path, *, trust: bool = False) -> Any:
+    """The model of a run's folder; ValueError if there is none, or it could run code and nobody said that it may."""
+    path = folder / SAVED[0]
+    if path.exists():
+        try:
+            import skops.io
+        except ImportError as error:
+            raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
+        content = files.read_bounded(path, files.DATA)
+        types = skops.io.get_untrusted_types(data=content)
+        if not trust and not set(types) <= TRUSTED:
+            strange = ", ".join(sorted(set(types) - TRUSTED))
+            raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
+        return skops.io.loads(content, trusted=types)
+    path = folder / SAVED[1]
+    if not path.exists():
+        raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
+    if not trust:
+        raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
+    import joblib
+
+    return joblib.load(path)
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """How tables are read for the model of a run's folder."""
+    found = places.read(folder / TABLE)
+    if found is None:
+        raise ValueError(f"{folder} does not say how tables are read: there is no {TABLE} in it (tune it again)")
+    return Recipe.from_plain(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """One row for every row of a table."""
+
+    names: tuple[str, ...]
+    columns: tuple[Array, ...]
+    notes: tuple[str, ...]
+
+    def write(self, file: IO[str]) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.names)
+        for row in zip(*self.columns, strict=True):
+            writer.writerow([plain(value) if isinstance(value, np.generic) else value for value in row])
+
+
+def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
+    """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
+    recipe = read_recipe(folder)
+    model = load_model(folder, trust=trust)
+    table = recipe.read(path)
+    X = frame_for(model, table)
+    notes = [*table.notes, *new_levels(model, X, recipe.categorical)]
+    names, columns = [f"predicted {recipe.target}"], [np.asarray(model.predict(X))]
+    if hasattr(model, "predict_proba"):
+        names += [f"probability of {plain(label)}" for label in model.classes_]
+        columns += list(model.predict_proba(X).T)
+    return Predictions(tuple(names), tuple(columns), tuple(notes))

@@ -1,0 +1,265 @@
+"""The column to predict: which task it poses, and what of it can be learnt.
+
+Text, true and false, two values, or at most ten different whole numbers of which none is too rare for the folds are
+classes. Any other numbers are a regression. Of these, whole numbers from 0 on that are mostly small with a long tail
+are counts, for Poisson regression; a note says so, as it does for positive numbers that are strongly skewed, whose
+logarithm may be easier to predict (`--log-target`).
+
+On request, classes with fewer rows than `--min-class-size` become one class, `other`, or their rows are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suffice.tabular.entries import Array, Column
+from suffice.tabular.models import MODELS, USUAL, Task
+from suffice.tabular.table import Table, TableError, quoted
+
+CLASSES = 10  # whole numbers that are taken for classes without being asked
+MOST_CLASSES = 100
+OTHER = "other"
+SKEWED = 2.0  # the skewness of an exponential distribution
+TAILED = 0.8  # the skewness from which whole numbers are taken for counts; of Poisson's own if the mean is below 1.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What a person says about the target and the model."""
+
+    task: str = "auto"
+    model: str = "auto"
+    folds: int = 5
+    skip_missing: bool = False
+    min_class_size: int = 0
+    rare_classes: str = "join"
+    log_target: bool = False
+    positive: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The target as a model is fitted to it, for the rows that are used."""
+
+    y: Array
+    rows: Array  # a mask of the table's rows
+    task: Task
+    model: str
+    labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
+    log: bool = False  # whether y is the logarithm of the column
+
+
+def target_of(table: Table, name: str, wishes: Wishes, notes: list[str]) -> Target:
+    """What there is to predict; `TableError` if it cannot be."""
+    column = table[name]
+    rows = known_rows(column, table, wishes.skip_missing, notes)
+    task = _task(column, wishes, rows, notes)
+    model = wishes.model
+    if model == "auto":
+        model = _regression(column, rows, notes) if task == "regression" and not wishes.log_target else USUAL[task]
+    if wishes.log_target and (task != "regression" or model == "poisson"):
+        raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model][1]}")
+    if task == "regression" and (wishes.positive is not None or wishes.min_class_size):
+        option = "--min-class-size" if wishes.positive is None else "--positive"
+        raise TableError(f"{option} is for classes, the target {quoted(name)} is a number to be predicted")
+    if task == "regression":
+        y = _number(column, model, wishes, table, rows, notes)
+        return Target(y, rows, task, model, log=wishes.log_target)
+    y, rows = _rare(_labels(column, rows), rows, wishes, notes)
+    labels = None
+    if wishes.positive is not None:
+        y, labels = _positive(y, wishes.positive, notes)
+    _check_classes(y, wishes.folds, model, column.kind == "numeric", labels)
+    return Target(y, rows, task, model, labels)
+
+
+def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Array:
+    """The rows whose target is known."""
+    name, missing = quoted(target.name), target.missing
+    if target.kind == "other":
+        raise TableError(f"the target {name} holds {target.what}, which is neither numbers nor text")
+    if target.stray is not None:
+        stray = target.stray
+        raise TableError(
+            f"the target {name} is numeric, but line {stray.line} has {quoted(stray.entry)}"
+            + (f", and {stray.count - 1} more entries are not numbers either" if stray.count > 1 else "")
+        )
+    if target.infinite is not None:
+        raise TableError(f"the target {name} is {target.infinite.entry} in line {target.infinite.line}")
+    count = int(missing.sum())
+    if count == len(missing):
+        raise TableError(f"the target {name} has no values")
+    if count and not skip:
+        line = table.lines[np.flatnonzero(missing)[0]]
+        raise TableError(
+            f"the target {name} is missing in {count:,} of {len(missing):,} rows, first in line {line}; "
+            "--skip-missing-target leaves these rows out"
+        )
+    if count:
+        notes.append(f"{count:,} rows without a target are left out")
+    known: Array = ~missing
+    return known
+
+
+def _task(target: Column, wishes: Wishes, rows: Array, notes: list[str]) -> Task:
+    """Classification or regression."""
+    name, model = quoted(target.name), wishes.model
+    known = target.values[rows]
+    values, counts = np.unique(known.astype(str) if target.kind == "text" else known, return_counts=True)
+    if len(values) == 1:
+        raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
+    whole = target.kind == "numeric" and bool((values == np.round(values)).all())
+    found: Task
+    if wishes.task != "auto":
+        found = "classification" if wishes.task == "classification" else "regression"
+    elif model != "auto":
+        found = MODELS[model][0]
+    elif target.kind != "numeric" or len(values) == 2 or wishes.positive is not None or wishes.min_class_size:
+        found = "classification"
+    elif whole and len(values) <= CLASSES and not wishes.log_target:
+        rare = int(np.argmin(counts))
+        found = "classification" if counts[rare] >= wishes.folds else "regression"
+        if found == "classification":
+            other = "classes, unless --task regression"
+        else:
+            few = f"{plain(values[rare])} in {counts[rare]} row{'s' if counts[rare] > 1 else ''}"
+            other = f"some of them rare ({few}): numbers, unless --task classification --min-class-size K"
+        notes.append(f"the target {name} has {len(values)} different whole numbers, {other}")
+    else:
+        found = "regression"
+    if model != "auto" and MODELS[model][0] != found:
+        raise TableError(f"--model {model} is for {MODELS[model][0]}, the task is {found}")
+    if found == "regression" and target.kind == "text":
+        raise TableError(f"the target {name} is text, {quoted(values[0])} for one: regression needs numbers")
+    if found == "classification" and len(values) > MOST_CLASSES and not (wishes.min_class_size or wishes.positive):
+        hint = "; --task regression predicts the number" if target.kind == "numeric" else ""
+        raise TableError(f"the target {name} has {len(values):,} different values: too many to be classes{hint}")
+    return found
+
+
+def _skewness(values: Array) -> float:
+    spread = float(np.std(values))
+    return float(np.mean(((values - np.mean(values)) / spread) ** 3)) if spread > 0.0 else 0.0
+
+
+def _regression(target: Column, rows: Array, notes: list[str]) -> str:
+    """Counts are for Poisson regression, other numbers for squares."""
+    values, name = target.values[rows], quoted(target.name)
+    whole = target.kind == "numeric" and bool((values == np.round(values)).all())
+    if not whole or values.min() < 0 or len(np.unique(values)) <= 2:
+        return USUAL["regression"]
+    if values.min() == 0 and _skewness(values) > TAILED:
+        notes.append(f"the target {name} looks like counts: Poisson regression, unless --model elastic-net")
+        return "poisson"
+    if values.min() <= 1:
+        notes.append(f"the target {name} holds whole numbers: if they are counts, --model poisson may suit them better")
+    return USUAL["regression"]
+
+
+def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Array, notes: list[str]) -> Array:
+    values, name = target.values[rows], quoted(target.name)
+    if len(values) < 2 * wishes.folds:
+        raise TableError(f"the table has {len(values)} rows, too few for {wishes.folds} folds")
+    if model == "poisson" and (values < 0).any():
+        line = table.lines[rows][np.flatnonzero(values < 0)[0]]
+        raise TableError(f"the target {name} is negative in line {line}: Poisson regression needs counts")
+    if wishes.log_target:
+        if (values <= 0).any():
+            at = np.flatnonzero(values <= 0)[0]
+            line = table.lines[rows][at]
+            raise TableError(f"the target {name} is {values[at]:g} in line {line}: --log-target needs positive numbers")
+        notes.append(f"the model is fitted to the logarithm of {name}: scores are those of the logarithm, predictions "
+                     "come back in the target's own units")  # fmt: skip
+        logarithms: Array = np.log(values)
+        return logarithms
+    if (
+        model != "poisson"
+        and (values > 0).all()
+        and _skewness(values) > max(SKEWED, 2 * abs(_skewness(np.log(values))))
+    ):
+        ratio = float(values.max() / np.median(values))
+        notes.append(f"the target {name} is strongly skewed (the largest is {ratio:,.0f} times the median): "
+                     "--log-target may predict it better")  # fmt: skip
+    return values
+
+
+# Classes
+
+
+def _labels(target: Column, rows: Array) -> Array:
+    values = target.values[rows]
+    if target.kind == "text":
+        return values.astype(str)
+    if target.kind == "boolean":
+        return values.astype(bool)
+    if (values == np.round(values)).all() and np.abs(values).max() < 2**53:
+        return values.astype(np.int64)
+    return values
+
+
+def _rare(y: Array, rows: Array, wishes: Wishes, notes: list[str]) -> tuple[Array, Array]:
+    """Labels and rows without rare classes, if that is wanted."""
+    classes, counts = np.unique(y, return_counts=True)
+    few = counts < wishes.min_class_size
+    if not few.any():
+        return y, rows
+    if few.all():
+        raise TableError(f"no class has {wishes.min_class_size} rows: --min-class-size is too large")
+    rare, total = np.isin(y, classes[few]), int(counts[few].sum())
+    shown = ", ".join(quoted(plain(label), 30) for label in classes[few][:3])
+    more = f" and {few.sum() - 3} more" if few.sum() > 3 else ""
+    what = (
+        f"{few.sum()} class{'es' if few.sum() > 1 else ''} with fewer than {wishes.min_class_size} rows ({shown}{more})"
+    )
+    room = total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wishes.min_class_size
+    if wishes.rare_classes == "join" and room:
+        notes.append(f"{what}: joined into the class {quoted(OTHER)}, {total:,} rows")
+        joined: Array = np.where(rare, OTHER, y.astype(str))
+        return joined, rows
+    why = "" if wishes.rare_classes == "drop" else ", since together they have too few, too"
+    notes.append(f"{what}: {total:,} row{'s' if total > 1 else ''} left out{why}")
+    kept = rows.copy()
+    kept[np.flatnonzero(rows)[rare]] = False
+    return y[~rare], kept
+
+
+def _positive(y: Array, positive: str, notes: list[str]) -> tuple[Array, tuple[Any, Any]]:
+    """1 for the positive class and 0 for all others, and what they stand for."""
+    classes = np.unique(y)
+    named = [label for label in classes if str(plain(label)) == positive]
+    if not named:
+        known = ", ".join(quoted(plain(label), 30) for label in classes[:8])
+        raise TableError(f"--positive {quoted(positive)} is not a class of the target: they are {known}")
+    others = [label for label in classes if label != named[0]]
+    negative = others[0] if len(others) == 1 else f"not {positive}"
+    if len(others) > 1:
+        notes.append(f"{quoted(positive)} against the {len(others)} other classes, called {quoted(negative)}")
+    labels = (plain(negative), plain(named[0])) if len(others) == 1 else (str(negative), positive)
+    return (y == named[0]).astype(np.int64), labels
+
+
+def _check_classes(y: Array, folds: int, model: str, numbers: bool, labels: tuple[Any, Any] | None) -> None:
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise TableError("one class only is left of the target: nothing to learn")
+    least = int(np.argmin(counts))
+    if counts[least] < folds:
+        label = classes[least] if labels is None else labels[int(classes[least])]
+        ways = [f"--cv {counts[least]}"] if counts[least] >= 2 else []
+        ways.append(f"--min-class-size {folds} joins rare classes (--rare-classes drop leaves them out)")
+        ways += ["--task regression or --model poisson predicts the number"] if numbers else []
+        raise TableError(
+            f"the class {quoted(plain(label))} has {counts[least]} row{'s' if counts[least] > 1 else ''}, "
+            f"fewer than the {folds} folds: {', or '.join(ways)}"
+        )
+    if model == "svm" and len(classes) > 2:
+        raise TableError(f"--model svm takes two classes, the target has {len(classes)}: use --model logistic")
+
+
+def plain(value: Any) -> Any:
+    """A label as people write it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

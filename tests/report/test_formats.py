@@ -1,0 +1,52 @@
+"""Values in words: what is shown of a proven interval is proven, too."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.report.formats import duration, interval, short_interval
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0.0, 1e3))
+def test_intervals_are_rounded_outwards(low, width):
+    high = low + width
+    shown = interval(low, high)
+    down, up = (float(end) for end in shown.strip("[]").split(", "))
+    assert down <= low and high <= up
+    assert up - down <= (high - low) * 1.01 + 3e-5 * max(abs(low), abs(high))
+
+
+@pytest.mark.parametrize(
+    "low, high, shown",
+    [
+        (-0.161045471, -0.161045132, "[-0.16104548, -0.16104513]"),
+        (2971.738430, 2971.738445, "[2971.7384, 2971.7385]"),
+        (0.1, 0.3, "[0.10, 0.30]"),
+        (1e6, 2e6, "[1000000, 2000000]"),
+        (-math.inf, 0.5, "[-inf, 0.5]"),
+        (-math.inf, 0.12345649, "[-inf, 0.123457]"),
+        (2.1982999999999997, 2.1983144446155864, "[2.198299, 2.198315]"),
+        (0.0, 0.0, None),
+    ],
+)
+def test_short_intervals_are_rounded_outwards(low, high, shown):
+    text = short_interval(low, high)
+    assert shown is None or text == shown
+    ends = [float(end) for end in text.strip("[]").split(",")]
+    assert ends[0] <= low and high <= ends[1]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0.0, 1e3))
+def test_no_short_interval_is_narrower_than_the_proven_one(low, width):
+    down, up = (float(end) for end in short_interval(low, low + width).strip("[]").split(", "))
+    assert down <= low and low + width <= up
+
+
+@pytest.mark.parametrize(
+    "seconds, rough, exact",
+    [(0.42, "0.4 s", "0.42 s"), (89.4, "89 s", "89.4 s"), (100.5, "2 min", "1.68 min"), (9000.0, "2.5 h", "2.5 h")],
+)
+def test_a_time_has_the_unit_that_keeps_it_short(seconds, rough, exact):
+    assert (duration(seconds), duration(seconds, 3)) == (rough, exact)
