@@ -403,7 +403,7 @@ def test_outcomes_are_their_own_messages():
         (
             {"within": 1.0, "certificate": "hope"},
             ValueError,
-            "certificate must be one of tightest, verified, contraction, gap",
+            "certificate must be one of tightest, free, verified, contraction, gap",
         ),
         ({"within": 1.0, "warm": np.ones(3)}, ValueError, "warm must have shape (10,), got (3,)"),
         ({"within": 1.0, "warm": np.full(D, math.nan)}, ValueError, "warm must be finite, got"),

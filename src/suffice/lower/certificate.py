@@ -26,10 +26,11 @@ The rules, each usable alone:
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
 - `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu,
                   but a linear model, a factorisation, and an x whose signs are right;
-- `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`, which are free of
-                  charge, and of `verified`, where these are not enough and the signs of x have settled.
-                  A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
-                  has bounded.
+- `free`          the least of `contraction`, (gap) with the solver's z, and `rate`, none of which costs anything. A
+                  user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
+                  bounded;
+- `tightest`      the default: `free` and, where that is not enough and the signs of x have settled, `verified`,
+                  whichever is smaller. Batches of problems go without the latter.
 
 Rounding, with u = 2^-53. A gradient that errs by at most e is the exact gradient of a problem whose minimiser lies
 within e/mu, so every a-posteriori radius is increased by e/mu. e holds
@@ -72,7 +73,7 @@ from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY
 from suffice.terms.variation import Variation
 
-Rule = Literal["tightest", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
+Rule = Literal["tightest", "free", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
 
 
@@ -162,7 +163,7 @@ def _certify_step(
     if rule == "verified":
         return verified(problem, x, image, evidence) or Certificate(math.inf, rule)
     if rule != "rate" and _zero_is_exact(problem, x, evidence):
-        return Certificate(0.0, "gap" if rule == "tightest" else rule)
+        return Certificate(0.0, "gap" if rule in ("tightest", "free") else rule)
     if problem.mu == 0.0:
         return Certificate(math.inf, rule)
     if rule == "rate":
@@ -194,7 +195,7 @@ def _certify_step(
     rounding += 8.0 * EPS * norm(x) + delta
     nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved + delta, c))
     best = _with_rounding(nearer, "contraction", rounding, x)
-    if rule == "tightest":
+    if rule in ("tightest", "free"):
         M = evidence.majoriser
         gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:

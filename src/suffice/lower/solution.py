@@ -178,7 +178,7 @@ def out_of_reach(proof: Certificate, within: float) -> bool:
 def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
     z, tau = evidence.z, evidence.tau
-    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "tightest", math.inf)
+    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "free", math.inf)
     if tau is None:
         return proof.radius
     moved = norm(x - z) + step_rounding(problem, evidence)

@@ -51,7 +51,7 @@ def solve(
 
     `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv") or
     a solver of your own. `certificate` is the rule that proves the distance; "tightest" is the best of those that are
-    free of charge.
+    free of charge and of a verification of the signed support.
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`

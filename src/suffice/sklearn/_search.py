@@ -145,7 +145,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
-    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty (the largest over folds), 0 otherwise.
+    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that cannot be verified (more than two
+        classes, HuberRegressor; the largest over folds), 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
@@ -358,7 +359,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         words = in_the_estimators_words(self.estimator, space, data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
-        self.l2_floor_ = max(fold.model.l2_floor for fold in folds) if without else 0.0
+        floors = (getattr(fold.model, "l2_in_place_of_none", fold.model.l2_floor) for fold in folds)
+        self.l2_floor_ = max(floors) if without else 0.0
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
