@@ -143,7 +143,7 @@ def _iterate(
             pending = False
         wanted = certificate == "tightest" and taken >= certify_from and proof.radius > within
         if wanted and _worth_verifying(before.x, state, steps):
-            proof = tighter(proof, verified(canonical, state.x, state.image, state.evidence))
+            proof = tighter(proof, verified(canonical, state.x, state.evidence))
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
