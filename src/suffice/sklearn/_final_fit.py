@@ -72,10 +72,14 @@ def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: 
     theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
     apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
     if apart - radius > OFF * size:
+        where = "exact ones"
+        why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
+        if any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
+            where = "those of the model that was scored"
+            why = f"that has l2 = {split.model.l2_floor:.2g} in place of none, or {why}"
         warnings.warn(
-            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from exact ones, whose "
-            f"norm is {size:.3g}: its solver has stopped too early (tol, max_iter, features of very different scales); "
-            "refit=True fits to a proven accuracy",
+            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose norm "
+            f"is {size:.3g}: {why}; refit=True fits to a proven accuracy",
             ConvergenceWarning,
             stacklevel=outside_stacklevel(),
         )
