@@ -363,8 +363,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         words = in_the_estimators_words(self.estimator, space, data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
-        floors = (getattr(fold.model, "l2_in_place_of_none", fold.model.l2_floor) for fold in folds)
-        self.l2_floor_ = max(floors) if without else 0.0
+        self.l2_floor_ = max(fold.model.l2_in_place_of_none for fold in folds) if without else 0.0
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])

@@ -48,7 +48,12 @@ class Fold(Protocol):
 
     @property
     def l2_floor(self) -> float:
-        """What stands in for l2 = 0: 1e-7 times the largest curvature of the loss."""
+        """1e-7 times the largest curvature of the loss: a unit for l2."""
+        ...
+
+    @property
+    def l2_in_place_of_none(self) -> float:
+        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
         ...
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
@@ -254,7 +259,7 @@ class ElasticNetAdapter(_CoordinateDescent):
 
 
 class LassoAdapter(_CoordinateDescent):
-    """Lasso, solved with the small l2 of `suffice.sklearn.folds`."""
+    """Lasso."""
 
     def ratio(self, estimator: Any) -> float:
         return 1.0
