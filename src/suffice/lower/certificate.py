@@ -127,9 +127,11 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     return 0.5 * D + R
 
 
-def duality_gap(problem: Composite, x: Array) -> float:
-    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+def duality_gap(problem: Composite, x: Array, radius: float) -> float:
+    """A bound on Phi(x) - Phi(x_hat) in exact arithmetic: G of (gap) with z = x or, without a mu, ||u_min|| radius."""
     canonical = problem.canonical
+    if canonical.mu == 0.0:
+        return norm(canonical.g.least_subgradient(x, canonical.f.gradient(x))) * radius
     w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
     return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
 

@@ -140,10 +140,9 @@ def _iterate(
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
+            if certificate == "tightest" and proof.radius > within and _worth_verifying(before.x, state, steps):
+                proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
-        wanted = certificate == "tightest" and taken >= certify_from and proof.radius > within
-        if wanted and _worth_verifying(before.x, state, steps):
-            proof = tighter(proof, verified(canonical, state.x, state.evidence))
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 

@@ -158,8 +158,8 @@ class PenaltySearch:
         lower, upper = problem.space.bounds
         for i, name in enumerate(problem.space.names):
             down = bool(best.point[i] <= lower[i] + AT_EDGE)
-            if not down and best.point[i] < upper[i] - AT_EDGE:
-                continue
+            if (not down and best.point[i] < upper[i] - AT_EDGE) or (down and problem.space.ranges[name][0] == 0.0):
+                continue  # nothing lies beyond no penalty
             there = np.array(best.point)
             there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
             made = None
