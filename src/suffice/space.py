@@ -111,6 +111,8 @@ class Space:
                 params[name] = value * value if self.scales[name] == "sqrt" else value
             if inside:  # 10^log10(end) may miss the end by rounding
                 params[name] = min(max(params[name], lower), upper)
+            if value == self._theta(name, lower):  # which may be 0, and has to be
+                params[name] = lower
         return params
 
     def _theta(self, name: str, value: float) -> float:
