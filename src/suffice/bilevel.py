@@ -328,12 +328,18 @@ class Share:
         first = 0 if continues(start, problem, self.solver) else 1
         solution = yield Ask(problem, start, steps=first)
         budget = solution.steps + self.max_steps - first
+        solution = _with_error(loss, solution, within)
+
+        def enough(solution: Solution) -> bool:
+            return _error(loss.at(solution.x), solution) <= within
+
         while (left := budget - solution.steps) > 0:
             at = loss.at(solution.x)
-            if at.error(solution.certificate.radius) <= within:
+            if _error(at, solution) <= within:
                 break
             target = min(at.radius(within), solution.certificate.radius)
-            further = yield Ask(problem, solution, within=target, max_steps=left)
+            further = yield Ask(problem, solution, within=target, max_steps=left, enough=enough)
+            further = _with_error(loss, further, within)
             exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
             solution = further
             if exhausted:
@@ -394,7 +400,19 @@ def _proven(start: Any) -> bool:
 
 
 def _error(value: LossAt, solution: Solution) -> float:
-    return value.error(solution.certificate.radius)
+    """The proven error of the loss's residual: by the radius, by a verification, or as it was proven before."""
+    proof = solution.certificate
+    known = min(solution.error, value.error(proof.radius))
+    if proof.verification is None or value.verified is None:
+        return known
+    return min(known, value.verified(proof.verification))
+
+
+def _with_error(loss: Loss, solution: Solution, within: float) -> Solution:
+    """A solution that keeps what its verification proves of the loss, which outlives the verification itself."""
+    if solution.certificate.verification is None:
+        return solution
+    return replace(solution, error=_error(loss.at(solution.x), solution))
 
 
 def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:

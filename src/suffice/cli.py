@@ -131,7 +131,7 @@ def predict(
         if out is None:
             return typer.echo(text.getvalue(), nl=False)
         replace_atomically(out, text.getvalue().encode("utf-8"))
-        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}", err=True)
+        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}")
 
 
 @app.command()
@@ -313,8 +313,8 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     for failure in outcome.failures:
         typer.echo(f"suffice: {failure}", err=True)
     if outcome.failures:
-        kept = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
-        typer.echo(f"suffice: {kept}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
+        model = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
+        typer.echo(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3)
     if not outcome.success:
         result = outcome.search.result_

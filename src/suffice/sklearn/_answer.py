@@ -146,7 +146,7 @@ def _strip(data: Data) -> str:
     low, high = low - pad, high + pad
 
     def x(value: float) -> float:
-        return 110.0 + 470.0 * (value - low) / (high - low)
+        return 110.0 + 470.0 * float((value - low) / (high - low))
 
     parts = []
     for k, (label, values, colour) in enumerate(rows):

@@ -112,10 +112,10 @@ class FittedSearch:
     def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
         kept = getattr(self.search, "_fold_weights", None)
-        same = kept is not None and kept.belong_to(self.splits)
-        solutions = (
-            kept.solutions if same else [trained(one, self.search.best_penalties_).solution for one in self.folds]
-        )
+        if kept is not None and kept.belong_to(self.splits):
+            solutions = kept.solutions
+        else:
+            solutions = [trained(one, self.search.best_penalties_).solution for one in self.folds]
         return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
 
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
@@ -156,7 +156,8 @@ def feature_names(search: Any, count: int) -> list[str]:
             names = None
     if names is None or len(names) != count:
         return [f"x{k}" for k in range(count)]
-    return [str(name) for name in names]
+    rare = "infrequent_sklearn"  # as OneHotEncoder calls levels that were joined
+    return [f"{str(name).removesuffix(rare)}other" if str(name).endswith(rare) else str(name) for name in names]
 
 
 def output_names(search: Any, count: int) -> list[str]:

@@ -10,9 +10,11 @@ Three kinds of intercept b:
   `suffice.terms.concomitant`). It is never penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
-l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
-solved with l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that
-elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),
+which is so for nearly every pure l1 penalty; elsewhere nothing is. Models that cannot be verified, Huber's with its
+scale and the multinomial, are solved with l2 = FLOOR L in place of 0, L the Lipschitz constant without penalties: what
+is tuned and certified is that elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser
+without it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import MarginLoss, Squared
+from suffice.terms.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.terms.prox import L1, WeightedL1
 from suffice.terms.smooth import Ridged
 
@@ -61,7 +63,7 @@ def penalised(
         smooth = model(l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
     weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
-    least = positive(float(weights.min()), "l2")
+    least = positive(float(weights.min()), "l2", zero=True)
     plain = model(least)
     smooth = Ridged(plain, np.broadcast_to(weights - least, size))
     L = float(plain.L) + smooth.largest
@@ -129,10 +131,15 @@ class LinearFold:
 
     @cached_property
     def l2_floor(self) -> float:
-        """What stands in for l2 = 0."""
+        """FLOOR L."""
         known = not isinstance(self.psi, Concomitant) and math.isfinite(self.psi.curvature)
         curvature = self.psi.curvature if known else 1.0  # type: ignore[union-attr]
         return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
+
+    @property
+    def l2_in_place_of_none(self) -> float:
+        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
+        return 0.0 if isinstance(self.psi, Bending | Kinked) else self.l2_floor
 
     @cached_property
     def l1_max(self) -> float:
@@ -140,9 +147,8 @@ class LinearFold:
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
-        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of the module's
-        text."""
-        return penalised(self._model, l1, l2, self.l2_floor, self.design.shape[1])
+        """The problem at fixed penalties, one for all columns or one each."""
+        return penalised(self._model, l1, l2, self.l2_in_place_of_none, self.design.shape[1])
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""

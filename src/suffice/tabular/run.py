@@ -296,7 +296,7 @@ def execute(
     when the clock of max_seconds started, by `time.monotonic()`; None: now."""
     began = time.monotonic() if began is None else began
     clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
-    held = None if settings.test is None else unseen(settings.test, settings.target, problem)
+    held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / TABLE, Recipe.of(problem, settings.target).plain())
     search = SufficeSearchCV(
         problem.estimator,
