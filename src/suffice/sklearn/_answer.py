@@ -127,8 +127,11 @@ def _sure(data: Data) -> str:
 
 
 def _parts(share: float) -> str:
-    """A small share in words."""
-    return "better than one part in a million" if share < 1e-6 else f"one part in {1.0 / share:,.0f}"
+    """A small share in words, never smaller than it is."""
+    if share < 1e-6:
+        return "better than one part in a million"
+    unit = 10 ** math.floor(math.log10(1.0 / share))
+    return f"one part in {math.floor(1.0 / share / unit) * unit:,}"
 
 
 def _strip(data: Data) -> str:
