@@ -117,7 +117,7 @@ class _Region:
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
-    b = 0.0 if model.intercept is None else model.intercept.intercept(image)[0]
+    b = 0.0 if model.intercept is None else model.intercept.b(image)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient, b)
 
