@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
-from suffice.arrays import norm, outside_stacklevel
+from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.lower.solution import Outcome, Solution
 from suffice.lower.solver import solve
 from suffice.problem import Composite
@@ -87,13 +87,15 @@ def fitted_weights(split: Split, penalties: dict[str, float]) -> Solution:
     return solved(split.penalised().at(**penalties), split.solver, FINAL)
 
 
-def solved(problem: Composite, solver: Any, accuracy: float, warm: Solution | None = None) -> Solution:
+def solved(
+    problem: Composite, solver: Any, accuracy: float, warm: Solution | Array | None = None, most: int = MOST_STEPS
+) -> Solution:
     """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
     solution = solve(problem, steps=1, solver=solver, warm=warm)
-    while solution.steps < MOST_STEPS and solution.certificate.radius > accuracy * norm(solution.x):
+    while solution.steps < most and solution.certificate.radius > accuracy * norm(solution.x):
         radius = min(solution.certificate.radius, 1e300)
         within = max(accuracy * norm(solution.x), 1e-4 * radius)
-        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
+        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=most)
         if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
             break
     return solution
