@@ -8,7 +8,7 @@ predictions, and the score that an exactly trained model has.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 from suffice.arrays import Array
@@ -44,6 +44,15 @@ class FitReport:
         """Whether anything is proven about the coefficients."""
         return math.isfinite(self.radius)
 
+    def plain(self) -> dict[str, Any]:
+        """For machines: numbers that are not finite are None."""
+
+        def known(value: Any) -> Any:
+            return None if isinstance(value, float) and not math.isfinite(value) else value
+
+        found = {name: known(value) for name, value in asdict(self).items()}
+        return found | {"score_interval": [known(end) for end in self.score_interval]}
+
     @classmethod
     def nothing(cls, reason: str) -> FitReport:
         """A report that nothing can be told, and why."""
@@ -56,9 +65,7 @@ class FitReport:
 @overload
 def certify(model: Composite, X: Array) -> Certificate: ...
 @overload
-def certify(
-    model: Any, X: Any, y: Any, sample_weight: Any = None, *, max_steps: int = MOST_STEPS
-) -> FitReport: ...
+def certify(model: Any, X: Any, y: Any, sample_weight: Any = None, *, max_steps: int = MOST_STEPS) -> FitReport: ...
 def certify(
     model: Any, X: Any, y: Any = None, sample_weight: Any = None, *, max_steps: int = MOST_STEPS
 ) -> Certificate | FitReport:

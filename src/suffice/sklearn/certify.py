@@ -2,7 +2,7 @@ r"""How far a fitted linear model is from the exact minimiser of its own objecti
 
 With c the coefficients at hand, c* those of our own solver started there, and c_hat the exact ones,
 
-    ||c* - c_hat|| <= R    proven,   so that    ||c - c*|| - R  <=  ||c - c_hat||  <=  ||c - c*|| + R.          (between)
+    ||c* - c_hat|| <= R  proven,  so that  ||c - c*|| - R  <=  ||c - c_hat||  <=  ||c - c*|| + R.
 
 The left side shows that a model is off, which a certificate of c alone cannot. Where c is its own certificate, to FINE
 ||c||, no solve is needed: c* = c. The margins of a row t, intercept b included, differ by
@@ -35,6 +35,7 @@ from suffice.held_out import LossAt
 from suffice.lower.certificate import Certificate, certify
 from suffice.lower.verified import Verification
 from suffice.problem import Composite
+from suffice.report.formats import bound
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._target import transformed, transforms_target
@@ -82,7 +83,9 @@ def _unwrapped(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
             estimator, y = estimator.regressor_, transformed(estimator, y)
         elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
             for _, step in estimator.steps:
-                refuse(hasattr(step, "fit_resample"), f"{type(step).__name__} has changed the rows of the training data")
+                refuse(
+                    hasattr(step, "fit_resample"), f"{type(step).__name__} has changed the rows of the training data"
+                )
             for part in estimator[:-1].get_params(deep=True).values():
                 other = type(part).__name__ == "TargetEncoder"
                 refuse(other, "TargetEncoder encodes training data otherwise than any data later")
@@ -191,7 +194,9 @@ class _Judgement:
         assert isinstance(fold, LinearFold)
         change = self.x - self.best
         moved = design.margins(change)
-        blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms + 8.0 * EPS * np.abs(moved)
+        blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms + 8.0 * EPS * np.abs(
+            moved
+        )
         b, best_b, S = 0.0, 0.0, 0.0
         if fold.minimised_out:
             model = fold.unpenalised
@@ -246,37 +251,35 @@ def _intercept_error(verification: Verification, gap: float) -> float:
     """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
     unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
     unit[-1] = 1.0
-    return (abs(gap - along) + verification.against(unit, 0.0)) * (1.0 + 8.0 * EPS) + 4.0 * EPS * (abs(gap) + abs(along))
+    return (abs(gap - along) + verification.against(unit, 0.0)) * (1.0 + 8.0 * EPS) + 4.0 * EPS * (
+        abs(gap) + abs(along)
+    )
 
 
 def _why_not(fit: Objective, X: Any) -> str:
     if np.min(fit.l2) > 0.0:
         return "the solver has proven nothing in the steps it was given, or rounding hides all there is to see"
-    wide = " more columns than rows," if X.shape[1] >= X.shape[0] else ""
+    wide = "more columns than rows, " if X.shape[1] >= X.shape[0] else ""
     return (
-        f"without an l2 penalty the data have to determine the coefficients, and that they do could not be proven ("
-        f"{wide} columns that depend on each other, classes that are separable?)".replace("( ", "(")
+        "without an l2 penalty the data have to determine the coefficients, and it could not be proven that they do "
+        f"({wide}columns that depend on each other, or classes that can be separated)"
     )
 
 
 def _message(model: Any, radius: float, at_least: float, size: float) -> str:
     """What to make of it, in a sentence."""
-    if size == 0.0 and at_least > 0.0:
-        return f"coefficients are {_short(at_least, up=False)} off, at the least, and exact ones are 0: {_advice(model)}"
     if at_least > OFF * size:
-        share = at_least / size
-        off = f"{_short(100.0 * share, up=False)} %" if share < 10.0 else f"{_short(share, up=False)} times their norm"
-        return f"coefficients are {off} off, at the least: {_advice(model)}"
-    share = f", {_short(100.0 * radius / size, up=True)} % of their norm" if radius > 1e-6 * size > 0.0 else ""
-    return f"coefficients are within {_short(radius, up=True)} of exact{share}"
-
-
-def _short(value: float, *, up: bool) -> str:
-    """Two digits, never to the wrong side."""
-    if value == 0.0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return f"{(math.ceil if up else math.floor)(value / unit) * unit:.2g}" if unit < 10.0 else f"{value:.4g}"
+        by = f"{bound(at_least, up=False)} off, at the least, and exact ones are 0"
+        if size > 0.0:
+            percent = bound(100.0 * at_least / size, up=False, digits=3)
+            by = (
+                f"{percent} % off, at the least"
+                if at_least < 10.0 * size
+                else f"off by {int(at_least / size):,} times their norm"
+            )
+        return f"coefficients are {by}: {_advice(model)}"
+    share = f", {bound(100.0 * radius / size, up=True)} % of their norm" if radius > 1e-6 * size > 0.0 else ""
+    return f"coefficients are within {bound(radius, up=True)} of exact{share}"
 
 
 def _advice(model: Any) -> str:

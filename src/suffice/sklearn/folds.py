@@ -6,8 +6,9 @@ Three kinds of intercept b:
 
 - `none`:   b = 0;
 - `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact but for the rounding of the
-  centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out (`suffice.terms.intercept`; for Huber's loss together with its scale,
-  `suffice.terms.concomitant`). It is never penalised "a little";
+  centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out
+  (`suffice.terms.intercept`; for Huber's loss together with its scale, `suffice.terms.concomitant`). It is never
+  penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
 l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),

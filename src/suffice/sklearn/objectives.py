@@ -1,6 +1,6 @@
 r"""What a fitted estimator minimises, read from the estimator itself.
 
-    sum_i a_i psi(x_i . w + b, y_i) + 1/2 sum_j l2_j w_j^2 + sum_j l1_j |w_j|,        a_i = s_i / N,  N = sum of the s_i,
+    sum_i a_i psi(x_i . w + b, y_i) + 1/2 sum_j l2_j w_j^2 + sum_j l1_j |w_j|,      a_i = s_i / N,  N = sum of all s_i,
 
 s the sample weights times class weights. `suffice.sklearn.adapters` has scikit-learn's objectives in these units, but
 for those that nobody tunes: LinearRegression has no penalty, RidgeClassifier is Ridge with targets -1 and 1, and
@@ -179,7 +179,8 @@ def _factors(estimator: Any) -> Any:
 def _generalised(estimator: Any, y: Any, weights: Array) -> Objective:
     power, link = getattr(estimator, "power", 1), getattr(estimator, "link", "log")
     link = ("identity" if power <= 0 else "log") if link == "auto" else link
-    psi = {(0, "identity"): SQUARED, (1, "log"): POISSON}.get((power, link))
+    known: dict[tuple[float, str], MarginLoss] = {(0, "identity"): SQUARED, (1, "log"): POISSON}
+    psi = known.get((power, link))
     refuse(psi is None, f"there is no proof for power={power!r} with link={link!r}")
     assert psi is not None
     return _regression(estimator, y, weights, 0.0, float(estimator.alpha), psi)
@@ -214,13 +215,17 @@ def _classification(
     classes, y = estimator.classes_, np.asarray(y)
     strange = y[~np.isin(y, classes)]
     if len(strange):
-        raise ValueError(f"y holds the label {strange[0]!r}, and the model was fitted to {', '.join(map(str, classes))}")
+        raise ValueError(
+            f"y holds the label {strange[0]!r}, and the model was fitted to {', '.join(map(str, classes))}"
+        )
     coef = _dense(estimator.coef_)
     if len(classes) > 2:
         refuse(len(coef) != len(classes), "it has several classes, and a model for each pair of them")
         targets = np.searchsorted(classes, y).astype(np.float64)
-        b = np.broadcast_to(np.ravel(estimator.intercept_) if kind == "free" else 0.0, len(classes))
-        return Objective(None, 0.0, 0.0, coef, np.array(b, dtype=np.float64), targets, weights, kind)
+        shifts = np.array(
+            np.ravel(estimator.intercept_) if kind == "free" else np.zeros(len(classes)), dtype=np.float64
+        )
+        return Objective(None, 0.0, 0.0, coef, shifts, targets, weights, kind)
     targets = np.where(y == classes[1], 1.0, -1.0)
     b = 0.0 if kind == "none" else float(np.ravel(estimator.intercept_)[0])
     return Objective(psi, 0.0, 0.0, coef.ravel(), b, targets, weights, kind, scaling)
@@ -252,7 +257,7 @@ def _logistic(estimator: Any, y: Any, weights: Array) -> Objective:
     made = _classification(estimator, y, weights, LOGISTIC, kind, float(estimator.intercept_scaling))
     penalty = getattr(estimator, "penalty", "deprecated")
     C = _one(estimator.C_ if hasattr(estimator, "C_") else estimator.C, "C")
-    if penalty is None or C == np.inf:
+    if penalty is None or not np.isfinite(C):
         return made
     ratio = {"l1": 1.0, "l2": 0.0}.get(penalty)
     if ratio is None:
@@ -310,7 +315,11 @@ def _celer_logistic(estimator: Any, y: Any, weights: Array) -> Objective:
 
 _GLUM: dict[tuple[str, str], MarginLoss] = {
     (family, link): psi
-    for family, own, psi in (("normal", "identity", SQUARED), ("binomial", "logit", LOGISTIC), ("poisson", "log", POISSON))
+    for family, own, psi in (
+        ("normal", "identity", SQUARED),
+        ("binomial", "logit", LOGISTIC),
+        ("poisson", "log", POISSON),
+    )
     for link in (own, "auto")
 }
 
