@@ -81,7 +81,8 @@ def certify(
     `TransformedTargetRegressor` or a search, and with penalties chosen by cross-validation), those of skglm, celer and
     glum, and what `suffice.sklearn.register_objective` has made known; of any other fitted model the report says that
     it cannot tell. Where the coefficients are not near enough for a proof the problem is solved here, in at most
-    `max_steps` steps. Raises `sklearn.exceptions.NotFittedError`, and ValueError for an X of the wrong width.
+    `max_steps` steps from there, and as many from 0. Raises `sklearn.exceptions.NotFittedError`, and ValueError for an
+    X of the wrong width.
     """
     if isinstance(model, Composite):
         if y is not None or sample_weight is not None:

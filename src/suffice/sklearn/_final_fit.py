@@ -88,9 +88,10 @@ def fitted_weights(split: Split, penalties: dict[str, float]) -> Solution:
 
 
 def solved(
-    problem: Composite, solver: Any, accuracy: float, warm: Solution | Array | None = None, most: int = MOST_STEPS
+    problem: Composite, solver: Any, accuracy: float, warm: Solution | Array | None = None, most: int | None = None
 ) -> Solution:
     """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
+    most = MOST_STEPS if most is None else most
     solution = solve(problem, steps=1, solver=solver, warm=warm)
     while solution.steps < most and solution.certificate.radius > accuracy * norm(solution.x):
         radius = min(solution.certificate.radius, 1e300)

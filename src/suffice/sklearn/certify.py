@@ -202,7 +202,8 @@ class _Judgement:
             model = fold.unpenalised
             assert not isinstance(model, LinearModel)
             image = model.image(self.best)
-            b, best_b, S = fit.intercept, model.intercept(image)[0], model.shift_within(image, R)
+            reach = R + design.margin_rounding(self.best) * norm(self.best)  # the image has a rounding of its own
+            b, best_b, S = fit.intercept, model.intercept(image)[0], model.shift_within(image, reach)
         of_b = abs(b - best_b) * (1.0 + 4.0 * EPS) + S
         bounds = np.abs(moved + (b - best_b)) + 4.0 * EPS * abs(b - best_b) + blur + design.row_norms * R + S
         if fit.kind == "column":
@@ -225,7 +226,7 @@ class _Judgement:
         moved = design.margins(change.reshape(fold.classes, -1).T)
         blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
         best_b, error = model.shift(model.image(self.best))
-        S = model.reach * R + error
+        S = model.reach * (R + design.margin_rounding(self.best) * norm(self.best)) + error
         b = self.fit.intercept - self.fit.intercept.mean()
         apart = b - best_b
         doubt = 16.0 * fold.classes * EPS * (norm(b) + norm(best_b))

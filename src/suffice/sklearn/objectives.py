@@ -216,7 +216,7 @@ def _classification(
     strange = y[~np.isin(y, classes)]
     if len(strange):
         raise ValueError(
-            f"y holds the label {strange[0]!r}, and the model was fitted to {', '.join(map(str, classes))}"
+            f"y holds the label '{strange[0]}', and the model was fitted to {', '.join(map(str, classes))}"
         )
     coef = _dense(estimator.coef_)
     if len(classes) > 2:
