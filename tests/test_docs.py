@@ -80,16 +80,16 @@ def test_documents_have_code_blocks() -> None:
     for page in ("tutorials/csv", "tutorials/own_problem", "tutorials/ask_tell", "guide/scikit_learn"):
         assert python[f"docs/{page}.md"] >= 4
     console = [block for kind, block in BLOCK.findall((DOCS / "tutorials/csv.md").read_text()) if kind == "console"]
-    assert sum("$ suffice " in block for block in console) == 2
+    assert sum("$ suffice " in block for block in console) == 3
 
 
 def test_options_of_the_command_line_exist() -> None:
     commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
     known = {option for command in commands.values() for given in command.params for option in given.opts} | {"--help"}
     for path in DOCUMENTS:
-        lines = re.findall(r"suffice (?:tune|resume|report|reproduce|bench) [^`\n]*", path.read_text())
+        lines = re.findall(r"suffice (?:tune|predict|resume|report|reproduce|bench) [^`\n]*", path.read_text())
         named = {option for line in lines for option in re.findall(r"--[a-z][a-z-]*", line)}
-        if path.name == "csv.md":
+        if path.name in ("csv.md", "command_line.md"):
             named |= set(re.findall("`(--[a-z-]+)`", path.read_text()))
         assert named <= known, name(path)
 

@@ -129,7 +129,7 @@ def predict(
         if out is None:
             return typer.echo(text.getvalue(), nl=False)
         replace_atomically(out, text.getvalue().encode("utf-8"))
-        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}", err=True)
+        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}")
 
 
 @app.command()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from suffice.arrays import Array
@@ -59,7 +59,7 @@ _UNFINISHED = frozenset(
     }
 )  # fmt: skip
 
-SETTLED = 1e-4  # of F, or of how much F varied in the search: an interval so narrow leaves nothing worth deciding
+SETTLED = 1e-4  # of F, or of what F is elsewhere: an interval so narrow leaves nothing worth deciding
 
 
 class Purpose(Enum):
@@ -202,16 +202,17 @@ class Result:
         """Whether the search ended by itself; False after a spent budget, a stop or a failure.
 
         A search that ended because its next decision would need more accuracy than the objective has (ACCURACY) has
-        converged if F is known well all the same: to 1e-4 of itself, or of how much it varied in the search.
+        converged if F is known well all the same: to 1e-4 of itself, or of what it is elsewhere (`settled`).
         """
         return self.status.success or (self.status is Status.ACCURACY and self.settled)
 
     @property
     def settled(self) -> bool:
-        """Whether the proven interval is narrow against F, or against how much F varied in the search."""
+        """Whether the proven interval is narrow against F, or against what F is elsewhere: the median, over the points
+        that models began with, of what F is proven to be there at least."""
         low, high = self.interval
-        varied = max((record.cost for record in self.history if math.isfinite(record.cost)), default=0.0) - self.cost
-        return high - low <= SETTLED * max(abs(self.cost), varied)
+        elsewhere = [record.interval[0] for record in self.history if record.purpose == Purpose.FIRST.value]
+        return high - low <= SETTLED * max(abs(self.cost), median(elsewhere) if elsewhere else 0.0)
 
     @property
     def message(self) -> str:

@@ -74,6 +74,7 @@ def test_labels_keep_their_type(tmp_path):
         ({"y": [None, *LABEL[1:]]}, {}, "missing in 1 of 60 rows, first in line 2"),
         ({"y": ["x", *X2[1:]]}, {}, "is numeric, but line 2 has 'x'"),
         ({"y": ["inf", *X2[1:]]}, {}, "is inf in line 2"),
+        ({"y": ["5", *(f"{value}%" for value in X2[1:])]}, {}, "is in percent, but line 2 has '5'"),
         (
             {"y": ["rare"] * 3 + [*LABEL[3:]]},
             {},
@@ -184,11 +185,18 @@ def test_every_level_has_a_column(tmp_path):
     assert "column 'g' has 50 levels, each with a coefficient" in problem.notes
 
 
-def test_rare_levels_and_unknown_ones_share_a_column(tmp_path):
-    problem = pose(table(tmp_path, g=[*MANY[:-3], "a", "b", "c"], y=[i % 2 for i in range(300)]), "y")
+def test_a_level_that_is_new_has_the_effect_of_none(tmp_path):
+    problem = pose(table(tmp_path, g=[*MANY[:-1], "once"], y=[i % 2 for i in range(300)]), "y")
+    fitted = problem.estimator[:-1].fit(problem.X, problem.y)
+    assert not fitted.transform(problem.X.head(1).assign(g="never seen")).any()
+    assert fitted.transform(problem.X.tail(1)).sum() == 1.0
+
+
+def test_rare_levels_and_new_ones_share_a_column_where_levels_are_limited(tmp_path):
+    entries = [*MANY[:-3], "a", "b", "c"]
+    problem = pose(table(tmp_path, g=entries, y=[i % 2 for i in range(300)]), "y", max_levels=50)
     fitted = problem.estimator[:-1].fit(problem.X, problem.y)
     assert fitted.transform(problem.X).shape == (300, 51)
-    assert any("53 levels, each with a coefficient; 3 with one row only join 'other'" in note for note in problem.notes)
     for fresh in ("never seen", "b"):
         np.testing.assert_array_equal(fitted.transform(problem.X.head(1).assign(g=fresh))[0], np.eye(51)[-1])
 
@@ -197,6 +205,15 @@ def test_the_number_of_levels_is_limited_on_request(tmp_path):
     problem = pose(table(tmp_path, g=MANY, y=[i % 2 for i in range(300)]), "y", max_levels=10)
     assert len(levels_of(problem)) == 11 and levels_of(problem)[-1] == "g_infrequent_sklearn"
     assert any("beyond the 10 most frequent levels, all join 'other' (--max-levels)" in note for note in problem.notes)
+
+
+def test_levels_that_were_joined_are_called_other(tmp_path):
+    from suffice.sklearn import SufficeSearchCV
+    from suffice.sklearn._report_data import feature_names
+
+    problem = pose(table(tmp_path, g=MANY, y=np.arange(300) % 7), "y", model="ridge", max_levels=2)
+    search = SufficeSearchCV(problem.estimator, problem.space, cv=problem.cv).fit(problem.X, problem.y)
+    assert feature_names(search, 3)[-1] == "g_other"
 
 
 def test_levels_that_memory_does_not_allow_join_the_rare_ones_with_a_note(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ import io
 import json
 import math
 import shutil
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +51,7 @@ def data(tmp_path_factory):
     return tmp_path / "data.csv"
 
 
-RUNS: dict[str, object] = {}
+RUNS: dict[tuple[str, ...], tuple[Path, dict[str, Any]]] = {}
 
 
 def tune(data, *arguments, target="Preis", other="verkauft"):
@@ -93,7 +95,7 @@ def test_rows_keep_their_order_columns_may_not(data):
     shuffled.to_csv(data.parent / "new.csv", index=False, sep="\t")
     straight = [row["predicted Preis"] for row in rows_of(predict(out, data).stdout)]
     result = predict(out, data.parent / "new.csv", "--out", data.parent / "predicted.csv")
-    assert result.exit_code == 0 and result.stdout == ""
+    assert result.exit_code == 0 and "predicted.csv: 90 rows, predicted Preis" in result.stdout
     written = (data.parent / "predicted.csv").read_text(encoding="utf-8")
     assert [float(row["predicted Preis"]) for row in rows_of(written)] == pytest.approx(
         [float(value) for value in straight[::-1]], rel=1e-12
@@ -106,7 +108,9 @@ def test_levels_that_are_new_and_entries_that_are_missing_are_told(data):
     (data.parent / "new.csv").write_text(text, encoding="cp1252")
     result = predict(out, data.parent / "new.csv")
     assert result.exit_code == 0 and len(rows_of(result.stdout)) == 2
-    assert "column 'Stadt': 1 row with levels that are new to the model ('Brest')" in result.stderr
+    assert (
+        "column 'Stadt': 1 row with levels that are new to the model ('Brest'), taken for average ones" in result.stderr
+    )
     assert "'Datum': 1 of 2 entries is not a date (line 3 has 'nie')" in result.stderr
     assert all(math.isfinite(float(row["predicted Preis"])) for row in rows_of(result.stdout))
 
@@ -193,7 +197,7 @@ def test_weights_count_in_training_and_in_scores(tmp_path):
     frame = pandas.DataFrame({"x": rng.standard_normal(N).round(3), "w": rng.integers(0, 3, N)})
     frame["y"] = (frame["x"] + rng.standard_normal(N)).round(3)
     frame.to_csv(tmp_path / "data.csv", index=False)
-    given = ["--target", "y", "--model", "ridge", "--json", "--weights", "w"]
+    given = ["--target", "y", "--model", "ridge", "--json", "--weights", "w", "--test", str(tmp_path / "data.csv")]
     first = runner.invoke(app, ["tune", str(tmp_path / "data.csv"), "--out", str(tmp_path / "a"), *given])
     found = json.loads(first.stdout)
     model = skops.load(found["model_file"], trusted=found["model_types"])
@@ -202,6 +206,8 @@ def test_weights_count_in_training_and_in_scores(tmp_path):
     Z = model[:-1].transform(frame[["x"]])
     expected = Ridge(alpha=found["best_params"]["alpha"]).fit(Z, frame["y"], sample_weight=frame["w"])
     np.testing.assert_allclose(model[-1].coef_, expected.coef_, rtol=1e-6)
+    errors = (model.predict(frame[["x"]]) - frame["y"]) ** 2
+    assert found["test"]["rmse"] == pytest.approx(np.sqrt(np.average(errors, weights=frame["w"])))
     plain = Ridge(alpha=found["best_params"]["alpha"]).fit(Z, frame["y"])
     assert abs(model[-1].coef_[0] - plain.coef_[0]) > 1e-3
 

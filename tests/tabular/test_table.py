@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from suffice.tabular import Limits, TableError, read
+from suffice.tabular import Limits, TableError, csv_file, read
 from suffice.tabular import table as module
 from suffice.tabular.entries import NOTHING
 from suffice.tabular.notation import NUMBER
@@ -170,7 +170,7 @@ def test_names_and_entries_cannot_write_on_a_terminal(tmp_path):
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     text = "n,t,b\n" + "".join(f"{i / 7!r},{'even' if i % 2 == 0 else i},{i % 3 == 0}\n" for i in range(500))
     whole = read(written(tmp_path, text))
-    monkeypatch.setattr(module, "BLOCK", 10)
+    monkeypatch.setattr(csv_file, "BLOCK", 10)
     parts = read(written(tmp_path, text))
     assert values(whole, "n") == values(parts, "n") == [i / 7 for i in range(500)]
     assert values(whole, "t") == values(parts, "t") and values(whole, "b") == values(parts, "b")

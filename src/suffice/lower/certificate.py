@@ -127,9 +127,11 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     return 0.5 * D + R
 
 
-def duality_gap(problem: Composite, x: Array) -> float:
-    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+def duality_gap(problem: Composite, x: Array, radius: float) -> float:
+    """A bound on Phi(x) - Phi(x_hat) in exact arithmetic: G of (gap) with z = x or, without a mu, ||u_min|| radius."""
     canonical = problem.canonical
+    if canonical.mu == 0.0:
+        return norm(canonical.g.least_subgradient(x, canonical.f.gradient(x))) * radius
     w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
     return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
 
@@ -161,7 +163,7 @@ def _certify_step(
 ) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
     if rule == "verified":
-        return verified(problem, x, image, evidence) or Certificate(math.inf, rule)
+        return verified(problem, x, evidence) or Certificate(math.inf, rule)
     if rule != "rate" and _zero_is_exact(problem, x, evidence):
         return Certificate(0.0, "gap" if rule in ("tightest", "free") else rule)
     if problem.mu == 0.0:
@@ -205,15 +207,15 @@ def _certify_step(
     return best
 
 
-def verified(problem: Canonical, x: Array, image: Array | None, evidence: Evidence) -> Certificate | None:
+def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | None:
     """The certificate of x by `verified`, or None."""
     model = Verifiable.of(problem, len(x))
     if model is None:
         return None
     if evidence.tau is None:
         image, gradient = evidence.z_image, evidence.z_gradient
-    else:
-        image = problem.f.image(x) if image is None else image
+    else:  # an image that was carried along errs by more than a product
+        image = problem.f.image(x)
         gradient = problem.f.gradient_at(x, image)
     proof = verify(model, x, image, gradient)
     return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
@@ -287,7 +289,7 @@ def certify(problem: Composite, x: Array) -> Certificate:
         gradient = canonical.f.gradient_at(x, image)
         evidence = Evidence(x, image, gradient)
         proof = certify_step(canonical, x, image, evidence, "tightest", math.inf)
-        return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, image, evidence))
+        return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, evidence))
 
 
 def _rounding(problem: Canonical, z: Array, image: Array, gradient: Array, known: float | None = None) -> float:

@@ -44,7 +44,6 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import CARRIED
 from suffice.terms.margin_losses import LARGEST_EXPONENT, Bending, Kinked, Squared
 from suffice.terms.rounding import TINY, U, gamma
 
@@ -116,8 +115,8 @@ class _Region:
 
 
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
-    """The proof that the minimiser is close to w, or None. `image` is X w, a product or carried along straight lines,
-    `gradient` that of f at w."""
+    """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
+    by this image."""
     b = 0.0 if model.intercept is None else model.intercept.intercept(image)[0]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient, b)
@@ -130,7 +129,7 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
     if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
         return None
     a, m = host(design.weights), image + b
-    blur = CARRIED * design.margin_rounding(w) * design.row_norms * norm(w) + TINY * len(w)
+    blur = design.margin_rounding(w) * design.absolute_margins(w) * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
     blur += 4.0 * EPS * (np.abs(image) + abs(b))
     if not np.isfinite(m).all() or (math.isinf(model.loss.curvature) and not np.all(m + blur < LARGEST_EXPONENT)):
         return None

@@ -6,8 +6,7 @@ Our own solver minimises the objective of `suffice.sklearn.folds` on all rows,
 
 and the coefficients of w are put into a clone of the estimator with all that its own `fit` would leave there. Where
 rounding allows no such radius, the one that is proven is told; where MOST_STEPS are not enough and more than OFF ||w||
-is open, a `ConvergenceWarning` says so. l2 = 0 is l2_floor here as it is in folds: the model is of the kind that was
-scored.
+is open, a `ConvergenceWarning` says so. l2 = 0 is dealt with as in folds: the model is of the kind that was scored.
 
 scikit-learn's own fit (`refit="sklearn"`) stops by rules of its own, which prove nothing. Its coefficients c are held
 against ours: with rho = ||c - w|| they lie between rho - radius and rho + radius from w_hat. They are called off where
@@ -72,10 +71,15 @@ def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: 
     theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
     apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
     if apart - radius > OFF * size:
+        where = "exact ones"
+        why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
+        floor = split.model.l2_in_place_of_none
+        if floor > 0.0 and any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
+            where = "those of the model that was scored"
+            why = f"that has l2 = {floor:.2g} in place of none, or {why}"
         warnings.warn(
-            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from exact ones, whose "
-            f"norm is {size:.3g}: its solver has stopped too early (tol, max_iter, features of very different scales); "
-            "refit=True fits to a proven accuracy",
+            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose norm "
+            f"is {size:.3g}: {why}; refit=True fits to a proven accuracy",
             ConvergenceWarning,
             stacklevel=outside_stacklevel(),
         )

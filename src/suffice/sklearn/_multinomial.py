@@ -153,6 +153,10 @@ class MultinomialFold:
         """What stands in for l2 = 0."""
         return max(FLOOR * 0.5 * self.design.squared_norm, 1e-300)
 
+    @property
+    def l2_in_place_of_none(self) -> float:
+        return self.l2_floor
+
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which W = 0 is the solution."""

@@ -52,17 +52,20 @@ class Beyond:
     def told(self, best: Evaluation, words: str) -> str:
         """What a person should know; `words` are the best parameters in scikit-learn's."""
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
-        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g} ({words})"
+        text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
+        return f"{text}{self._what_it_brings(best, way)} (best is {words})"
+
+    def _what_it_brings(self, best: Evaluation, way: str) -> str:
         if self.made is None:
-            return f"{text}: one that is {way} may be better"
+            return f"one that is {way} may be better"
         (a, b), (low, high) = best.interval, self.made.interval
         if high < a:
             advice = "; widen it" if high < (1.0 - BEYOND) * a else ""
-            return f"{text}: one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
+            return f"one decade beyond, the loss is lower by {100.0 * (1.0 - high / a):.2g} % or more{advice}"
         if low > b:
-            return f"{text}: one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
+            return f"one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
         most = max(high / a - 1.0, 1.0 - low / b) if a > 0.0 else math.inf
-        return f"{text}: one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
+        return f"one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
 
 
 def _nothing_yet() -> Result:
@@ -115,7 +118,8 @@ class PenaltySearch:
         else:
             problem.purpose = "first look"
             starts = best_of_a_few(problem, self.folds, self.space)
-            nothing = NEGLIGIBLE * max(made.cost for _, _, made in problem.notes)
+            plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
+            nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
@@ -129,7 +133,7 @@ class PenaltySearch:
 
         self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
-            detail = f"{options.target_cost:.2g}, a billionth of what other penalties lead to"
+            detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
         if self.result.status is Status.STOPPED:
             raise StopIteration
@@ -154,14 +158,14 @@ class PenaltySearch:
         lower, upper = problem.space.bounds
         for i, name in enumerate(problem.space.names):
             down = bool(best.point[i] <= lower[i] + AT_EDGE)
-            if not down and best.point[i] < upper[i] - AT_EDGE:
-                continue
+            if (not down and best.point[i] < upper[i] - AT_EDGE) or (down and problem.space.ranges[name][0] == 0.0):
+                continue  # nothing lies beyond no penalty
             there = np.array(best.point)
             there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
             made = None
             if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
                 within = for_decision(BEYOND * best.cost, best)
-                made = problem.look(there, within=within, warm=best, max_steps=EDGE_STEPS)
+                made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
             self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
 
     def _found(self, best: Evaluation) -> None:

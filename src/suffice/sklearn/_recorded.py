@@ -44,6 +44,10 @@ class RecordedProblem:
         self._tell(self._record(within, made))
         return made
 
+    def peek(self, theta: Array, *, within: float, warm: Evaluation, max_steps: int) -> Evaluation:
+        """An evaluation outside the space, which is no part of the search: not noted, and told to nobody."""
+        return self._made("residual", theta, within, warm, max_steps, None)[0]
+
     def tell_of_search(self, record: Record) -> None:
         """A record of the trust-region search, numbered among all evaluations."""
         self._tell(record)
@@ -60,28 +64,40 @@ class RecordedProblem:
 
     @property
     def best(self) -> Evaluation:
-        """The evaluation in the space with the least proven upper bound."""
-        inside = (evaluation for purpose, _, evaluation in self.notes if purpose != "beyond")
-        return min(inside, key=lambda evaluation: evaluation.interval[1])
+        """The evaluation with the least proven upper bound."""
+        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
     ) -> Evaluation:
+        made, fresh = self._made(policy, theta, within, warm, max_steps, self.begin)
+        self.notes.append((self.purpose, within, made))
+        self._untold.append((len(self.notes), fresh))
+        return made
+
+    def _made(
+        self,
+        policy: Policy,
+        theta: Array,
+        within: float,
+        warm: Evaluation | None,
+        max_steps: int | None,
+        begin: Callable[[], object] | None,
+    ) -> tuple[Evaluation, bool]:
+        """The evaluation, and whether it was made here and now."""
         warm = self._nearest(theta, warm)
         asked = policy if max_steps is None else f"{policy}, {max_steps} steps"
         key = "" if self.journal is None else request_key(asked, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
         fresh = made is None
         if made is None:
-            if self.begin is not None:
-                self.begin()
+            if begin is not None:
+                begin()
             problem = self.problem if max_steps is None else self.problem.limited(max_steps)
             made = problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
             if self.journal is not None:
                 made = self.journal.keep(key, self.purpose, made)
-        self.notes.append((self.purpose, within, made))
-        self._untold.append((len(self.notes), fresh))
-        return made
+        return made, fresh
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
         """The nearest evaluation of all, first looks included; the latest of several at one place."""

@@ -117,7 +117,8 @@ def feature_names(search: Any, count: int) -> list[str]:
             names = None
     if names is None or len(names) != count:
         return [f"x{k}" for k in range(count)]
-    return [str(name) for name in names]
+    rare = "infrequent_sklearn"  # as OneHotEncoder calls levels that were joined
+    return [f"{str(name).removesuffix(rare)}other" if str(name).endswith(rare) else str(name) for name in names]
 
 
 def output_names(search: Any, count: int) -> list[str]:

@@ -85,20 +85,23 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
         HuberRegressor, PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in
-        one. Steps before it are fitted inside every fold.
+        one; steps before it are fitted inside every fold. Or a TransformedTargetRegressor around one of these: scores
+        are then proven for transformed targets.
     space : dict of names to ranges, default None
         "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
         named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
         which stand for the ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front
         ("clf__C"). A range is (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5,
-        1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2.
+        1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2. A UserWarning tells of best
+        penalties that lie on an edge, with the direction and with what one more decade brings.
     cv : as in scikit-learn.
-    scoring : str, default None
+    scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
         (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
         them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
-        smooth one is optimised in its place, with a warning.
-    refit : bool, "one_se" or "sklearn", default True
+        smooth one is optimised in its place, with a warning. Of several, in a list or by names in a dictionary, the
+        first or the one that `refit` names is tuned, and all are in `cv_results_` (mean_test_<name> and so on).
+    refit : bool, "one_se", "sklearn" or the name of one of several scores (like True), default True
         Whether to fit the estimator to all data with the best penalties. True: by our own solver, to six digits where
         arithmetic allows (`coef_radius_` has what is proven), and the coefficients are put into a clone of the
         estimator, so that the model that you get is the one that was scored. "one_se": the same with the largest
@@ -145,17 +148,18 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
-    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that cannot be verified (more than two
-        classes, HuberRegressor; the largest over folds), 0 otherwise.
+    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that cannot be verified (more than
+        two classes, HuberRegressor; the largest over folds), 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
-        the edges of the space or around, where a search has ended), "final", "one standard error" or "beyond" (one
-        decade beyond an edge on which the best penalties lie, of which a UserWarning tells).
+        the edges of the space or around, where a search has ended), "final" or "one standard error".
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
         can be proven. Not there with refit=False.
-    best_index_, best_estimator_, n_splits_, scorer_, classes_, n_features_in_ : as in GridSearchCV.
+    scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, whose name is
+        `asked_scoring_`.
+    best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
 
@@ -359,8 +363,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         words = in_the_estimators_words(self.estimator, space, data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
-        floors = (getattr(fold.model, "l2_in_place_of_none", fold.model.l2_floor) for fold in folds)
-        self.l2_floor_ = max(floors) if without else 0.0
+        self.l2_floor_ = max(fold.model.l2_in_place_of_none for fold in folds) if without else 0.0
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
@@ -440,6 +443,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_class = getattr(find_adapter(split_pipeline(self.estimator)[0]), "many", False)
+        if tags.regressor_tags is not None and self.scoring != "r2":
+            tags.regressor_tags.poor_score = True  # `score` is another one than R^2, which is what they would look at
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only

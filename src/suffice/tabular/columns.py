@@ -4,9 +4,12 @@ What the target asks for is decided in `suffice.tabular.targets`. Every other co
 
 - *numeric* (also true and false): missing entries become the median, a separate column marks where they were, and all
   of it is standardised;
-- *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. Levels of
-  fewer than `RARE` rows share one column, `other`, and so do levels that a fitted model has never seen. All others have
-  their own, unless `--max-levels` says otherwise or there are more than `WIDTH` in all: then the rarest join `other`;
+- *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. With
+  `--max-levels`, or where there are more than `WIDTH` levels in all, the rarest share one column, `other`, and so do
+  levels that a fitted model has never seen. Otherwise even levels of one row have their own column, since the penalty
+  deals with them better than joining does: joined below 2 (5) rows, R^2 of held-out rows falls from 0.81 to 0.80 (0.75)
+  for 140 levels of very different size in 1500 rows, and from 0.73 to 0.68 (0.63) for 500. A new level then has the
+  effect of none, that of the average row;
 - *dates*: numbers and categories (`suffice.tabular.dates`);
 - *left out*, with a note: columns with one value or none, columns in which nearly every row has a value of its own
   (text with more than 30 levels, more than half as many as rows; numbers that count the rows; whole numbers all
@@ -42,9 +45,8 @@ from suffice.tabular.targets import Wishes, target_of
 __all__ = ["MODELS", "Problem", "pose"]
 
 FEW = 30  # different texts that a column may have whatever the number of rows
-RARE = 2  # rows that a level needs for a column of its own
 WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
-DENSE = 20_000_000  # entries up to which the prepared table is a dense matrix
+DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,7 @@ def _grouped(
 def _features(
     table: Table, rows: Array, left_out: set[str], keep: set[str], categorical: set[str], notes: list[str]
 ) -> tuple[list[str], dict[str, int]]:
-    """Numeric columns, and categorical ones with the number of their levels that are not rare."""
+    """Numeric columns, and categorical ones with the number of their levels."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
     for column in table.columns:
@@ -197,7 +199,7 @@ def _features(
             if not (column.origin and reason == ONE_VALUE):  # a year that all dates share is nothing to tell of
                 notes.append(f"column {quoted(column.name)} is left out: {reason}")
         elif column.kind == "text" or column.name in categorical:
-            levels[column.name] = _count_levels(column, rows, notes)
+            levels[column.name] = len(_counts(column, rows)) + bool(column.missing[rows].any())
         else:
             if not (kept or column.origin) and (caution := cautions.numbering(column, rows)):
                 notes.append(caution)
@@ -236,17 +238,6 @@ def _counts(column: Column, rows: Array) -> Array:
     return np.unique(known.astype(str) if column.kind == "text" else known, return_counts=True)[1]
 
 
-def _count_levels(column: Column, rows: Array, notes: list[str]) -> int:
-    """The number of levels that are not rare, missing being one."""
-    counts = _counts(column, rows)
-    missing = int(column.missing[rows].sum())
-    rare = int(np.sum(counts < RARE))
-    if len(counts) > FEW:
-        joined = f"; {rare:,} with one row only join 'other'" if rare else ""
-        notes.append(f"column {quoted(column.name)} has {len(counts):,} levels, each with a coefficient{joined}")
-    return len(counts) - rare + (missing >= RARE)
-
-
 def _width(levels: Mapping[str, int], most: int) -> int:
     """Columns that categories become if each has this many levels of its own at most, and `other`."""
     return sum(min(count, most) + 1 for count in levels.values())
@@ -257,6 +248,9 @@ def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) 
     most = max([2, *levels.values()]) if wish is None else wish
     if _width(levels, most) > WIDTH:
         most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= WIDTH)
+    for name, count in levels.items():
+        if FEW < count <= most:
+            notes.append(f"column {quoted(name)} has {count:,} levels, each with a coefficient")
     if cut := [name for name, count in levels.items() if count > most]:
         why = "--max-levels" if most == wish else f"more than {WIDTH:,} columns would be too many"
         notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: beyond the {most:,} most frequent levels, "
@@ -270,8 +264,6 @@ def _preparation(numeric: Sequence[str], categorical: Sequence[str], most: int, 
         impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))
     if categorical:
-        encoder = OneHotEncoder(
-            handle_unknown="infrequent_if_exist", min_frequency=RARE, max_categories=most + 1, sparse_output=not dense
-        )
+        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most + 1, sparse_output=not dense)
         parts.append(("categorical", encoder, list(categorical)))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense else 1.0, verbose_feature_names_out=False)

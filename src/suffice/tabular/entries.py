@@ -348,9 +348,12 @@ def notes_of(columns: Sequence[Column], quoted: Any) -> Iterator[str]:
     for column in columns:
         name, rows = quoted(column.name), len(column.values)
         wrong = {"date": "dates", "boolean": "true or false"}.get(column.kind, "numbers")
+        wrong = "percents" if column.form.percent else wrong
         for stray, what in ((column.stray, f"not {wrong}"), (column.infinite, "infinite or beyond 1e100")):
             if stray is not None:
-                one = {"not dates": "not a date", "not numbers": "not a number"}.get(what, what)
+                one = {"not dates": "not a date", "not numbers": "not a number", "not percents": "no percent"}.get(
+                    what, what
+                )
                 are = f"is {one}" if stray.count == 1 else f"are {what}"
                 entries = f"{stray.count:,} of {rows:,} entries {are}"
                 where = f"line {stray.line} has {quoted(stray.entry, 30)}"

@@ -1,8 +1,9 @@
 """A fitted model at work: predictions for new files, which are read exactly as the training file was.
 
 `table.json` in a run's folder is the recipe: the delimiter, the form of every column (`suffice.tabular.notation`) and
-the columns that the model needs. An entry that does not fit its column's form is missing, a level that the model has
-never seen is `other`, and either is told; a column that is not there is an error. Rows keep their order.
+the columns that the model needs. An entry that does not fit its column's form is missing. A level that the model has
+never seen counts as the rare ones that were joined or, where none were, as the average row. Either is told. A column
+that is not there is an error. Rows keep their order.
 """
 
 from __future__ import annotations
@@ -102,13 +103,15 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
     """Notes on levels that a fitted model has never seen."""
     parts = _pipeline(model)[:-1][0].named_transformers_
     encoder = parts.get("categorical")
-    for name, known in zip(categorical, [] if encoder is None else encoder.categories_, strict=False):
+    joined = [] if encoder is None else encoder.infrequent_categories_
+    for k, (name, known) in enumerate(zip(categorical, [] if encoder is None else encoder.categories_, strict=False)):
+        as_what = ", taken for average ones" if joined[k] is None else ", taken for 'other', as rare ones were"
         seen = {str(level) for level in known}
         new = [str(value) for value in X[name] if str(value) not in seen]
         if new:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
             rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
-            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for 'other'"
+            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}){as_what}"
 
 
 def finished(model: Any, problem: Problem) -> Any:
@@ -137,7 +140,7 @@ class Unseen:
     y: Array
     rows: Array
     notes: tuple[str, ...]
-    weight: Array | None = None
+    weight: Array
 
     def measured(self, model: Any) -> dict[str, float]:
         """Measures that people know, in the target's own units."""
@@ -145,9 +148,9 @@ class Unseen:
         return {"rows": float(len(self.y)), **measures(model, X, self.y, self.weight)}
 
 
-def unseen(path: str, target: str, problem: Problem) -> Unseen:
+def unseen(path: str, target: str, problem: Problem, weights: str | None = None) -> Unseen:
     """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
-    that were not there."""
+    that were not there. Rows count as much as the column `weights` says, if the table has it."""
     table = Recipe.of(problem, target).read(path, with_target=True)
     column = table[target]
     rows, values = ~column.missing, column.values
@@ -156,8 +159,17 @@ def unseen(path: str, target: str, problem: Problem) -> Unseen:
         raise TableError(f"{quoted(path)}: the target {quoted(target)} has no values")
     if not rows.all():
         notes.append(f"{path}: {int((~rows).sum()):,} rows without a target are left out")
+    weight = np.ones(len(rows))
+    if weights is not None and weights in table.names:
+        weight = table[weights].values
+        if weight.dtype == object or not (weight[rows] >= 0.0).all() or not weight[rows].any():
+            raise TableError(
+                f"{quoted(path)}: the weights {quoted(weights)} are missing or negative in some rows, or all 0"
+            )
+    elif weights is not None:
+        notes.append(f"{path} has no weights {quoted(weights)}: all its rows count the same")
     if problem.task == "regression":
-        return Unseen(table, values[rows], rows, tuple(notes))
+        return Unseen(table, values[rows], rows, tuple(notes), weight[rows])
     labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
     known = {str(plain(label)): label for label in labels}
     rest = known.get(OTHER)
@@ -172,10 +184,10 @@ def unseen(path: str, target: str, problem: Problem) -> Unseen:
     if not there.any():
         raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
     y = np.array([label for label in made if label is not None], dtype=labels.dtype)
-    return Unseen(table, y, there, tuple(notes))
+    return Unseen(table, y, there, tuple(notes), weight[there])
 
 
-def measures(model: Any, X: Any, y: Array, weight: Array | None = None) -> dict[str, float]:
+def measures(model: Any, X: Any, y: Array, weight: Array | None) -> dict[str, float]:
     """Accuracy, AUC and log loss of a classifier; R^2, root mean squared and mean absolute error of a regression."""
     predicted = model.predict(X)
     if not hasattr(model, "classes_"):

@@ -279,7 +279,7 @@ def execute(
 ) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
     began = time.perf_counter()
-    held = None if settings.test is None else unseen(settings.test, settings.target, problem)
+    held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / TABLE, Recipe.of(problem, settings.target).plain())
     search = SufficeSearchCV(
         problem.estimator,

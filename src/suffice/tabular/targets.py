@@ -83,9 +83,10 @@ def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Ar
         raise TableError(f"the target {name} holds {target.what}, which is neither numbers nor text")
     if target.stray is not None:
         stray = target.stray
+        kind, what = ("in percent", "percents") if target.form.percent else ("numeric", "numbers")
         raise TableError(
-            f"the target {name} is numeric, but line {stray.line} has {quoted(stray.entry)}"
-            + (f", and {stray.count - 1} more entries are not numbers either" if stray.count > 1 else "")
+            f"the target {name} is {kind}, but line {stray.line} has {quoted(stray.entry)}"
+            + (f", and {stray.count - 1} more entries are not {what} either" if stray.count > 1 else "")
         )
     if target.infinite is not None:
         raise TableError(f"the target {name} is {target.infinite.entry} in line {target.infinite.line}")
