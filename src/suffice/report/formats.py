@@ -49,7 +49,7 @@ def short_interval(low: float, high: float) -> str:
 
 def bound(value: float, *, up: bool, digits: int = 2) -> str:
     """A bound from above, or from below, rounded to the side on which it holds."""
-    return _significant(value, digits, ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(_significant(value, digits, ROUND_CEILING if up else ROUND_FLOOR)):.{digits}g}"
 
 
 def _significant(value: float, digits: int, rounding: str) -> str:
