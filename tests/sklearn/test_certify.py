@@ -19,6 +19,7 @@ from sklearn.linear_model import (
     Lasso,
     LassoCV,
     LassoLars,
+    LassoLarsCV,
     LinearRegression,
     LogisticRegression,
     LogisticRegressionCV,
@@ -26,6 +27,7 @@ from sklearn.linear_model import (
     PoissonRegressor,
     Ridge,
     RidgeClassifier,
+    RidgeClassifierCV,
     RidgeCV,
     SGDClassifier,
     SGDRegressor,
@@ -152,7 +154,6 @@ CASES = {
     "ridge": (lambda **k: Ridge(alpha=2.0, **k), REAL, {}, {"solver": "sag", "max_iter": 3}),
     "least squares": (lambda **k: LinearRegression(**k), REAL, {}, None),
     "lasso": (lambda **k: Lasso(alpha=0.1, **k), REAL, TIGHT, {"max_iter": 1}),
-    "lasso, least angles": (lambda **k: LassoLars(alpha=0.1, **k), REAL, {}, None),
     "elastic net": (lambda **k: ElasticNet(alpha=0.2, l1_ratio=0.7, **k), REAL, TIGHT, {"max_iter": 1, "tol": 0.5}),
     "logistic": (lambda **k: LogisticRegression(C=0.5, **k), TWO, TIGHT, {"max_iter": 3}),
     "logistic, none": (lambda **k: LogisticRegression(C=np.inf, **k), TWO, TIGHT, {"max_iter": 3}),
@@ -190,6 +191,8 @@ CASES = {
     "poisson": (lambda **k: PoissonRegressor(alpha=0.1, **k), COUNTS, TIGHT, {"max_iter": 2}),
     "poisson, none": (lambda **k: PoissonRegressor(alpha=0.0, **k), COUNTS, TIGHT, {"max_iter": 2}),
     "ridge classifier": (lambda **k: RidgeClassifier(class_weight="balanced", **k), TWO, {}, None),
+    "ridge classifier, chosen": (lambda **k: RidgeClassifierCV(alphas=(0.3, 3.0), **k), TWO, {}, None),
+    "tweedie, counts": (lambda **k: TweedieRegressor(power=1, alpha=0.3, **k), COUNTS, TIGHT, {"max_iter": 1}),
     "tweedie": (lambda **k: TweedieRegressor(power=0, alpha=0.3, **k), REAL, TIGHT, {"max_iter": 1}),
 }
 
@@ -198,8 +201,6 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_report_says_of_converged_models_is_true_and_nearly_nothing_is_open(name, weighted):
     make, y, converged, _ = CASES[name]
-    if name == "lasso, least angles" and weighted:
-        pytest.skip("it takes no weights")
     given = {"sample_weight": WEIGHT} if weighted else {}
     estimator = fitted(make(**converged), X, y, **given)
     report = suffice.certify(estimator, X, y, **given)
@@ -290,6 +291,8 @@ def test_huber_and_its_scale(given):
     "estimator",
     [
         LassoCV(tol=1e-12, max_iter=100_000),
+        LassoLars(alpha=0.1),
+        LassoLarsCV(),
         ElasticNetCV(l1_ratio=[0.5, 0.9], tol=1e-12, max_iter=100_000),
         RidgeCV(alphas=(0.1, 3.0)),
         GridSearchCV(Lasso(tol=1e-12), {"alpha": [0.1, 0.3]}, cv=3),
@@ -318,7 +321,10 @@ def test_stochastic_gradients_minimise_the_mean_over_rows_of_weighted_losses():
     given = {"average": True, "max_iter": 1000, "tol": None, "random_state": 0}
     regressor = SGDRegressor(alpha=0.5, eta0=0.003, **given)
     classifier = SGDClassifier(loss="log_loss", alpha=0.2, class_weight="balanced", **given)
-    for estimator, y in ((regressor, REAL), (classifier, TWO)):
+    hinge = SGDClassifier(
+        loss="squared_hinge", fit_intercept=False, alpha=0.2, learning_rate="invscaling", eta0=0.03, **given
+    )
+    for estimator, y in ((regressor, REAL), (classifier, TWO), (hinge, TWO)):
         fitted(estimator, X, y, sample_weight=WEIGHT)
         report = suffice.certify(estimator, X, y, WEIGHT)
         assert report.relative < 0.05

@@ -290,7 +290,7 @@ def _sgd_classifier(estimator: Any, y: Any, weights: Array) -> Objective:
     kind: Intercept = "free" if estimator.fit_intercept else "none"
     refuse(
         estimator.loss != "log_loss" and not (estimator.loss == "squared_hinge" and kind == "none"),
-        f"there is no proof for loss={estimator.loss!r}" + (" with an intercept" if kind == "free" else ""),
+        f"there is no proof for loss={estimator.loss!r}" + " with an intercept" * (estimator.loss == "squared_hinge"),
     )
     weights = _class_weighted(estimator, y, weights, count=True)
     psi = LOGISTIC if estimator.loss == "log_loss" else SQUARED_HINGE
