@@ -194,9 +194,10 @@ class _Judgement:
         assert isinstance(fold, LinearFold)
         change = self.x - self.best
         moved = design.margins(change)
-        blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms + 8.0 * EPS * np.abs(
-            moved
-        )
+        blur = 8.0 * EPS * np.abs(moved)
+        blur = blur + (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
+        if fit.kind == "column":
+            blur = blur + 4.0 * EPS * abs(fit.intercept)  # over its scaling it is no float
         b, best_b, S = 0.0, 0.0, 0.0
         if fold.minimised_out:
             model = fold.unpenalised
@@ -207,7 +208,7 @@ class _Judgement:
         of_b = abs(b - best_b) * (1.0 + 4.0 * EPS) + S
         bounds = np.abs(moved + (b - best_b)) + 4.0 * EPS * abs(b - best_b) + blur + design.row_norms * R + S
         if fit.kind == "column":
-            of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS)
+            of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS) + 4.0 * EPS * abs(fit.intercept)
         verification = self.proof.verification
         if verification is not None:
             gap = b - verification.b if verification.factor.intercept else 0.0
@@ -252,9 +253,8 @@ def _intercept_error(verification: Verification, gap: float) -> float:
     """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
     unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
     unit[-1] = 1.0
-    return (abs(gap - along) + verification.against(unit, 0.0)) * (1.0 + 8.0 * EPS) + 4.0 * EPS * (
-        abs(gap) + abs(along)
-    )
+    rounding = 4.0 * EPS * (abs(gap) + abs(along))
+    return (abs(gap - along) + verification.against(unit, 0.0) + rounding) * (1.0 + 8.0 * EPS)
 
 
 def _why_not(fit: Objective, X: Any) -> str:
