@@ -33,7 +33,9 @@ Indices = npt.NDArray[np.intp]
 
 LARGEST_TAU = 0.5
 GRAM_ROWS = 512  # in a block of a sum over rows
-LEAST = 1e-290  # more than all that underflows in a sum of scaled entries
+SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
+UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
+LEAST = 1e-200  # more than all that underflows in a sum of scaled entries
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +61,18 @@ class SignedFactor:
     ) -> SignedFactor | None:
         """None where it cannot be proven that H is positive definite. `gram` is X^T C X where that is known."""
         N, s = design.shape[0], len(support)
-        diagonal = l2 + (_diagonal(design.X, support, C) if gram is None else np.diag(gram)[support])
-        if intercept:
-            diagonal = np.append(diagonal, C.sum())
-        if not np.all((diagonal > 1e-200) & (diagonal < 1e200)):
+        if gram is None:
+            H, terms = _gram(design.X, support, np.sqrt(C), intercept)
+        else:
+            H, terms = np.asfortranarray(gram[np.ix_(support, support)]), N
+        H[np.arange(s), np.arange(s)] += l2
+        diagonal = np.diag(H)
+        if not np.all((diagonal > SMALLEST) & (diagonal < 1.0 / SMALLEST)):
             return None
         scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
-        if gram is None:
-            H, terms = _scaled_gram(design.X, support, scale, np.sqrt(C))
-        else:
-            H, terms = np.asfortranarray(gram[np.ix_(support, support)] * scale[:, None] * scale), N
-        H[np.arange(s), np.arange(s)] += l2 * scale[:s] ** 2
+        H = np.multiply(H * scale[:, None], scale, order="F")  # exact
         n, trace = len(H), float(np.trace(H))
-        delta = (gamma(terms + 12) + 2.0 * gamma(n + 2)) * trace * (1.0 + 1e-6) + n * N * LEAST
+        delta = (gamma(terms + 12) + 2.0 * gamma(n + 2)) * trace * (1.0 + 1e-6) + n * N * UNDERFLOW
         R, failed = dpotrf(H, lower=False, clean=True, overwrite_a=True)
         if failed or not math.isfinite(trace):
             return None
@@ -107,8 +108,14 @@ class SignedFactor:
             norms[place] = (row_norms(rows @ self.Z) + slack * row_norms(rows)) * self.up + LEAST
         return along, rounding, norms
 
-    def norms(self, X: Any, useful: float) -> Array:
-        """Bounds on ||t||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+    def norms(self, design: Design, useful: float) -> Array:
+        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+        ones = self.scale[len(self.support) :]
+        cheap: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
+        cheap = cheap * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
+        if float(cheap.max()) <= useful:
+            return cheap
+        X = design.X
         norms = np.empty(X.shape[0])
         slack = gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
         for place, rows in self.blocks(X):
@@ -145,11 +152,6 @@ def two_norm(A: Array) -> float:
     return min(norm(A.ravel()), mixed) * (1.0 + gamma(A.size + 8))
 
 
-def _diagonal(X: Any, support: Indices, C: Array) -> Array:
-    X = X[:, support] if len(support) < X.shape[1] else X
-    return np.asarray((X.multiply(X) if sp.issparse(X) else X**2).T @ C).ravel()
-
-
 def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[tuple[slice, Array]]:
     s, N = len(support), X.shape[0]
     B = max(GRAM_ROWS, most)
@@ -164,11 +166,11 @@ def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[t
         yield slice(first, first + len(rows)), rows
 
 
-def _scaled_gram(X: Any, support: Indices, scale: Array, root: Array) -> tuple[Array, int]:
-    """X^T C X, scaled, with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
-    N, B = X.shape[0], math.isqrt(X.shape[0])
-    H = np.zeros((len(scale), len(scale)), order="F")
-    for place, rows in _blocks(X, support, scale, B):
+def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
+    """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
+    N, n, B = X.shape[0], len(support) + intercept, math.isqrt(X.shape[0])
+    H = np.zeros((n, n), order="F")
+    for place, rows in _blocks(X, support, np.ones(n), B):
         rows *= root[place, None]
         H += rows.T @ rows
     return H, max(GRAM_ROWS, B) + math.ceil(N / max(GRAM_ROWS, B)) + 1

@@ -117,7 +117,7 @@ class _Region:
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
-    b = 0.0 if model.intercept is None else model.intercept.intercept(image)[0]
+    b = 0.0 if model.intercept is None else model.intercept.b(image)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient, b)
 
@@ -194,7 +194,7 @@ def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, erro
     of_margins = math.exp(2.0 * own) * math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
-    kappa = M * up * float(np.max(factor.norms(model.design.X, CHEAP / decrement)[a > 0.0])) if M > 0.0 else 0.0
+    kappa = M * up * float(np.max(factor.norms(model.design, CHEAP / decrement)[a > 0.0])) if M > 0.0 else 0.0
     if not kappa * decrement < LARGEST_PRODUCT:
         return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
@@ -216,7 +216,7 @@ def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Arra
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        norms = up * factor.norms(model.design.X, 0.0)
+        norms = up * factor.norms(model.design, 0.0)
         heavy = c * a * doubtful
         of_margins = math.sqrt(float(factor.curvature @ (blur * blur))) + float(heavy @ (norms * blur)) + 1e-150
         of_margins *= 1.0 + gamma(len(m) + 8)
