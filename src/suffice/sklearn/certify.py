@@ -160,7 +160,7 @@ class _Judgement:
         size = norm(there) * (1.0 - gamma(d + 8)) - R
         relative = radius / size if size > 0.0 else (0.0 if radius == 0.0 else math.inf)
         errors = (self._of_classes if self.fit.psi is None else self._of_rows)()
-        message = _message(model, radius, at_least, norm(there))
+        message = _message(model, radius, at_least, relative, norm(there) + R)
         return FitReport(radius, at_least, relative, *errors, self.fit.scoring, *self._score(), rule, message)
 
     def _score(self) -> tuple[float, tuple[float, float]]:
@@ -267,19 +267,17 @@ def _why_not(fit: Objective, X: Any) -> str:
     )
 
 
-def _message(model: Any, radius: float, at_least: float, size: float) -> str:
-    """What to make of it, in a sentence."""
-    if at_least > OFF * size:
-        by = f"{bound(at_least, up=False)} off, at the least, and exact ones are 0"
-        if size > 0.0:
-            percent = bound(100.0 * at_least / size, up=False, digits=3)
-            by = (
-                f"{percent} % off, at the least"
-                if at_least < 10.0 * size
-                else f"off by {int(at_least / size):,} times their norm"
-            )
+def _message(model: Any, radius: float, at_least: float, relative: float, most: float) -> str:
+    """What to make of it, in a sentence; exact coefficients have a norm of `most` at most."""
+    if at_least > OFF * most:
+        if most == 0.0:
+            by = f"{bound(at_least, up=False)} off, at the least, and exact ones are 0"
+        elif at_least < 10.0 * most:
+            by = f"{bound(100.0 * at_least / most, up=False, digits=3)} % off, at the least"
+        else:
+            by = f"off by {int(at_least / most):,} times their norm, at the least"
         return f"coefficients are {by}: {_advice(model)}"
-    share = f", {bound(100.0 * radius / size, up=True)} % of their norm" if radius > 1e-6 * size > 0.0 else ""
+    share = f", {bound(100.0 * relative, up=True)} % of their norm" if 1e-6 < relative < math.inf else ""
     return f"coefficients are within {bound(radius, up=True)} of exact{share}"
 
 
