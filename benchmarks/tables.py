@@ -293,7 +293,9 @@ def main():
         rows = [row for row in rows if (row["data"], row["split"]) != (name, arguments.split)] + [found]
         report(arguments.out, rows)
         told = found["suffice"]
-        seen = {measure: round(values["suffice"] / values["linear"], 4) for measure, values in found["measures"].items()}
+        seen = {
+            measure: round(values["suffice"] / values["linear"], 4) for measure, values in found["measures"].items()
+        }
         print(name, seen, f"{told['seconds']:.1f} s", told["status"], told.get("message", "")[:80], flush=True)
     print(sentence(rows))
 

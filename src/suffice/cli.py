@@ -1,10 +1,10 @@
-"""The command line: `suffice tune`, `predict`, `reproduce`, `resume`, `report`, `bench`. Needs the extras `cli` and
-`plot`.
+"""The command line: `suffice tune`, `predict`, `certify`, `reproduce`, `resume`, `report`, `bench`. Needs the extras
+`cli` and `plot`.
 
 Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
-so far is written down, and `suffice resume` goes on), 2 for arguments or files that cannot be used, 3 if something
-failed after the search (the model, its file, the report): what was found is in the journal, and whatever could be made
-is there.
+so far is written down, and `suffice resume` goes on) and for a model that is not proven to be accurate, 2 for arguments
+or files that cannot be used, 3 if something failed after the search (the model, its file, the report): what was found
+is in the journal, and whatever could be made is there.
 """
 
 from __future__ import annotations
@@ -132,6 +132,37 @@ def predict(
             return typer.echo(text.getvalue(), nl=False)
         replace_atomically(out, text.getvalue().encode("utf-8"))
         typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}")
+
+
+@app.command()
+def certify(
+    model: Annotated[Path, typer.Argument(help="a fitted model (.skops, .joblib), or the folder of `suffice tune`")],
+    data: Annotated[Path, typer.Argument(help="the table that the model was fitted to")],
+    target: Annotated[str | None, typer.Option(help="the column that it predicts; a run's folder knows")] = None,
+    weights: Annotated[str | None, typer.Option(help="a column that says how much a row counts")] = None,
+    within: Annotated[
+        float, typer.Option(help="the exit code is 0 if no more of the coefficients' norm is open")
+    ] = 0.01,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="load a file that runs code which is in it: only if you made it")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
+) -> None:
+    """How far a fitted linear model is from the exact minimiser of its own objective, proven."""
+    with _one_line_errors("certify"):
+        from suffice.tabular.certify import certify_file, certify_run, lines
+
+        if model.is_dir():
+            if target is not None or weights is not None:
+                raise ValueError(f"{model} knows its target and weights: --target and --weights are for files")
+            found = certify_run(model, str(data), trust=trust)
+        elif target is None:
+            raise ValueError(f"{model} does not know its target: --target names it")
+        else:
+            found = certify_file(model, str(data), target, weights, trust=trust)
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines(found)))
+    if not found.relative <= within:
+        raise typer.Exit(1)
 
 
 @app.command()

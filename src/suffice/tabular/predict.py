@@ -185,26 +185,30 @@ def unseen(path: str, target: str, problem: Problem, weights: str | None = None)
 
 def load_model(folder: Path, *, trust: bool = False) -> Any:
     """The model of a run's folder; ValueError if there is none, or it could run code and nobody said that it may."""
-    path = folder / SAVED[0]
-    if path.exists():
-        try:
-            import skops.io
-        except ImportError as error:
-            raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
-        content = files.read_bounded(path, files.DATA)
-        types = skops.io.get_untrusted_types(data=content)
-        if not trust and not set(types) <= TRUSTED:
-            strange = ", ".join(sorted(set(types) - TRUSTED))
-            raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
-        return skops.io.loads(content, trusted=types)
-    path = folder / SAVED[1]
-    if not path.exists():
-        raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
-    if not trust:
-        raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
-    import joblib
+    for name in SAVED:
+        if (folder / name).exists():
+            return load_file(folder / name, trust=trust)
+    raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
 
-    return joblib.load(path)
+
+def load_file(path: Path, *, trust: bool = False) -> Any:
+    """The model in a file of skops or, if it may run code, of joblib or pickle; ValueError where it may not."""
+    if path.suffix != ".skops":
+        if not trust:
+            raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
+        import joblib
+
+        return joblib.load(path)
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
+    content = files.read_bounded(path, files.DATA)
+    types = skops.io.get_untrusted_types(data=content)
+    if not trust and not set(types) <= TRUSTED:
+        strange = ", ".join(sorted(set(types) - TRUSTED))
+        raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
+    return skops.io.loads(content, trusted=types)
 
 
 def read_recipe(folder: Path) -> Recipe:
