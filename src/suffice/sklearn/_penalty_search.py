@@ -36,6 +36,7 @@ from suffice.upper.evaluation import Evaluation
 ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
+LITTLE = 1e-4  # of the loss: what is not worth a warning
 AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 MOST_BEYOND = 3  # edges that are looked beyond
@@ -61,6 +62,10 @@ class Beyond:
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
         text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
         return f"{text}{self._what_it_brings(best, way)} (best is {words})"
+
+    def matters(self, best: Evaluation) -> bool:
+        """Whether one decade beyond may be better by more than a little: that it is not has to be proven."""
+        return self.made is None or self.made.interval[0] < (1.0 - LITTLE) * best.interval[1]
 
     def _what_it_brings(self, best: Evaluation, way: str) -> str:
         if self.made is None:

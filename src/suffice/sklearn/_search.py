@@ -99,7 +99,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         which stand for the ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front
         ("clf__C"). A range is (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5,
         1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2. A UserWarning tells of best
-        penalties that lie on an edge, with the direction and with what one more decade brings.
+        penalties that lie on an edge, with the direction and with what one more decade brings, unless that is proven
+        to be next to nothing.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -261,7 +262,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 self._fold_weights = FoldWeights.of(splits, best.solutions)
                 self.held_out_, self.baseline_ = held_out(folds, splits, best.solutions, data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
-        for edge in search.edges:
+        for edge in (one for one in search.edges if one.matters(best)):
             warnings.warn(edge.told(best, given), stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"

@@ -241,7 +241,7 @@ def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: 
     # Newton's method verifies within a few dozen steps, or there is no minimiser that it could come near to.
     steps = steps if problem.mu > 0.0 else min(steps, WITHOUT_L2)
     for start in (x, None):
-        solution = solved(problem, solver, FINE, start, steps)
+        solution = solved(problem, solver, FINE, start, most=steps)
         if solution.certificate.radius < proof.radius:
             found, proof = solution.x, solution.certificate
         if proof.radius <= CLOSE * norm(found):
