@@ -52,13 +52,13 @@ class Source:
         elif self.file == "NCI60":
             table = _nci60()
         else:
-            content = _content(self.package, self.file)
+            raw = content(self.package, self.file)
             if self.file.endswith(".json"):
-                table = pd.read_json(io.BytesIO(content), dtype=False, convert_dates=False)
+                table = pd.read_json(io.BytesIO(raw), dtype=False, convert_dates=False)
             else:
                 packed: Any = {".gz": "gzip", "bz2": "bz2"}.get(self.file[-3:])
                 table = pd.read_csv(
-                    io.BytesIO(content), compression=packed, dtype=str, keep_default_na=False, sep=self.separator
+                    io.BytesIO(raw), compression=packed, dtype=str, keep_default_na=False, sep=self.separator
                 )
         table = table.rename(columns=lambda name: str(name).strip(" '")).drop(columns=list(self.drop))
         return table.sample(MOST_ROWS, random_state=0) if len(table) > MOST_ROWS else table
@@ -178,7 +178,8 @@ def download() -> None:
         subprocess.run([*pip, "--dest", str(CACHE), "--requirement", str(PINS)], check=True)
 
 
-def _content(package: str, file: str) -> bytes:
+def content(package: str, file: str) -> bytes:
+    """A file of a package."""
     if package == "plotly":
         return files("plotly").joinpath(file).read_bytes()
     wheel = next(CACHE.glob(f"{package}-*.whl"))
@@ -187,7 +188,7 @@ def _content(package: str, file: str) -> bytes:
 
 
 def _islp_parts(read: Callable[[io.BytesIO], Any], *names: str) -> list[Any]:
-    return [read(io.BytesIO(_content("islp", f"ISLP/data/{name}"))) for name in names]
+    return [read(io.BytesIO(content("islp", f"ISLP/data/{name}"))) for name in names]
 
 
 def _khan() -> pd.DataFrame:

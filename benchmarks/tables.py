@@ -332,9 +332,7 @@ def main():
         rows = [row for row in rows if (row["data"], row["split"]) != (name, seed)] + [found]
         report(arguments.out, rows)
         told = found["suffice"]
-        seen = {
-            measure: round(values["suffice"] / values["linear"], 4) for measure, values in found["measures"].items()
-        }
+        seen = ", ".join(f"{key} {value['suffice'] / value['linear']:.4f}" for key, value in found["measures"].items())
         print(name, seed, seen, f"{told['seconds']:.1f} s", told["status"], told.get("message", "")[:80], flush=True)
     print(verdicts(rows))
 

@@ -59,7 +59,8 @@ def test_a_theta_inside_the_box_is_inside_the_range():
         ({"l1": 3.0}, r"l1 must be a pair \(lower, upper\) of numbers, got 3\.0"),
         ({"l1": (1.0, 2.0, 3.0)}, r"l1 must be a pair"),
         ({"l1": (1.0, 2.0, "cubic")}, r"l1 must be a pair .* scale out of log, linear, sqrt, got"),
-        ({"l1": (0.0, 2.0, "log")}, r"l1 has a log scale, its lower end cannot be 0\.0"),
+        ({"l1": (-1.0, 2.0, "log")}, r"l1 has a log scale, its lower end cannot be -1\.0"),
+        ({"l1": (0.0, math.inf, "log")}, r"l1 has a log scale, its lower end cannot be 0\.0"),
         ({"l1": (-1.0, 2.0, "sqrt")}, r"l1 has a sqrt scale, its lower end cannot be -1\.0"),
         ({"l1": ("low", "high")}, r"l1 must be a pair \(lower, upper\) of numbers, got \('low', 'high'\)"),
     ],
@@ -115,3 +116,13 @@ def test_a_root_stays_inside_its_range():
             assert end / 3.0 <= space.params(theta)["a"] <= end
     with pytest.raises(ValueError, match="a must be non-negative and finite, got -1"):
         space.theta({"a": -1.0})
+
+
+def test_a_logarithmic_scale_that_begins_at_zero_has_a_linear_end():
+    space = Space(l2=(0.0, 100.0, "log"))
+    lower, upper = space.bounds
+    assert space.params(lower) == {"l2": 0.0} and space.params(upper)["l2"] == pytest.approx(100.0)
+    assert space.theta({"l2": 0.0}) == lower and not space.logarithmic("l2")
+    for value in (1e-9, 1e-6, 1e-3, 1.0):
+        assert space.params(space.theta({"l2": value}))["l2"] == pytest.approx(value, rel=1e-6)
+    assert space.theta({"l2": 1.0})[0] == pytest.approx(0.0, abs=1e-5)  # as on a plain logarithmic scale

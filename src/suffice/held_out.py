@@ -30,10 +30,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.terms.design import Design
+from suffice.lower.verified import Verification
+from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.rounding import gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
@@ -46,6 +48,7 @@ class LossAt:
 
     residuals: Array
     error: Callable[[float], float]
+    verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
 
     @property
     def residual(self) -> float:
@@ -256,13 +259,18 @@ class HeldOut:
         times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
         v = np.ones(design.shape[0]) if self.counted else design.weights
         m: Array = host(design.margins(w))
-        image = m if train is None else train.image(w)
-        m = m if train is None else m + train.intercept(image)[0]
+        image, b = m, 0.0
+        if train is not None:
+            image = train.image(w)
+            b = train.intercept(image)[0]
+            m = m + b
         residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
         loss = float(residuals @ residuals)
         slopes = score.derivative(m, y)
         pulls = v * slopes
-        gradient = norm(design.adjoint(pulls)) + math.sqrt(times) * design.pull_rounding * norm(np.sqrt(v) * slopes)
+        weighted = math.sqrt(times) * norm(np.sqrt(v) * slopes)
+        adjoint = design.adjoint(pulls)
+        gradient = norm(adjoint) + design.pull_rounding * weighted
         pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
         spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
         rounding = norm_rounding(residuals)
@@ -270,22 +278,44 @@ class HeldOut:
         blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
-        def error(radius: float) -> float:
-            # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
-            R = min(radius, sys.float_info.max)
-            shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
-            far = spectral * R + math.sqrt(times) * shift + spread
+        def bound(first: float, h: Array, far: float) -> float:
+            """The error of r for margins that move by no more than h each and `far` in all, `first` to first order."""
             with np.errstate(over="ignore", invalid="ignore"):
-                h = row_norms * R + shift + blur
                 low, high = (float(v @ end) for end in score.range(m, h, y))
                 second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
             if math.isfinite(score.curvature):
                 second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
-            change = self.share * (gradient * R + pull * shift + blurred + second)
+            change = self.share * (first + second)
             low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
             low = max(loss - change, self.share * low, 0.0) if change == change else self.share * low
             high = min(loss + change, self.share * high) if change == change else self.share * high
             lipschitz = math.sqrt(self.share) * score.slope * far
             return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
 
-        return LossAt(residuals, error)
+        def error(radius: float) -> float:
+            # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
+            R = min(radius, sys.float_info.max)
+            shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
+            with np.errstate(over="ignore", invalid="ignore"):
+                h = row_norms * R + shift + blur
+            far = spectral * R + math.sqrt(times) * shift + spread
+            return bound(gradient * R + pull * shift + blurred, h, far)
+
+        def verified(proof: Verification) -> float:
+            along, rounded, doubt = proof.along(design.X)
+            shift = of_sums + (0.0 if train is None else 4.0 * EPS * abs(b) + abs(b - proof.b))
+            S = proof.factor.support
+            entries = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])[S]
+            entries = entries * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
+            vector = adjoint[S]
+            if proof.factor.intercept:
+                vector = np.append(vector, float(pulls.sum()))
+                entries = np.append(entries, gamma(len(m)) * float(np.abs(pulls).sum()))
+            first = abs(float(pulls @ along)) + gamma(len(m) + 4) * float(np.abs(pulls) @ np.abs(along))
+            first += proof.against(vector, entries + design.underflow) + pull * shift + blurred
+            first += float(np.abs(pulls) @ rounded)
+            h = np.abs(along) + rounded + doubt + shift + blur
+            far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma(len(m) + 8))
+            return bound(first, h, far)
+
+        return LossAt(residuals, error, verified if isinstance(design.X, np.ndarray) or sp.issparse(design.X) else None)

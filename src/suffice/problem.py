@@ -1,15 +1,18 @@
 r"""The lower-level problem at a fixed theta:  minimise  Phi(x) = f(x) + g(x).
 
-f is convex with an L-Lipschitz gradient and mu-strongly convex, mu > 0; g is convex with a cheap prox. The minimiser
-x_hat is unique. Every proof in this package rests on mu being a lower and L an upper bound:
-`suffice.testing.check_problem` looks for counterexamples.
+f is convex with an L-Lipschitz gradient and mu-strongly convex; g is convex with a cheap prox. With mu > 0 the
+minimiser x_hat is unique, and proofs rest on mu being a lower and L an upper bound: `suffice.testing.check_problem`
+looks for counterexamples. For a linear model mu may be 0: where the data supply the curvature, a minimiser, the only
+one, is proven by `suffice.lower.verified`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from suffice.arrays import Array, positive, whole_number
+from suffice.terms.linear import LossModel
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 
@@ -18,7 +21,8 @@ from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 class Composite:
     """f + g: `smooth` has value(x) and gradient(x), `prox` has value(x) and prox(v, step); mu and L belong to f.
 
-    L may be infinite for a linear model, such as Poisson regression: then solvers that need none can be used.
+    For a linear model L may be infinite, as for Poisson regression, and mu may be 0: then solvers that need none can be
+    used, such as "newton" and "auto".
     `size` is the dimension of x; without it a start must be given to `suffice.solve`.
     """
 
@@ -37,7 +41,11 @@ class Composite:
                 raise TypeError(f"{name} must offer {' and '.join(methods)}, {term!r} lacks {' and '.join(missing)}")
         ridge = self.prox.l2 if isinstance(self.prox, ElasticNet) else 0.0
         own = not isinstance(self.smooth, ImagedSmooth)  # without bounds of its own on rounding
-        mu, L = positive(self.mu, "mu", zero=ridge > 0), positive(self.L, "L", zero=ridge > 0, infinite=not own)
+        linear = isinstance(self.smooth.term if isinstance(self.smooth, Ridged) else self.smooth, LossModel)
+        mu, L = (
+            positive(self.mu, "mu", zero=ridge > 0 or linear),
+            positive(self.L, "L", zero=ridge > 0, infinite=not own),
+        )
         if mu > L:
             raise ValueError(f"mu must not exceed L, got mu={mu!r}, L={L!r}")
         if self.size is not None:
@@ -50,8 +58,8 @@ class Composite:
 
     @property
     def kappa(self) -> float:
-        """The condition number L/mu of the problem as it is solved."""
-        return self.canonical.L / self.canonical.mu
+        """The condition number L/mu of the problem as it is solved; infinite without a mu."""
+        return self.canonical.kappa
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,11 @@ class Canonical:
     g: CertifiableProx
     mu: float
     L: float
+
+    @property
+    def kappa(self) -> float:
+        """L/mu, infinite for mu = 0."""
+        return self.L / self.mu if self.mu > 0.0 else math.inf
 
     @classmethod
     def of(cls, problem: Composite) -> Canonical:

@@ -10,6 +10,7 @@ import numpy as np
 
 from suffice.arrays import Array
 
+LINEAR_END = 1e-8  # of the upper end: where a logarithmic scale that begins at 0 becomes linear
 LEAST = {"log": math.nextafter(0.0, 1.0), "linear": -math.inf, "sqrt": 0.0}  # what a scale can take
 
 
@@ -19,7 +20,8 @@ class Space:
     A range whose lower end is positive is searched on a logarithmic scale, theta = log10(parameter), any other on
     its own scale, theta = parameter. A third entry chooses: `c=(0.001, 0.99, "linear")`, "log", or "sqrt" for theta =
     sqrt(parameter), on which a penalty proportional to the parameter is the square of a linear residual. Upper ends may
-    be infinite, and so may lower ends on a linear scale.
+    be infinite, and so may lower ends on a linear scale. A logarithmic scale may begin at 0, `l2=(0, 100, "log")`: it
+    then has a linear end, theta = log10(parameter + unit), the unit being 1e-8 of the upper end, which must be finite.
     """
 
     def __init__(self, **ranges: tuple[float, float] | tuple[float, float, str]) -> None:
@@ -40,7 +42,8 @@ class Space:
                 raise ValueError(
                     f"{name} must be a pair (lower, upper), or end in a scale out of {', '.join(LEAST)}, got {ends!r}"
                 )
-            if lower < LEAST[scale]:
+            from_zero = scale == "log" and lower == 0.0 and math.isfinite(upper)
+            if lower < LEAST[scale] and not from_zero:
                 raise ValueError(f"{name} has a {scale} scale, its lower end cannot be {lower!r}")
             self.ranges[name], self.scales[name] = (lower, upper), scale
 
@@ -61,8 +64,17 @@ class Space:
         return tuple(self.ranges)
 
     def logarithmic(self, name: str) -> bool:
-        """Whether this parameter is searched on a logarithmic scale."""
-        return self.scales[name] == "log"
+        """Whether this parameter is searched on a logarithmic scale, without a linear end."""
+        return self.scales[name] == "log" and self.ranges[name][0] > 0.0
+
+    def _least(self, name: str) -> float:
+        """What the scale can take at least."""
+        scale = self.scales[name]
+        return min(LEAST[scale], self.ranges[name][0]) if scale == "log" else LEAST[scale]
+
+    def _unit(self, name: str) -> float:
+        """What is added to a parameter before its logarithm is taken."""
+        return 0.0 if self.ranges[name][0] > 0.0 else LINEAR_END * self.ranges[name][1]
 
     @property
     def bounds(self) -> tuple[Array, Array]:
@@ -77,7 +89,7 @@ class Space:
         if missing or unknown:
             raise ValueError(f"parameters must be {', '.join(self.names)}, got {', '.join(map(str, params)) or 'none'}")
         for name, value in params.items():
-            if not math.isfinite(value) or value < LEAST[self.scales[name]]:
+            if not math.isfinite(value) or value < self._least(name):
                 kind = {"log": "positive and finite", "sqrt": "non-negative and finite"}.get(
                     self.scales[name], "finite"
                 )
@@ -92,18 +104,21 @@ class Space:
         for name, value in zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True):
             lower, upper = self.ranges[name]
             inside = self._theta(name, lower) <= value <= self._theta(name, upper)
-            if self.logarithmic(name):
-                params[name] = 10.0**value
+            if self.scales[name] == "log":
+                unit = self._unit(name)
+                params[name] = 10.0**value if unit == 0.0 else max(10.0**value - unit, 0.0)
             else:
                 params[name] = value * value if self.scales[name] == "sqrt" else value
             if inside:  # 10^log10(end) may miss the end by rounding
                 params[name] = min(max(params[name], lower), upper)
+            if value == self._theta(name, lower):  # which may be 0, and has to be
+                params[name] = lower
         return params
 
     def _theta(self, name: str, value: float) -> float:
         if value == math.inf or self.scales[name] == "linear":
             return float(value)
-        return math.log10(value) if self.logarithmic(name) else math.sqrt(value)
+        return math.log10(value + self._unit(name)) if self.scales[name] == "log" else math.sqrt(value)
 
 
 def _usual(lower: float) -> str:

@@ -152,7 +152,7 @@ def inverse_problem(seed, l2):
 def ratios_on_the_support(case, start, solver, count, accuracy=1e-9):
     """radius / distance for all iterates after the last one with a wrong support, until `accuracy`."""
     support, ratios = case.x_hat != 0, []
-    for solution in solutions(case, start, solver, count):
+    for solution in solutions(case, start, solver, count, certificate="free"):
         distance = float(norm(solution.x - case.x_hat))
         ratios = [*ratios, solution.certificate.radius / distance] if np.array_equal(solution.x != 0, support) else []
         if distance < accuracy:

@@ -173,8 +173,8 @@ def test_a_state_holds_no_matrix_and_the_last_hessian_goes_with_the_states():
 
 @pytest.mark.parametrize("family", [ElasticNetLogistic(X, Y > 0), ElasticNetLogistic(sp.csr_array(X), Y > 0)])
 def test_a_working_set_that_does_not_fit_takes_no_matrix_or_is_left_to_fista(family, monkeypatch):
-    monkeypatch.setattr(newton, "SMALL", 0)
-    monkeypatch.setattr(newton, "MEMORY", 0.05)
+    monkeypatch.setattr("suffice.terms.design.SMALL", 0)
+    monkeypatch.setattr("suffice.terms.design.MEMORY", 0.05)
     assert 40 < newton.largest_matrix(family.design) < 80
     problem = family.at(l1=1e-3, l2=1e-2)
     exact = solve(problem, within=1e-9, solver="fista_adaptive")

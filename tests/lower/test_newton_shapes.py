@@ -55,8 +55,8 @@ def test_newton_proves_what_fista_proves_in_few_steps(shape, loss, l1, l2):
 @pytest.mark.parametrize("l1, l2", PENALTIES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_where_no_matrix_fits_products_with_x_do(loss, l1, l2, monkeypatch):
-    monkeypatch.setattr(newton, "SMALL", 0)
-    monkeypatch.setattr(newton, "MEMORY", 0.0)
+    monkeypatch.setattr("suffice.terms.design.SMALL", 0)
+    monkeypatch.setattr("suffice.terms.design.MEMORY", 0.0)
     monkeypatch.setattr(quadratic, "_factor", None)  # no matrix is ever made
     problem = LOSSES[loss](*data("tall, columns twice")).at(l1=l1, l2=l2)
     solution = solve(problem, within=1e-5, solver="newton", max_steps=200)

@@ -400,7 +400,11 @@ def test_outcomes_are_their_own_messages():
         ({"within": 1.0, "max_steps": 2.0}, ValueError, "max_steps must be a non-negative integer, got 2.0"),
         ({"within": 1.0, "solver": "adam"}, ValueError, "newton or a Solver, got 'adam'"),
         ({"within": 1.0, "solver": 3}, TypeError, "solver must offer start and step, 3 does not"),
-        ({"within": 1.0, "certificate": "hope"}, ValueError, "certificate must be one of tightest, contraction, gap"),
+        (
+            {"within": 1.0, "certificate": "hope"},
+            ValueError,
+            "certificate must be one of tightest, free, verified, contraction, gap",
+        ),
         ({"within": 1.0, "warm": np.ones(3)}, ValueError, "warm must have shape (10,), got (3,)"),
         ({"within": 1.0, "warm": np.full(D, math.nan)}, ValueError, "warm must be finite, got"),
         ({"within": 1.0, "warm": np.ones((D, 1))}, ValueError, "warm must be one-dimensional, got shape (10, 1)"),

@@ -92,7 +92,8 @@ def _encode_fields(value: Any) -> dict[str, Any]:
 def light(solution: Solution) -> Solution:
     """The solution as a file would give it back, but for its solver: all that is needed to continue it, and hardly more
     than x."""
-    return replace(solution, problem=None, state=_light(solution.state))
+    proof = replace(solution.certificate, verification=None)
+    return replace(solution, problem=None, state=_light(solution.state), certificate=proof)
 
 
 def _light(state: Any) -> Any:

@@ -21,9 +21,10 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
-from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors, largest_matrix
+from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
 from suffice.lower.parts import LinearParts
 from suffice.problem import Canonical
+from suffice.terms.design import largest_matrix
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
 EASY = 150.0  # kappa up to which FISTA is as fast
@@ -40,7 +41,7 @@ class Auto:
         return None if FISTA.takes(problem) is None else NEWTON.takes(problem)
 
     def start(self, problem: Canonical, x: Array) -> NewtonState | FistaState:
-        if FISTA.takes(problem) is not None or (problem.L / problem.mu > EASY and _is_for_newton(problem, x)):
+        if FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
 
@@ -60,4 +61,4 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     entries = getattr(design.X, "nnz", math.prod(design.shape))
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
-    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.L / problem.mu) * entries
+    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries

@@ -361,7 +361,7 @@ def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     )
     proof = start.certificate
     if made:
-        proof = certify_step(problem.canonical, x, image, evidence, "tightest", start.initial_radius)
+        proof = certify_step(problem.canonical, x, image, evidence, "free", start.initial_radius)
     return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 
 

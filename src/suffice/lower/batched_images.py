@@ -132,7 +132,7 @@ class ImageStack:
 
     def solution(self, j: int, start: Solution) -> Solution:
         x, evidence = _row(self.X, j), self.evidence(j)
-        proof = certify_step(self.problems[j].canonical, x, NO_IMAGE, evidence, "tightest", start.initial_radius)
+        proof = certify_step(self.problems[j].canonical, x, NO_IMAGE, evidence, "free", start.initial_radius)
         state = replace(start.state, x=x, k=int(self.k[j]), image=NO_IMAGE, evidence=evidence)
         if self.fast:
             state = replace(state, previous=_row(self.before, j), previous_image=NO_IMAGE, t=self.t[j])

@@ -24,9 +24,13 @@ The rules, each usable alone:
                   of z, or c/(1 - c) ||x - z||, whichever is smaller. No gradient at x is needed.
                   c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
-- `tightest`      the default: the least of `contraction`, (gap) with the solver's z, and `rate`. Free of charge.
-                  A user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody
-                  has bounded.
+- `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu,
+                  but a linear model, a factorisation, and an x whose signs are right;
+- `free`          the least of `contraction`, (gap) with the solver's z, and `rate`, none of which costs anything. A
+                  user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
+                  bounded;
+- `tightest`      the default: `free` and, where that is not enough and the signs of x have settled, `verified`,
+                  whichever is smaller. Batches of problems go without the latter.
 
 Rounding, with u = 2^-53. A gradient that errs by at most e is the exact gradient of a problem whose minimiser lies
 within e/mu, so every a-posteriori radius is increased by e/mu. e holds
@@ -54,20 +58,22 @@ A radius is a number or infinite: where arithmetic overflows nothing is proven.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm, vector
+from suffice.lower.fields import RECOMPUTED
 from suffice.lower.parts import Parts
+from suffice.lower.verified import Verifiable, Verification, verify
 from suffice.problem import Canonical, Composite
 from suffice.terms.linear import LinearModel
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
 from suffice.terms.rounding import TINY
 from suffice.terms.variation import Variation
 
-Rule = Literal["tightest", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
+Rule = Literal["tightest", "free", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
 
 
@@ -82,6 +88,7 @@ class Certificate:
     radius: float
     rule: str
     rounding: float = 0.0
+    verification: Verification | None = field(default=None, repr=False, compare=False, metadata=RECOMPUTED)
 
 
 @dataclass(frozen=True)
@@ -120,9 +127,11 @@ def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) 
     return 0.5 * D + R
 
 
-def duality_gap(problem: Composite, x: Array) -> float:
-    """G of (gap) with z = x, a bound on Phi(x) - Phi(x_hat) in exact arithmetic."""
+def duality_gap(problem: Composite, x: Array, radius: float) -> float:
+    """A bound on Phi(x) - Phi(x_hat) in exact arithmetic: G of (gap) with z = x or, without a mu, ||u_min|| radius."""
     canonical = problem.canonical
+    if canonical.mu == 0.0:
+        return norm(canonical.g.least_subgradient(x, canonical.f.gradient(x))) * radius
     w_bar, B = canonical.g.remainder(x, canonical.mu * x - canonical.f.gradient(x), canonical.mu)
     return float(B + 0.5 * canonical.mu * norm(x - w_bar) ** 2)
 
@@ -153,8 +162,12 @@ def _certify_step(
     problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
 ) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
+    if rule == "verified":
+        return verified(problem, x, evidence) or Certificate(math.inf, rule)
     if rule != "rate" and _zero_is_exact(problem, x, evidence):
-        return Certificate(0.0, "gap" if rule == "tightest" else rule)
+        return Certificate(0.0, "gap" if rule in ("tightest", "free") else rule)
+    if problem.mu == 0.0:
+        return Certificate(math.inf, rule)
     if rule == "rate":
         return _a_priori(problem, x, evidence, initial_radius)
     if rule in ("gap", "minimum_norm", "subgradient"):
@@ -184,7 +197,7 @@ def _certify_step(
     rounding += 8.0 * EPS * norm(x) + delta
     nearer = min(c * at_z if c > 0.0 else 0.0, c * fixed_point_radius(moved + delta, c))
     best = _with_rounding(nearer, "contraction", rounding, x)
-    if rule == "tightest":
+    if rule in ("tightest", "free"):
         M = evidence.majoriser
         gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
@@ -192,6 +205,27 @@ def _certify_step(
         if evidence.rate * initial_radius < best.radius and _uniform(problem):
             best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
+
+
+def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | None:
+    """The certificate of x by `verified`, or None."""
+    model = Verifiable.of(problem, len(x))
+    if model is None:
+        return None
+    if evidence.tau is None:
+        image, gradient = evidence.z_image, evidence.z_gradient
+    else:  # an image that was carried along errs by more than a product
+        image = problem.f.image(x)
+        gradient = problem.f.gradient_at(x, image)
+    proof = verify(model, x, image, gradient)
+    return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
+
+
+def tighter(proof: Certificate, other: Certificate | None) -> Certificate:
+    """The one with the smaller radius; a verification is kept in any case, for what else it proves."""
+    if other is None or other.radius <= proof.radius:
+        return other or proof
+    return replace(proof, verification=other.verification)
 
 
 def _zero_is_exact(problem: Canonical, x: Array, evidence: Evidence) -> bool:
@@ -243,8 +277,8 @@ def fixed_point_radius(moved: float, c: float) -> float:
 def certify(problem: Composite, x: Array) -> Certificate:
     """The tightest certificate of a point x, wherever it came from, such as another library's answer.
 
-    It costs one gradient of the problem's f at x. The radius is infinite where nothing can be proven in floating-point
-    arithmetic.
+    It costs one gradient of the problem's f at x and, for a linear model, a factorisation on the support of x. The
+    radius is infinite where nothing can be proven in floating-point arithmetic.
     """
     canonical = problem.canonical
     x = vector(x, "x")
@@ -253,7 +287,9 @@ def certify(problem: Composite, x: Array) -> Certificate:
     with np.errstate(over="ignore", invalid="ignore"):
         image = canonical.f.image(x)
         gradient = canonical.f.gradient_at(x, image)
-    return certify_step(canonical, x, image, Evidence(x, image, gradient), "tightest", math.inf)
+        evidence = Evidence(x, image, gradient)
+        proof = certify_step(canonical, x, image, evidence, "tightest", math.inf)
+        return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, evidence))
 
 
 def _rounding(problem: Canonical, z: Array, image: Array, gradient: Array, known: float | None = None) -> float:

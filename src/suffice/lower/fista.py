@@ -43,7 +43,7 @@ from suffice.lower.momentum import (
     momentum,
     rate,
 )
-from suffice.lower.parts import lacks_lipschitz
+from suffice.lower.parts import lacks_constants
 from suffice.lower.quadratic import Indices
 from suffice.lower.screening import Restricted, still_active
 from suffice.lower.solution import Batch
@@ -62,7 +62,7 @@ class Fista:
     batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch, ImageStack)
 
     def takes(self, problem: Canonical) -> str | None:
-        return lacks_lipschitz(problem)
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
         return FistaState(x, x, t=0.0, k=0)
@@ -104,7 +104,7 @@ class AdaptiveFista:
     batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
-        return lacks_lipschitz(problem)
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> FistaState:
         image = problem.f.image(x)

@@ -12,7 +12,7 @@ from suffice.arrays import EPS, Array
 from suffice.lower.batched_images import ImageStack
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
-from suffice.lower.parts import lacks_lipschitz
+from suffice.lower.parts import lacks_constants
 from suffice.lower.solution import Batch
 from suffice.problem import Canonical
 
@@ -35,7 +35,7 @@ class GradientDescent:
     batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
 
     def takes(self, problem: Canonical) -> str | None:
-        return lacks_lipschitz(problem)
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> DescentState:
         return DescentState(x, k=0, image=problem.f.image(x))

@@ -26,7 +26,7 @@ from suffice.lower.certificate import Evidence, fixed_point_radius, gap_radius
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
-from suffice.lower.parts import Parts, lacks_lipschitz
+from suffice.lower.parts import Parts, lacks_constants
 from suffice.problem import Canonical
 from suffice.terms.linear import LinearModel, majoriser_along
 
@@ -83,7 +83,7 @@ class MixedFista:
         if not isinstance(term, LinearModel):
             kind = type(term).__name__
             return f"needs a linear model (a suffice.terms.LinearModel), got {kind}: try 'fista_adaptive', or 'auto'"
-        return lacks_lipschitz(problem)
+        return lacks_constants(problem)
 
     def start(self, problem: Canonical, x: Array) -> MixedState:
         path = FistaState(x, x, t=0.0, k=0, tau=1.0 / problem.L)

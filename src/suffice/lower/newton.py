@@ -40,7 +40,7 @@ from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
-from suffice.terms.design import Design
+from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
 
@@ -49,9 +49,8 @@ GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
-MEMORY = 3.0  # times X: the most that all matrices of a step take together,
-SMALL = 1 << 23  # bytes, unless it is no more than that
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
+LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -188,14 +187,6 @@ def _evidence(problem: Canonical, terms: LinearParts, x: Array, image: Any, grad
     return Evidence(x, image, problem.f.gradient_at(x, image) if gradient is None else gradient, rounding=rounding)
 
 
-def largest_matrix(design: Design) -> int:
-    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
-    X = design.X
-    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
-    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
-    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
-
-
 def has_factors(design: Design) -> bool:
     """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
     return design.shape[0] <= largest_matrix(design) and (isinstance(design.X, np.ndarray) or sp.issparse(design.X))
@@ -263,7 +254,8 @@ def _of_curvature(
     problem: Canonical, terms: LinearParts, metric: Metric, curvature: Array, known: Array | None = None
 ) -> Quadratic:
     """H with this C, on the metric's working set and rows; X^T C X may be known."""
-    design, W, ridge = terms.model.design, metric.working, on_these(terms.l2, metric.working)
+    design, W = terms.model.design, metric.working
+    ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
     if not factors and len(W) > largest_matrix(design):
@@ -287,7 +279,7 @@ def _of_curvature(
 def _precision(problem: Canonical, design: Design) -> type:
     """float32 where H's error, about 1e-7 ||H||, is small against its least eigenvalue mu: H proves nothing, and
     steps are as good."""
-    enough = problem.L / problem.mu <= SINGLE and 1e-15 < design.frobenius_norm < 1e15
+    enough = problem.kappa <= SINGLE and 1e-15 < design.frobenius_norm < 1e15
     return np.float32 if enough else np.float64
 
 

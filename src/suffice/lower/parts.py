@@ -50,6 +50,8 @@ class LinearParts:
         return cls(parts.term, parts.term.l2 + parts.ridge, parts.l1)
 
 
-def lacks_lipschitz(problem: Canonical) -> str | None:
-    """Why a method whose steps are proven by L does not take the problem."""
+def lacks_constants(problem: Canonical) -> str | None:
+    """Why a method whose steps are proven by L and mu does not take the problem."""
+    if problem.mu == 0.0:
+        return "needs mu > 0, that is an l2 > 0: use solver='newton'"
     return "needs a finite L, and f has none: use solver='newton'" if math.isinf(problem.L) else None

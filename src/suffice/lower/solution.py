@@ -7,7 +7,7 @@ say which problems it takes (`Selective`), and that it can make the steps of sev
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -80,6 +80,7 @@ class Solution:
     state: Any = field(default=None, repr=False)
     initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
+    error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
 
     @property
     def reached(self) -> bool:
@@ -100,6 +101,7 @@ class Ask:
     within: float | None = None
     steps: int | None = None
     max_steps: float | None = None
+    enough: Callable[[Solution], bool] | None = None
 
 
 class Batch(Protocol):
@@ -176,7 +178,7 @@ def out_of_reach(proof: Certificate, within: float) -> bool:
 def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
     """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
     z, tau = evidence.z, evidence.tau
-    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "tightest", math.inf)
+    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "free", math.inf)
     if tau is None:
         return proof.radius
     moved = norm(x - z) + step_rounding(problem, evidence)

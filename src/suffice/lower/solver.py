@@ -17,7 +17,7 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, positive, vector, whole_number
 from suffice.lower.auto import Auto
-from suffice.lower.certificate import RULES, Certificate, Rule, certify_step
+from suffice.lower.certificate import RULES, Certificate, Rule, certify_step, tighter, verified
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
@@ -33,6 +33,10 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
+FALLEN = 10.0  # times shorter: a least subgradient that tells of signs that are right
+FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
+
+
 def solve(
     problem: Composite,
     *,
@@ -42,17 +46,19 @@ def solve(
     warm: Solution | Array | None = None,
     certificate: Rule = "tightest",
     max_steps: int | None = None,
+    enough: Callable[[Solution], bool] | None = None,
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
     `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv") or
     a solver of your own. `certificate` is the rule that proves the distance; "tightest" is the best of those that are
-    free of charge.
+    free of charge and of a verification of the signed support.
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
-    limits the steps of this call; by default there is no limit but that of floating-point arithmetic. A request that
-    was not met is reported by `solution.outcome`; the certificate is valid in any case.
+    limits the steps of this call; by default there is no limit but that of floating-point arithmetic. `enough` may end
+    the solve earlier: it is asked about every solution that was verified. A request that was not met is reported by
+    `solution.outcome`; the certificate is valid in any case.
     """
     if (within is None) == (steps is None):
         raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
@@ -64,12 +70,14 @@ def solve(
     limit = None if limit is None else whole_number(limit, name, least=0)
     best, best_at, patient = math.inf, 0, patience(problem)
     state = None
-    for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0)):
+    for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0, within or 0.0)):
         if within is not None:
             evidence = getattr(solution.state, "evidence", None)
             if certificate == "rate" and taken > 0 and evidence is not None and evidence.rate == math.inf:
                 raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
             if solution.certificate.radius <= within:
+                return replace(solution, outcome=Outcome.REACHED)
+            if enough is not None and solution.certificate.verification is not None and enough(solution):
                 return replace(solution, outcome=Outcome.REACHED)
             if solution.certificate.radius < 0.999 * best:
                 best, best_at = solution.certificate.radius, taken
@@ -95,13 +103,18 @@ def iterate(
 
     A cold start's certificate comes from the first step's gradient, which is the gradient there.
     """
-    return _iterate(problem, solver, warm, certificate, 0)
+    return _iterate(problem, solver, warm, certificate, 0, 0.0)
 
 
 def _iterate(
-    problem: Composite, solver: str | Solver, warm: Solution | Array | None, certificate: Rule, certify_from: int
+    problem: Composite,
+    solver: str | Solver,
+    warm: Solution | Array | None,
+    certificate: Rule,
+    certify_from: int,
+    within: float,
 ) -> Iterator[Solution]:
-    """`iterate`, with certificates from the step `certify_from` on only."""
+    """`iterate`, with certificates from the step `certify_from` on only, and no more than `within` needs."""
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
     method = find_solver(solver)
@@ -128,9 +141,25 @@ def _iterate(
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
+            if certificate == "tightest" and proof.radius > within and _worth_verifying(before, state, steps):
+                proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
+
+
+def _worth_verifying(before: Any, state: Any, steps: int) -> bool:
+    """Whether a verification is worth its price. For Newton's method: the signs of x are those before the step, or the
+    step has shortened the least subgradient as much as one with the right signs does. Where steps are cheap: the signs
+    are the same, and it is one of the steps 20, 25, 31, ..., each a quarter later than the last. That depends on
+    nothing but the states, so that a solution continued is the same as one made at once."""
+    if state.evidence is None:
+        return False
+    same = np.array_equal(np.sign(before.x), np.sign(state.x))
+    if state.evidence.tau is None:
+        return same or FALLEN * getattr(state, "shortest", math.inf) <= getattr(before, "shortest", math.inf) < math.inf
+    k = round(math.log(steps / FIRST_TRY, 1.25)) if steps >= FIRST_TRY else -1
+    return same and k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:

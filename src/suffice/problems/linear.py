@@ -71,8 +71,9 @@ class ElasticNetModel:
         return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
 
     def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties l1 >= 0 and l2 > 0."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2")
+        """The problem at fixed penalties l1 >= 0 and l2 >= 0; without an l2 a solution is proven where the data supply
+        the curvature."""
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True)
         smooth = LinearModel(self.design, self.y, self.loss, l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
 

@@ -20,6 +20,7 @@ offer.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,7 +49,12 @@ class Fold(Protocol):
 
     @property
     def l2_floor(self) -> float:
-        """What stands in for l2 = 0: 1e-7 times the largest curvature of the loss."""
+        """1e-7 times the largest curvature of the loss: a unit for l2."""
+        ...
+
+    @property
+    def l2_in_place_of_none(self) -> float:
+        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
         ...
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
@@ -192,9 +198,9 @@ class LogisticAdapter(_Classifier):
         return LinearFold(X, y, LOGISTIC, weights, kind, float(estimator.intercept_scaling))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        params = {"C": 1.0 / (total * (l1 + l2))}
+        params = {"C": 1.0 / (total * (l1 + l2)) if l1 + l2 > 0.0 else math.inf}
         if len(names) == 2:
-            params["l1_ratio"] = l1 / (l1 + l2)
+            params["l1_ratio"] = l1 / (l1 + l2) if l1 + l2 > 0.0 else 0.0
         return params
 
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
@@ -223,7 +229,7 @@ class LinearSVCAdapter(_Classifier):
         return LinearFold(X, y, SQUARED_HINGE, weights, kind, float(estimator.intercept_scaling))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return {"C": 1.0 / (total * (l1 + l2))}
+        return {"C": 1.0 / (total * (l1 + l2)) if l1 + l2 > 0.0 else math.inf}
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         estimator = super().fitted(estimator, coef, intercept, classes)
@@ -236,7 +242,7 @@ class _CoordinateDescent(_Regressor):
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         super().finish(estimator, fold, solution)
         assert solution.problem is not None
-        estimator.dual_gap_ = duality_gap(solution.problem, solution.x)
+        estimator.dual_gap_ = duality_gap(solution.problem, solution.x, solution.certificate.radius)
 
 
 class ElasticNetAdapter(_CoordinateDescent):
@@ -249,12 +255,12 @@ class ElasticNetAdapter(_CoordinateDescent):
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         params = {"alpha": l1 + l2}
         if len(names) == 2:
-            params["l1_ratio"] = l1 / (l1 + l2)
+            params["l1_ratio"] = l1 / (l1 + l2) if l1 + l2 > 0.0 else 0.0
         return params
 
 
 class LassoAdapter(_CoordinateDescent):
-    """Lasso, solved with the small l2 of `suffice.sklearn.folds`."""
+    """Lasso."""
 
     def ratio(self, estimator: Any) -> float:
         return 1.0

@@ -5,14 +5,17 @@ r"""One fold of a linear model as a lower-level problem, in units of the mean ov
 Three kinds of intercept b:
 
 - `none`:   b = 0;
-- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
-  for sparse X, it is minimised out (`suffice.terms.intercept`; for Huber's loss together with its scale,
-  `suffice.terms.concomitant`). It is never penalised "a little";
+- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact but for the rounding of the
+  centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out
+  (`suffice.terms.intercept`; for Huber's loss together with its scale, `suffice.terms.concomitant`). It is never
+  penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
-l2 = 0 leaves no strong convexity, and with it neither a unique w nor a proven distance to it. A pure l1 penalty is
-solved with l2 = FLOOR L in its place, L the Lipschitz constant without penalties: what is tuned and certified is that
-elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),
+which is so for nearly every pure l1 penalty; elsewhere nothing is. Models that cannot be verified, Huber's with its
+scale and the multinomial, are solved with l2 = FLOOR L in place of 0, L the Lipschitz constant without penalties: what
+is tuned and certified is that elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser
+without it.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import MarginLoss, Squared
+from suffice.terms.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.terms.prox import L1, WeightedL1
 from suffice.terms.smooth import Ridged
 
@@ -61,7 +64,7 @@ def penalised(
         smooth = model(l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
     weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
-    least = positive(float(weights.min()), "l2")
+    least = positive(float(weights.min()), "l2", zero=True)
     plain = model(least)
     smooth = Ridged(plain, np.broadcast_to(weights - least, size))
     L = float(plain.L) + smooth.largest
@@ -69,7 +72,8 @@ def penalised(
 
 
 class LinearFold:
-    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column."""
+    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column.
+    Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit."""
 
     def __init__(
         self,
@@ -79,14 +83,16 @@ class LinearFold:
         sample_weight: Array,
         intercept: Intercept,
         scaling: float = 1.0,
+        centre: bool = True,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
+        self.centred = centre and intercept == "free" and not sp.issparse(X)
         self.total = float(sample_weight.sum())
         self.columns = int(X.shape[1])
         self.shift = self.rest = np.zeros(self.columns)
         self.y_shift = self.y_rest = 0.0
         a = sample_weight / self.total
-        if intercept == "free" and not sp.issparse(X):
+        if self.centred:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             self.shift = a @ X
             rows = np.ascontiguousarray(X - self.shift)
@@ -99,7 +105,7 @@ class LinearFold:
             rows = self._rows(X)
         self.design = Design.of(rows, sample_weight)
         self.y = frozen(self._targets(y))
-        self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
+        self.minimised_out = intercept == "free" and not (self.centred and isinstance(psi, Squared))
         if self.minimised_out:
             model = self._model(0.0)
             _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
@@ -109,7 +115,7 @@ class LinearFold:
         if self.kind == "column":
             column = np.full((X.shape[0], 1), self.scaling)
             return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
-        if self.kind == "free" and not sp.issparse(X):
+        if self.centred:
             rows = np.ascontiguousarray(X - self.shift)
             rows -= self.rest
             return rows
@@ -124,15 +130,25 @@ class LinearFold:
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
 
     @property
+    def unpenalised(self) -> LinearModel | Intercepted | ConcomitantHuber:
+        """The loss alone."""
+        return self._model(0.0)
+
+    @property
     def solver(self) -> str | NewtonHessian:
         return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
 
     @cached_property
     def l2_floor(self) -> float:
-        """What stands in for l2 = 0."""
+        """FLOOR L."""
         known = not isinstance(self.psi, Concomitant) and math.isfinite(self.psi.curvature)
         curvature = self.psi.curvature if known else 1.0  # type: ignore[union-attr]
         return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
+
+    @property
+    def l2_in_place_of_none(self) -> float:
+        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
+        return 0.0 if isinstance(self.psi, Bending | Kinked) else self.l2_floor
 
     @cached_property
     def l1_max(self) -> float:
@@ -140,9 +156,8 @@ class LinearFold:
         return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
-        """The problem at fixed penalties, one for all columns or one each; l2 = 0 becomes the floor of the module's
-        text."""
-        return penalised(self._model, l1, l2, self.l2_floor, self.design.shape[1])
+        """The problem at fixed penalties, one for all columns or one each."""
+        return penalised(self._model, l1, l2, self.l2_in_place_of_none, self.design.shape[1])
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""

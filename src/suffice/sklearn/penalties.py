@@ -136,10 +136,11 @@ class PenaltySpace:
             known = ", ".join([*PENALTIES, *own]) if groups else known
             raise ValueError(f"space must be a dictionary of {known} to ranges, got {space!r}")
         names = tuple(name for name in (*PENALTIES, *own) if name in space)
-        built = Space(**{name: ends(space[name], name) for name in names})
-        for name, (lower, upper) in built.ranges.items():
-            if not (lower > 0.0 and math.isfinite(upper)):
-                raise ValueError(f"space[{name!r}] must be positive and finite, got {space[name]!r}")
+        given = {name: ends(space[name], name) for name in names}
+        for name, (lower, upper, *_) in given.items():
+            if not (lower >= 0.0 and math.isfinite(upper)):
+                raise ValueError(f"space[{name!r}] must be finite and not negative, got {space[name]!r}")
+        built = Space(**{name: (*pair[:2], "log") if pair[0] == 0.0 else pair for name, pair in given.items()})
         for group in groups:
             if not any(name in names for kind in PENALTIES for name in (kind, f"{kind}_{group}")):
                 raise ValueError(f"space must name a penalty of the group {group!r}: l1_{group}, l2_{group}, l1 or l2")

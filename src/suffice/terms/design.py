@@ -39,6 +39,9 @@ KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
+ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
+MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
+SMALL = 1 << 23  # bytes, unless it is no more than that
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -148,6 +151,19 @@ class Design:
     def margin_rounding(self, w: Array) -> float:
         """c with |fl(x_i . w) - x_i . w| <= c ||x_i|| ||w||: what a weight of 0 adds is exact."""
         return gamma(min(self.row_length, int(np.count_nonzero(w))))
+
+    def absolute_margins(self, w: Array) -> Array:
+        """|X| |w|, for an X in main memory: x_i . w is rounded by at most gamma times it, whatever the units of
+        columns."""
+        S = np.flatnonzero(w)
+        if sp.issparse(self.X):
+            margins: Array = abs(self.X[:, S]) @ np.abs(w[S])
+            return margins
+        margins = np.empty(self.shape[0])
+        for first in range(0, self.shape[0], ABSOLUTE_ROWS):
+            block = self.X[first : first + ABSOLUTE_ROWS]
+            margins[first : first + ABSOLUTE_ROWS] = np.abs(block[:, S] if len(S) < len(w) else block) @ np.abs(w[S])
+        return margins
 
     def spread(self, w: Array) -> float:
         """A bound on ||diag(a)^(1/2) (fl(X w) - X w)||, but for underflow."""
@@ -265,6 +281,14 @@ class Design:
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
         return self._with_entries(of_entries * X.data)
+
+
+def largest_matrix(design: Design) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
+    X = design.X
+    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
+    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
+    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
 
 
 def _largest(A: Any) -> float:

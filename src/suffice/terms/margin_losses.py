@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import expit
@@ -44,6 +44,27 @@ class MarginLoss(Protocol):
         ...
 
 
+@runtime_checkable
+class Bending(Protocol):
+    """A loss that can be verified without strong convexity (`suffice.lower.verified`): the third derivative of psi is
+    no larger than `third` times the second, in absolute value."""
+
+    third: ClassVar[float]
+
+    def second(self, m: Array, y: Array) -> Array:
+        """psi'' of every row, to nearly full relative accuracy."""
+        ...
+
+
+@runtime_checkable
+class Kinked(Protocol):
+    """A loss that is piecewise quadratic, psi'' = 0 or `curvature`: it can be verified as well."""
+
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        """How far every margin is from where psi'' jumps."""
+        ...
+
+
 class Real:
     """A loss whose targets are numbers."""
 
@@ -66,6 +87,15 @@ class Labelled:
         return signs(y)[0]
 
 
+def slope_and_bend(loss: MarginLoss, m: Array, y: Array) -> tuple[Array, Array]:
+    """psi' and no less than psi'' of every row, at the price of one where they have it in common."""
+    both = getattr(loss, "slope_and_bend", None)
+    if both is not None:
+        found: tuple[Array, Array] = both(m, y)
+        return found
+    return loss.derivative(m, y), loss.curvature_between(m, m, y)
+
+
 def sigmoid(m: Array) -> Array:
     """1/(1 + exp(-m)), wherever m lives."""
     if isinstance(m, np.ndarray):
@@ -79,6 +109,7 @@ class Squared(Real):
     """psi = (m - y)^2 / 2."""
 
     curvature: float = 1.0
+    third: ClassVar[float] = 0.0
 
     def value(self, m: Array, y: Array) -> Array:
         return 0.5 * (m - y) ** 2
@@ -90,12 +121,16 @@ class Squared(Real):
         ones: Array = namespace(m).ones_like(m)
         return ones
 
+    def second(self, m: Array, y: Array) -> Array:
+        return self.curvature_between(m, m, y)
+
 
 @dataclass(frozen=True)
 class Logistic(Labelled):
     """psi = log(1 + exp(-y m)) for labels y in {-1, 1}."""
 
     curvature: float = 0.25
+    third: ClassVar[float] = 1.0
 
     def value(self, m: Array, y: Array) -> Array:
         xp = namespace(m)
@@ -112,6 +147,13 @@ class Logistic(Labelled):
         nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
         p = sigmoid(nearest)
         return p * (1.0 - p)
+
+    def second(self, m: Array, y: Array) -> Array:
+        return sigmoid(m) * sigmoid(-m)
+
+    def slope_and_bend(self, m: Array, y: Array) -> tuple[Array, Array]:
+        q = sigmoid(-y * m)
+        return -y * q, q * (1.0 - q) + EPS * q  # 1 - q is exact for q >= 1/2, but q is not
 
 
 @dataclass(frozen=True)
@@ -140,6 +182,10 @@ class Huber(Real):
         result: Array = xp.astype((low <= self.delta) & (high >= -self.delta), m.dtype)
         return result
 
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        result: Array = abs(abs(m - y) - self.delta)
+        return result
+
 
 @dataclass(frozen=True)
 class SquaredHinge(Labelled):
@@ -158,6 +204,10 @@ class SquaredHinge(Labelled):
         result: Array = 2.0 * xp.astype(xp.minimum(y * m, y * n) < 1.0, m.dtype)
         return result
 
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        result: Array = abs(1.0 - y * m)
+        return result
+
     def _short(self, m: Array, y: Array) -> Array:
         xp, short = namespace(m), 1.0 - y * m
         result: Array = xp.maximum(short, xp.zeros_like(short))
@@ -169,6 +219,7 @@ class Poisson(Real):
     """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
 
     curvature: float = math.inf
+    third: ClassVar[float] = 1.0
 
     def targets(self, y: Any) -> Array:
         targets = super().targets(y)
@@ -184,6 +235,9 @@ class Poisson(Real):
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         return rate(namespace(m).maximum(m, n))
+
+    def second(self, m: Array, y: Array) -> Array:
+        return rate(m)
 
 
 def rate(t: Array, times: Array | None = None) -> Array:

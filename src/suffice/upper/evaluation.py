@@ -92,8 +92,9 @@ class Evaluation:
             return self.cost, self.cost
         slack = (len(self.r) + 8) * EPS
         size = np.abs(self.coarse)
-        low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
-        high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
+        with np.errstate(over="ignore"):
+            low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
+            high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
         return min(low, self.cost), max(high, self.cost)
 
     @cached_property

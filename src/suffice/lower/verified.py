@@ -1,0 +1,266 @@
+r"""Verified solutions: the exact minimiser exhibited near w, on its signed support. No strong convexity is needed.
+
+    Phi(w) = f(w) + sum_j l1_j |w_j|,        f(w) = sum_i a_i psi(x_i . w) + 1/2 sum_j l2_j w_j^2,        l2_j >= 0.
+
+Let S hold the support of w, with signs sigma, and all j with l1_j = 0; an intercept that is not penalised is one more
+column of S, of ones. On S, let H be the Hessian of f at w, u = grad f(w) + l1 sigma, and lambda = ||u||_{H^-1}, the
+Newton decrement. Let |psi'''| <= M psi'' (logistic and Poisson: 1, squares: 0) and kappa = M max_i ||x_i||_{H^-1}.
+
+1. *Reduced minimiser.* On the way to w + h, psi'' of row i changes by no more than the factor e^(+-a), a = M |x_i . h|
+   <= kappa ||h||_H, so that <grad f(w + h) - grad f(w), h> >= ||h||_H^2 (1 - e^-a)/a. If kappa lambda < 1, then f +
+   <l1 sigma, .> has a minimiser w + h on S, and ||h||_H <= rho = -ln(1 - kappa lambda)/kappa (lambda for M = 0).
+2. *Its place.* For any n,  h - n = -H^-1 (u + H n + r),  ||r||_{H^-1} <= rho (e^a - 1 - a)/a,  a = kappa rho. With n
+   the Newton step as computed,  ||h - n||_H <= epsilon,  which is of second order in rho, and rounding.
+3. *Signs.* sigma_j (w_j + n_j) > epsilon sqrt((H^-1)_jj) wherever l1_j > 0: the signs are those assumed.
+4. *Zeros.* |grad_j f(w + h)| < l1_j for every j outside S. It differs from grad_j f(w) by at most e^a rho ||x_j||_C, C
+   = diag(a_i psi''(w)), and from grad_j f(w) + x_j^T C X n by at most (epsilon + ||r||) ||x_j||_C.
+
+Then (w + h, 0) satisfies the optimality conditions of the whole convex problem: it is its minimiser, and the only one.
+It lies within  ||n|| + epsilon / sqrt(lambda_min(H))  of w, and a prediction t . w errs by at most  |t . n| + epsilon
+||t||_{H^-1}.
+
+Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows that may reach a kink within rho count
+as 0 in H, which is then no more than the Hessian anywhere near: ||h||_H <= lambda, if lambda <= rho. Since these rows
+pull by at most c a_i |x_i . h| more, ||r||_{H^-1} <= rho sum_i c a_i ||x_i||^2_{H^-1} over them.
+
+Rounding. H has a factor that is good for proofs (`suffice.lower.signed_factor`). The margins' own rounding, delta_i,
+moves u by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1 whatever X is; that of sums is bounded
+entry by entry. Both are part of lambda and of epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.lower.parts import LinearParts
+from suffice.lower.signed_factor import LEAST, Indices, SignedFactor
+from suffice.problem import Canonical
+from suffice.terms.blocks import RowBlocks
+from suffice.terms.design import OF_FACTORS, Design, largest_matrix
+from suffice.terms.intercept import Intercepted
+from suffice.terms.margin_losses import LARGEST_EXPONENT, Bending, Kinked, Squared
+from suffice.terms.rounding import TINY, U, gamma
+
+LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
+CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
+TRIES = 4  # to find the rows that may reach a kink
+
+
+@dataclass(frozen=True, eq=False)
+class Verifiable:
+    """Phi as it is verified: margins X w, or X w + b with a free b; l1 and l2 are one per column."""
+
+    design: Design
+    y: Array
+    loss: Any  # Bending or Kinked
+    l1: Array
+    l2: Array
+    intercept: Intercepted | None = None  # the model whose b is minimised out
+
+    @classmethod
+    def of(cls, problem: Canonical, size: int) -> Verifiable | None:
+        """None for anything but a linear model in main memory with a psi of known kind, and an l1 penalty or none."""
+        parts = LinearParts.of(problem)
+        if parts is None or not isinstance(parts.model.loss, Bending | Kinked):
+            return None
+        model = parts.model
+        if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
+            return None
+        l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
+        return cls(model.design, model.y, model.loss, l1, l2, model if isinstance(model, Intercepted) else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """The minimiser is w + h, h being 0 outside the support of `factor`, and ||h - step||_{R^T R} <= slack on it."""
+
+    factor: SignedFactor
+    step: Array  # n, in units of the data, the intercept's part last
+    slack: float
+    radius: float  # a bound on ||h||, without the intercept
+    rounding: float  # the part of it that no further iteration removes
+    b: float = 0.0  # the intercept that `step` adds to
+
+    def along(self, X: Any) -> tuple[Array, Array, Array]:
+        """t . n of rows t of X, its rounding, and a bound on |t . (h - n)|, row by row."""
+        along, rounding, norms = self.factor.over_rows(X, self.step / self.factor.scale)
+        return along, rounding, self.slack * norms
+
+    def against(self, v: Array, error: Array | float) -> float:
+        """A bound on |v . (h - n)| for a vector v in units of the data, on the support and the intercept, whose
+        entries err by `error`."""
+        scale = self.factor.scale
+        return self.slack * self.factor.norm_of(v * scale, error * scale)
+
+
+@dataclass(frozen=True)
+class _Region:
+    """What is known of f within rho of w, in norms by H."""
+
+    factor: SignedFactor
+    up: float  # from norms by R^T R to norms by H
+    eta: float  # H = (1 + eta)^(+-1) times the factor's
+    of_u: float  # the error of u
+    rho: float
+    remainder: float  # ||r||
+    pull: float  # on a column of unit ||.||_C, at most
+    remainder_pull: float  # of r
+    C: Array  # largest, for columns outside the support
+
+
+def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
+    """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
+    by this image."""
+    b = 0.0 if model.intercept is None else model.intercept.b(image)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return _verify(model, w, image, gradient, b)
+
+
+def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float) -> Verification | None:
+    design, l1 = model.design, model.l1
+    S: Indices = np.flatnonzero((w != 0.0) | (l1 == 0.0))
+    size = len(S) + (model.intercept is not None)
+    if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
+        return None
+    a, m = host(design.weights), image + b
+    blur = design.margin_rounding(w) * design.absolute_margins(w) * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
+    blur += 4.0 * EPS * (np.abs(image) + abs(b))
+    if not np.isfinite(m).all() or (math.isinf(model.loss.curvature) and not np.all(m + blur < LARGEST_EXPONENT)):
+        return None
+
+    # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
+    sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
+    slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
+    rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
+    of_sums = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
+    of_sums = of_sums * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
+    of_sums += design.underflow
+    u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
+    if model.intercept is not None:
+        u = np.append(u, float((a * slopes).sum()))
+        doubt = gamma(len(m) + OF_FACTORS) * float(a @ (np.abs(slopes) + bends)) * (1.0 + gamma(len(m)))
+        error = np.append(error, doubt + design.underflow)
+
+    region = _region(model, S, m, blur, u, error)
+    if region is None:
+        return None
+    factor, up = region.factor, region.up
+
+    # n, and how far from it h is
+    v = u * factor.scale
+    y = factor.Z.T @ v
+    n = -(factor.Z @ y)
+    image_of_n = factor.R @ n
+    doubt_of_n = gamma(size + 4) * norm(np.abs(factor.R) @ np.abs(n))
+    left = norm(y + image_of_n) + gamma(size + 4) * norm(np.abs(factor.Z).T @ np.abs(v)) + doubt_of_n + LEAST
+    left += factor.of_inverse / (1.0 - factor.of_inverse) * norm(y) + factor.delta * factor.inverse_norm * norm(n)
+    moved = (norm(image_of_n) + doubt_of_n) * (1.0 + factor.tau)
+    arithmetic = (up * left + region.of_u) * (1.0 + gamma(4 * size + 64))
+    epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * (1.0 + gamma(4 * size + 64))
+    step = n * factor.scale  # exact: a power of two
+
+    single, whole = factor.spread(len(S))
+    new = sigma * (w[S] + step[: len(S)])
+    doubt_of_new = 4.0 * EPS * (np.abs(w[S]) + np.abs(step[: len(S)])) + TINY
+    if not np.all((l1[S] == 0.0) | (new - doubt_of_new > up * epsilon * single)):
+        return None
+    if not _zeros(model, region, gradient, of_sums, epsilon, n):
+        return None
+    radius = norm(step[: len(S)]) * (1.0 + gamma(size + 8)) + up * epsilon * whole + 8.0 * size * TINY
+    rounding = min(up * arithmetic * whole, radius)
+    return Verification(factor, step, up * epsilon, radius * (1.0 + 16.0 * EPS), rounding, b)
+
+
+def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
+    if not isinstance(model.loss, Bending):
+        return _kinked_region(model, S, m, blur, u, error)
+    a, M = host(model.design.weights), model.loss.third
+    C = a * model.loss.second(m, model.y)
+    gram = model.design.gram if isinstance(model.loss, Squared) and model.intercept is None else None
+    factor = SignedFactor.of(model.design, S, C, model.l2[S], model.intercept is not None, gram)
+    if factor is None:
+        return None
+    own = M * float(blur[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
+    if not own < 1.0:
+        return None
+    eta = math.expm1(own)
+    up = math.sqrt((1.0 + eta) / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
+    of_margins = math.exp(2.0 * own) * math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
+    of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
+    decrement = up * factor.norm_of(u * factor.scale) + of_u
+    kappa = M * up * float(np.max(factor.norms(model.design, CHEAP / decrement)[a > 0.0])) if M > 0.0 else 0.0
+    if not kappa * decrement < LARGEST_PRODUCT:
+        return None
+    rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
+    alpha = kappa * rho * (1.0 + 8.0 * EPS)
+    remainder = rho * alpha * (0.5 + alpha * (1.0 + alpha) / 6.0)  # no less than (e^a - 1 - a)/a for a <= 1
+    largest = C * math.exp(own) * (1.0 + 32.0 * EPS) + TINY
+    pull = math.exp(alpha) * rho + of_margins
+    return _Region(factor, up, eta, of_u, rho, remainder, pull, remainder + of_margins + math.expm1(own) * rho, largest)
+
+
+def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
+    a, c = host(model.design.weights), model.loss.curvature
+    distance = model.loss.kink_distance(m, model.y) - blur - 4.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
+    curved = model.loss.curvature_between(m, m, model.y) > 0.0
+    doubtful = distance <= 0.0
+    for _ in range(TRIES):
+        H = np.where(curved & ~doubtful, c * a, 0.0)
+        factor = SignedFactor.of(model.design, S, H, model.l2[S], model.intercept is not None)
+        if factor is None:
+            return None
+        up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
+        norms = up * factor.norms(model.design, 0.0)
+        heavy = c * a * doubtful
+        of_margins = math.sqrt(float(factor.curvature @ (blur * blur))) + float(heavy @ (norms * blur)) + 1e-150
+        of_margins *= 1.0 + gamma(len(m) + 8)
+        of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
+        decrement = up * factor.norm_of(u * factor.scale) + of_u
+        rho = 1.01 * decrement
+        reached = (distance <= rho * norms) & (a > 0.0)
+        if not (reached & ~doubtful).any():
+            break
+        rho = 2.0 * decrement  # with rows left out of H there will be a larger one
+        doubtful |= (distance <= rho * norms) & (a > 0.0)
+    else:
+        return None
+    squares = float(heavy @ (norms * norms)) * (1.0 + gamma(len(m) + 8))
+    root = math.sqrt(squares) * (1.0 + 8.0 * EPS)
+    largest = (factor.curvature + heavy) * (1.0 + 32.0 * EPS)
+    direct = math.sqrt(float(largest @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
+    pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
+    return _Region(factor, up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
+
+
+def _zeros(model: Verifiable, region: _Region, gradient: Array, of_sums: Array, epsilon: float, n: Array) -> bool:
+    """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
+    design, C = model.design, region.C
+    a, up = host(design.weights), 1.0 + gamma(design.shape[0] + 16)
+    outside = np.ones(design.shape[1], dtype=bool)
+    outside[region.factor.support] = False
+    steepest = math.sqrt(float(np.max(np.divide(C, a, out=np.zeros_like(C), where=a > 0.0)))) * up
+    slope, limit = np.abs(gradient) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
+    doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
+    if len(doubtful) == 0:
+        return True
+    columns = design.X[:, doubtful]
+    columns = columns.toarray() if sp.issparse(columns) else columns
+    lengths = np.sqrt(C @ columns**2) * up + LEAST
+    left = ~(slope[doubtful] + region.pull * lengths < limit[doubtful])
+    if not left.any():
+        return True
+    doubtful, columns, lengths = doubtful[left], columns[:, left], lengths[left]
+    along, blur, _ = region.factor.over_rows(design.X, n)
+    own = region.factor.curvature  # r is what it leaves of the change
+    change = columns.T @ (own * along)
+    error = gamma(design.shape[0] + 16) * (np.abs(columns).T @ (own * np.abs(along)))
+    error += lengths * up * (math.sqrt(float(own @ blur**2)) + region.eta * math.sqrt(float(own @ along**2)))
+    error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
+    there = np.abs(gradient[doubtful] + change) + error + lengths * (epsilon + region.remainder_pull)
+    return bool(np.all(there < limit[doubtful]))
