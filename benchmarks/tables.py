@@ -57,7 +57,6 @@ from suffice.tabular.predict import predict
 LIMIT = 180  # seconds of the processor after which a run is given up
 SLOWEST, WORST = 60.0, 1.01
 LOG_LOSS, SQUARES, DEVIANCE = "log loss", "squared error", "half Poisson deviance"
-WITHOUT = "import suffice.cli, suffice.tabular.run as run; run._report = lambda outcome, _: outcome; suffice.cli.app()"
 
 
 # The two files
@@ -84,8 +83,8 @@ def tuned(name, folder, with_report):
     """What `suffice tune` says of train.csv, and what it took."""
     source, out = SOURCES[name], folder / "run"
     shutil.rmtree(out, ignore_errors=True)
-    start = ["-m", "suffice"] if with_report else ["-c", WITHOUT]
-    command = [sys.executable, *start, "tune", "train.csv", "--target", source.target, *source.options]
+    options = [*source.options, *([] if with_report else ["--no-report"])]
+    command = [sys.executable, "-m", "suffice", "tune", "train.csv", "--target", source.target, *options]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [*command, "--test", "test.csv", "--out", "run", "--json"], capture_output=True, text=True, cwd=folder,
@@ -276,8 +275,8 @@ def verdicts(rows):
         target("most seconds", max(row["suffice"]["seconds"] for row in rows), SLOWEST, digits=1),
         target("tables with more than 1.01 times the linear rival's loss", sum(map(worse, judged)), 0, digits=0),
         target("of these, by more than two standard errors", len(clearly), 0, digits=0),
-        target("largest loss, as a multiple of the linear rival's", max(ratios), WORST, digits=3),
-        target("median", float(np.median(ratios)), 1.0, digits=4),
+        target("largest loss, as a multiple of the linear rival's", max(ratios, default=1.0), WORST, digits=3),
+        target("median", float(np.median(ratios or [1.0])), 1.0, digits=4),
     ]
     return markdown(["", "measured", "target", ""], cells)
 
