@@ -311,7 +311,8 @@ def _zeros(
     own = factor.curvature  # r is what it leaves of the change
     change = columns.T @ (own * along)
     error = gamma(design.shape[0] + 16) * (np.abs(columns).T @ (own * np.abs(along)))
-    error += lengths * up * (math.sqrt(float(own @ blur**2)) + region.eta * math.sqrt(float(own @ along**2)))
+    error += lengths * up * (1.0 + region.eta) * math.sqrt(float(own @ blur**2))
+    error += lengths * up * region.eta * math.sqrt(float(own @ along**2))
     error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
     there = np.abs(gradient[doubtful] + change) + error + lengths * (place.epsilon + region.remainder_pull)
     return bool(np.all(there < limit[doubtful]))
