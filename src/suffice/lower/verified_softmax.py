@@ -68,11 +68,13 @@ class SoftmaxVerification(Verification):
     factor: SoftmaxFactor
     b: Array  # what `step` adds to
 
-    def moved(self, X: Any) -> tuple[Array, Array, Array]:
-        """How n moves the margins of rows of X, its rounding, and a bound on how much further h may move class k, but
-        for a constant in all classes of a row: three N x K matrices."""
-        moved, rounding = self.factor.moved(X, self.step / self.factor.scale)
-        return moved, rounding, self.slack * self.factor.norms(X)
+    def moved(self, X: Any) -> tuple[Array, Array]:
+        """How n moves the margins of rows of X, N x K, and its rounding."""
+        return self.factor.moved(X, self.step / self.factor.scale)
+
+    def further(self, X: Any, useful: float) -> Array:
+        """How much further h may move class k, but for a constant in all classes of a row, no sharper than useful."""
+        return self.slack * self.factor.norms(X, useful / self.slack)
 
 
 def verify_softmax(model: VerifiableSoftmax, w: Array, image: Array, gradient: Array) -> SoftmaxVerification | None:
