@@ -22,8 +22,8 @@ from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 class Composite:
     """f + g: `smooth` has value(x) and gradient(x), `prox` has value(x) and prox(v, step); mu and L belong to f.
 
-    For a linear model L may be infinite, as for Poisson regression, and mu may be 0, as for the multinomial model: then
-    solvers that need none can be used, such as "newton" and "auto".
+    For a linear model L may be infinite, as for Poisson regression, and mu may be 0: then solvers that need none can be
+    used, such as "newton" and "auto".
     `size` is the dimension of x; without it a start must be given to `suffice.solve`.
     """
 

@@ -25,7 +25,7 @@ The rules, each usable alone:
                   c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
 - `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu,
-                  but a linear model, a factorisation, and an x whose signs are right;
+                  but a linear or multinomial model, a factorisation, and an x whose signs are right;
 - `free`          the least of `contraction`, (gap) with the solver's z, and `rate`, none of which costs anything. A
                   user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
                   bounded;
