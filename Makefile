@@ -18,9 +18,11 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
-run: $(INSTALLED)  ## a worked example, then a small version of the paper's study on MNIST
-	$(BIN)/python examples/worked_example.py --out results/example
+run: $(INSTALLED)  ## a small version of the paper's study on MNIST, a worked example, and a table with its report
 	$(BIN)/suffice reproduce all --preset quick --out results/paper
+	$(BIN)/python examples/worked_example.py --out results/example
+	$(BIN)/python examples/table.py --out results/diabetes.csv
+	$(BIN)/suffice tune results/diabetes.csv --target progression --out results/tune-diabetes
 
 test: $(INSTALLED)  ## run the tests on two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2

@@ -157,6 +157,7 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
     as_floats = np.asarray(X, dtype=np.float64)
     if loss == "squared hinge":
         design = Design.of(given, weights)
+        y = like(y, design.X)
         l1_max = float(np.max(np.abs(terms.LinearModel(design, y, terms.SQUARED_HINGE).gradient(np.zeros(X.shape[1])))))
 
         def at(l1: float, l2: float) -> suffice.Composite:

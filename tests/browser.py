@@ -97,6 +97,10 @@ class Browser:
         """`print`, `screen`."""
         self._call("Emulation.setEmulatedMedia", media=name)
 
+    def scheme(self, name: str) -> None:
+        """`light` or `dark`, as the reader prefers."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
     def picture(self, to: Path) -> None:
         """The whole page, as long as it is."""
         to.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))

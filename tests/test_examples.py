@@ -18,3 +18,13 @@ def test_an_operator_of_ones_own_in_under_forty_lines(capsys):
     assert low <= result.cost <= high < 1.01 * low
     before, after = (float(word) for word in capsys.readouterr().out.split() if word.startswith("0.0"))
     assert after < 0.1 * before
+
+
+def test_the_example_table_is_one_that_suffice_tune_reads_as_meant(tmp_path, capsys, monkeypatch):
+    from suffice.tabular import read
+
+    monkeypatch.setattr("sys.argv", ["table.py", "--out", str(tmp_path / "made" / "diabetes.csv")])
+    runpy.run_path(str(EXAMPLES / "table.py"), run_name="__main__")
+    table = read(tmp_path / "made" / "diabetes.csv")
+    assert "442 rows" in capsys.readouterr().out and table["progression"].kind == "numeric"
+    assert set(table.frame()["sex"]) == {"female", "male"}

@@ -19,7 +19,7 @@ ORDER = [
     {"space", "options", "files", "signals", "executors", "datasets", "terms"},
     {"problem"},
     {"lower", "upper.evaluation"},
-    {"held_out"},
+    {"held_out", "certifying"},
     {"losses", "problems", "result"},
     {"upper"},
     {"objective"},
@@ -44,6 +44,10 @@ UPPER = {"upper.evaluation", "result", "upper", "objective"}
 # Edges that go upwards, but not before somebody calls for them.
 LAZY = {
     ("result", "plots"): "Result.plot_path and its like draw, and nothing else of a result does",
+    (
+        "certifying",
+        "sklearn",
+    ): "certify takes a point, or a fitted estimator, for which alone it needs scikit-learn",
     ("sklearn", ""): "a report says which version of the package made it",
 }
 

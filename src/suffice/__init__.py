@@ -2,8 +2,9 @@
 
 from suffice import datasets, losses, problems, terms
 from suffice.bilevel import BilevelProblem
+from suffice.certifying import FitReport, certify
 from suffice.journal import Journal, JournalError
-from suffice.lower.certificate import Certificate, certify
+from suffice.lower.certificate import Certificate
 from suffice.lower.solution import Outcome, Solution
 from suffice.lower.solver import iterate, solve
 from suffice.objective import Objective, exact
@@ -22,6 +23,7 @@ __all__ = [
     "Certificate",
     "Composite",
     "Evaluation",
+    "FitReport",
     "Journal",
     "JournalError",
     "Objective",

@@ -9,6 +9,7 @@ both agree. J is known exactly: it enters as residuals without error.
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
@@ -328,10 +329,10 @@ class Share:
         first = 0 if continues(start, problem, self.solver) else 1
         solution = yield Ask(problem, start, steps=first)
         budget = solution.steps + self.max_steps - first
-        solution = _with_error(loss, solution, within)
+        solution = _with_error(loss, solution)
 
         def enough(solution: Solution) -> bool:
-            return _error(loss.at(solution.x), solution) <= within
+            return _with_error(loss, solution).error <= within
 
         while (left := budget - solution.steps) > 0:
             at = loss.at(solution.x)
@@ -339,7 +340,7 @@ class Share:
                 break
             target = min(at.radius(within), solution.certificate.radius)
             further = yield Ask(problem, solution, within=target, max_steps=left, enough=enough)
-            further = _with_error(loss, further, within)
+            further = _with_error(loss, further)
             exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
             solution = further
             if exhausted:
@@ -400,19 +401,17 @@ def _proven(start: Any) -> bool:
 
 
 def _error(value: LossAt, solution: Solution) -> float:
-    """The proven error of the loss's residual: by the radius, by a verification, or as it was proven before."""
-    proof = solution.certificate
-    known = min(solution.error, value.error(proof.radius))
-    if proof.verification is None or value.verified is None:
-        return known
-    return min(known, value.verified(proof.verification))
+    """The proven error of the loss's residual: by the radius, or as a verification has proven it."""
+    return min(solution.error, value.error(solution.certificate.radius))
 
 
-def _with_error(loss: Loss, solution: Solution, within: float) -> Solution:
+def _with_error(loss: Loss, solution: Solution) -> Solution:
     """A solution that keeps what its verification proves of the loss, which outlives the verification itself."""
-    if solution.certificate.verification is None:
+    proof = solution.certificate.verification
+    at = None if proof is None or solution.error < math.inf else loss.at(solution.x)
+    if proof is None or at is None or at.verified is None:
         return solution
-    return replace(solution, error=_error(loss.at(solution.x), solution))
+    return replace(solution, error=at.verified(proof))
 
 
 def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:

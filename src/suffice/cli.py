@@ -1,10 +1,10 @@
-"""The command line: `suffice tune`, `predict`, `reproduce`, `resume`, `report`, `bench`. Needs the extras `cli` and
-`plot`.
+"""The command line: `suffice tune`, `predict`, `certify`, `reproduce`, `resume`, `report`, `bench`. Needs the extras
+`cli` and `plot`.
 
 Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
-so far is written down, and `suffice resume` goes on), 2 for arguments or files that cannot be used, 3 if something
-failed after the search (the model, its file, the report): what was found is in the journal, and whatever could be made
-is there.
+so far is written down, and `suffice resume` goes on) and for a model that is not proven to be accurate, 2 for arguments
+or files that cannot be used, 3 if something failed after the search (the model, its file, the report): what was found
+is in the journal, and whatever could be made is there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,7 +86,8 @@ def tune(
     max_evaluations: Annotated[
         int, typer.Option(help="limit on evaluations, not counting the first looks and the accurate last one")
     ] = 200,
-    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of the search")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of all, report included")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="leave out report.json and report.html")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
     seed: Annotated[int, typer.Option(help="random seed of the folds")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
@@ -99,7 +101,7 @@ def tune(
             max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
-            positive=positive, weights=weights, groups=groups, test=test,
+            positive=positive, weights=weights, groups=groups, test=test, no_report=no_report,
         )  # fmt: skip
         name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
         _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)
@@ -130,6 +132,37 @@ def predict(
             return typer.echo(text.getvalue(), nl=False)
         replace_atomically(out, text.getvalue().encode("utf-8"))
         typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}")
+
+
+@app.command()
+def certify(
+    model: Annotated[Path, typer.Argument(help="a fitted model (.skops, .joblib), or the folder of `suffice tune`")],
+    data: Annotated[Path, typer.Argument(help="the table that the model was fitted to")],
+    target: Annotated[str | None, typer.Option(help="the column that it predicts; a run's folder knows")] = None,
+    weights: Annotated[str | None, typer.Option(help="a column that says how much a row counts")] = None,
+    within: Annotated[
+        float, typer.Option(help="the exit code is 0 if no more of the coefficients' norm is open")
+    ] = 0.01,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="load a file that runs code which is in it: only if you made it")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
+) -> None:
+    """How far a fitted linear model is from the exact minimiser of its own objective, proven."""
+    with _one_line_errors("certify"):
+        from suffice.tabular.certify import certify_file, certify_run, lines
+
+        if model.is_dir():
+            if target is not None or weights is not None:
+                raise ValueError(f"{model} knows its target and weights: --target and --weights are for files")
+            found = certify_run(model, str(data), trust=trust)
+        elif target is None:
+            raise ValueError(f"{model} does not know its target: --target names it")
+        else:
+            found = certify_file(model, str(data), target, weights, trust=trust)
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines(found)))
+    if not found.relative <= within:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -277,18 +310,25 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     from suffice.result import OracleError, Status
     from suffice.tabular import live
-    from suffice.tabular.run import AfterSearchError, claim, execute, load
+    from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load
 
+    began = time.monotonic()
     goes_on = f"`suffice resume {out}` goes on"
     try:
         with termination(KeyboardInterrupt):  # SIGTERM ends a run as Ctrl-C does
+            if (known := kept(out, settings)) is not None:
+                if as_json:
+                    return typer.echo(json.dumps(known["found"], allow_nan=False))
+                return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
             problem, settings = load(settings)
             claim(out, settings)
             if not as_json:
                 typer.echo("\n".join(live.describe(problem, settings)))
             console = Console(stderr=True)
             with live.Progress(console, settings, problem.optimised(settings.scoring), quiet=as_json) as progress:
-                outcome = execute(settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage)
+                outcome = execute(
+                    settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
+                )
     except KeyboardInterrupt as error:
         typer.echo(f"suffice: interrupted; every finished evaluation is in {out}, and {goes_on}", err=True)
         raise typer.Exit(1) from error
@@ -298,12 +338,14 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     except AfterSearchError as error:
         typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3) from error
-    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(live.conclude(outcome)))
+    lines = live.conclude(outcome)
+    keep(outcome, lines)
+    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
     for failure in outcome.failures:
         typer.echo(f"suffice: {failure}", err=True)
     if outcome.failures:
-        kept = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
-        typer.echo(f"suffice: {kept}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
+        model = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
+        typer.echo(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3)
     if not outcome.success:
         result = outcome.search.result_
@@ -335,9 +377,10 @@ def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"report": str(page), "claims": data["claims"]}))
         return
     for claim in data["claims"]:
-        typer.echo(
-            f"{'holds' if claim['passed'] else 'FAILS':6s} {claim['claim']}: {claim['measured']} ({claim['target']})"
-        )
+        word = "OVERTAKEN" if claim.get("overtaken") else "holds" if claim["passed"] else "FAILS"
+        typer.echo(f"{word:9s} {claim['claim']}: {claim['measured']} ({claim['target']})")
+        if claim.get("overtaken"):
+            typer.echo(f"{'':9s} {claim['note']}")
     typer.echo(f"Report: {page}")
 
 

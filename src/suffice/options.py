@@ -29,7 +29,7 @@ class Options:
     max_work : float, default infinity
         Work at most, in the objective's unit (solver steps for a `BilevelProblem`).
     max_seconds : float, default infinity
-        Seconds at most, checked after every evaluation.
+        Seconds at most, checked after every evaluation (`SufficeSearchCV` gives up what is under way).
     target_cost : float, default 0.0
         Stop when F is proven to be no larger.
     initial_radius : float, default 0.1

@@ -1,18 +1,25 @@
-"""Signals, as the rest of the package wants them: SIGTERM as an exception, and none at all while a file is written.
+"""Signals, as the rest of the package wants them: SIGTERM and a time limit as exceptions, and none at all while a file
+is written.
 
-Python runs handlers in the main thread only. Elsewhere both contexts do nothing.
+Python runs handlers in the main thread only. Elsewhere the contexts do nothing.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Terminated(BaseException):
     """SIGTERM, as an exception."""
+
+
+class TimeOver(BaseException):
+    """A time limit, as an exception: like Ctrl-C, and nobody's error."""
 
 
 @contextmanager
@@ -34,13 +41,47 @@ def termination(raising: type[BaseException] = Terminated) -> Iterator[None]:
 
 
 @contextmanager
+def time_limit(until: float) -> Iterator[None]:
+    """`TimeOver` inside as soon as `time.monotonic()` has come to `until`, also in the middle of a computation; before
+    it begins, where signals cannot be used (other threads, Windows, a program with an alarm of its own)."""
+    left = until - time.monotonic()
+    if left <= 0.0:
+        raise TimeOver
+    alarm = getattr(signal, "SIGALRM", None)
+    if alarm is None or math.isinf(left) or not _in_main_thread() or signal.getsignal(alarm) != signal.SIG_DFL:
+        yield
+        return
+
+    def handle(number: int, frame: object) -> None:
+        raise TimeOver
+
+    signal.signal(alarm, handle)
+    signal.setitimer(signal.ITIMER_REAL, min(left, 1e6))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(alarm, signal.SIG_DFL)
+
+
+@contextmanager
+def at_once(until: float) -> Iterator[None]:
+    """`KeyboardInterrupt` where `time_limit` has `TimeOver`: for what follows Ctrl-C and would take too long."""
+    try:
+        with time_limit(until):
+            yield
+    except TimeOver:
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
 def undisturbed() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the end, such as that of an evaluation that is being written down."""
+    """Ctrl-C, SIGTERM and time limits wait until the end, such as that of an evaluation that is being written down."""
     if not _in_main_thread():
         yield
         return
     waiting: list[int] = []
-    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    before = {name: signal.getsignal(name) for name in _DISTURBING}
     before = {name: handler for name, handler in before.items() if handler is not None}
     for name in before:
         signal.signal(name, lambda number, frame: waiting.append(number))
@@ -51,6 +92,9 @@ def undisturbed() -> Iterator[None]:
             signal.signal(name, handler)
         for number in waiting:
             signal.raise_signal(number)
+
+
+_DISTURBING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name)]
 
 
 def _in_main_thread() -> bool:

@@ -39,7 +39,7 @@ from suffice.objective import (
 )
 from suffice.options import BUDGETS, Options, Policy
 from suffice.result import OracleError, Record, Result, Status
-from suffice.signals import Terminated, termination, undisturbed
+from suffice.signals import Terminated, TimeOver, termination, undisturbed
 from suffice.tuner import Request, Tuner
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.records import budget_status
@@ -300,6 +300,8 @@ class _Run:
             self._stop(Status.INTERRUPTED)
         except Terminated:
             self._stop(Status.TERMINATED)
+        except TimeOver:  # of an objective that keeps to a time of its own
+            self._stop(Status.MAX_SECONDS)
         except JournalError as error:
             if not self.books:  # somebody else's, raised by the callback
                 raise

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.report.formats import duration, interval, short_interval
+from suffice.report.formats import bound, duration, interval, short_interval
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0.0, 1e3))
@@ -50,3 +50,9 @@ def test_no_short_interval_is_narrower_than_the_proven_one(low, width):
 )
 def test_a_time_has_the_unit_that_keeps_it_short(seconds, rough, exact):
     assert (duration(seconds), duration(seconds, 3)) == (rough, exact)
+
+
+def test_a_bound_is_rounded_to_the_side_on_which_it_holds():
+    assert bound(2.4905e-6, up=True) == "2.5e-06" and bound(2.4905e-6, up=False) == "2.4e-06"
+    assert bound(61.39, up=False, digits=3) == "61.3" and bound(0.0, up=True) == "0"
+    assert bound(math.inf, up=True) == "inf"

@@ -158,7 +158,7 @@ def test_score_is_the_score_that_best_score_is_the_mean_of(estimator, y):
     assert search.score(X, y) == pytest.approx(search.best_score_, rel=1e-5)  # all rows are training and test
 
 
-@pytest.mark.parametrize("space, way", [({"l2": (1.0, 10.0)}, "lower"), ({"l2": (1e-8, 1e-7)}, "upper")])
+@pytest.mark.parametrize("space, way", [({"l2": (1.0, 10.0)}, "lower"), ({"l2": (1e-4, 1e-3)}, "upper")])
 def test_an_edge_of_the_space_is_warned_of_with_what_one_more_decade_brings(space, way):
     X, y = rng.standard_normal((40, 20)), rng.standard_normal(40) * 3
     y = y + X[:, 0] if way == "upper" else X @ np.ones(20)
@@ -175,6 +175,14 @@ def test_an_edge_of_the_space_is_warned_of_with_what_one_more_decade_brings(spac
     assert gain == pytest.approx(100 * (1 - losses[1] / losses[0]), rel=0.1)
     tried = search.cv_results_["penalty_l2"]  # what lies beyond is no part of the search
     assert space["l2"][0] <= tried.min() and tried.max() <= space["l2"][1]
+
+
+def test_an_edge_beyond_which_there_is_proven_to_be_nothing_is_not_warned_of():
+    X, y = rng.standard_normal((40, 20)), rng.standard_normal(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = SufficeSearchCV(Ridge(), {"l2": (1e-9, 1e-8)}, cv=4).fit(X, y)
+    assert search.best_penalties_["l2"] == pytest.approx(1e-8, rel=0.1)
 
 
 def test_a_minimum_inside_the_space_is_not_warned_of():

@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC
 import suffice
 from suffice.journal import answers
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._report_data import ACCURACY, FittedSearch, _reliability
+from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch, _reliability
 from suffice.sklearn._report_schema import check
 from suffice.sklearn.report import FORMAT, OLD, collect, page
 from suffice.sklearn.scores import score_of
@@ -94,7 +94,7 @@ def test_held_out_scores_and_predictions_are_those_of_scikit_learn(ridge):
     (scores,) = data["comparison"]["scores"]
     assert scores["scoring"] == scoring
     assert scores["tuned"] == pytest.approx(cross_val_score(tuned, X, y, cv=4, scoring=scoring), rel=1e-3)
-    assert scores["default"] == pytest.approx(cross_val_score(Ridge(), X, y, cv=4, scoring=scoring), rel=1e-12)
+    assert scores["default"] == pytest.approx(cross_val_score(Ridge(), X, y, cv=4, scoring=scoring), rel=1e-3)
     assert data["comparison"]["params"] == {"alpha": 1.0} and data["comparison"]["same_folds"]
     expected = cross_val_predict(tuned, X, y, cv=4)
     assert data["calibration"]["true"] == pytest.approx(y)
@@ -104,13 +104,13 @@ def test_held_out_scores_and_predictions_are_those_of_scikit_learn(ridge):
 def test_the_regularisation_path_is_as_accurate_as_it_says(ridge):
     search, X, y, data = ridge
     found = data["regularisation"]
-    assert found["accuracy"] <= ACCURACY and found["coefficients"] == 5
+    assert found["accuracy"] <= ROUGH and found["coefficients"] == 5
     values = np.array([line["values"] for line in found["lines"]])
     largest = np.linalg.norm(values, axis=0).max()
     for k, multiple in enumerate(found["multiples"]):
         exact = Ridge(alpha=80 * search.best_penalties_["l2"] * multiple, tol=1e-14).fit(X, y).coef_
         assert np.linalg.norm(values[:, k] - exact) <= found["accuracy"] * largest + 1e-12
-        assert np.linalg.norm(values[:, k] - exact) <= ACCURACY * np.linalg.norm(values[:, k]) + 1e-12
+        assert np.linalg.norm(values[:, k] - exact) <= ROUGH * np.linalg.norm(values[:, k]) + 1e-12
         assert found["nonzero"][k] == 5
 
 
@@ -427,7 +427,7 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
     browser.resize(width, 900)
     browser.open(tmp_path / "report.html")
     tabs = browser.run("[...document.querySelectorAll('[role=tab]')].map(tab => tab.getAttribute('aria-controls'))")
-    assert len(tabs) == 8
+    assert len(tabs) == 9
     drawn = 0
     for key in tabs:
         browser.run(f"document.getElementById('tab-{key}').click()")
@@ -444,6 +444,70 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
     assert drawn == 7
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems == []
+
+
+@needs_chromium
+def test_the_chosen_tab_is_in_view_on_a_phone(text, browser, tmp_path):
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+    browser.resize(390, 800)
+    browser.open(tmp_path / "report.html")
+    for key in ("evaluations", "about", "model"):
+        browser.run(f"document.getElementById('tab-{key}').click()")
+        left, right = browser.run(
+            f"(b => [b.left, b.right])(document.getElementById('tab-{key}').getBoundingClientRect())"
+        )
+        assert 0 <= left < right <= 390
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_and_its_figures_are_as_dark_as_the_reader_likes(text, browser, tmp_path, scheme):
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+    browser.scheme(scheme)
+    browser.open(tmp_path / "report.html")
+    browser.run("document.getElementById('tab-coefficients').click()")
+    browser.settle()
+
+    def brightness(selector, style):
+        colour = browser.run(f"getComputedStyle(document.querySelector('{selector}')).{style}")
+        return sum(map(float, colour[colour.index("(") + 1 : -1].split(",")[:3])) / 3
+
+    ink, paper = brightness("section.on h2", "color"), brightness("section.on", "backgroundColor")
+    figure = brightness("section.on .main-svg", "backgroundColor")
+    assert (ink < 80 < 200 < paper) if scheme == "light" else (paper < 80 < 200 < ink)
+    assert abs(figure - paper) < 10
+
+
+def test_the_first_screen_answers_in_the_targets_own_units(ridge):
+    data = ridge[3]
+    pytest.importorskip("plotly")
+    told = {**data, "about": {"target": "speed", "units of coefficients": "per mile", "load and predict": "load()"}}
+    made = page(told).split("<body>")[1]
+    first = made.split('role="tablist"')[0] + made.split('id="model"')[1].split("<section")[0]
+    rmse = data["measures"]["tuned"]["rmse"]
+    assert rmse == pytest.approx(np.sqrt(-np.mean(data["comparison"]["scores"][0]["tuned"])), rel=0.05)
+    for part in (f"{rmse:.4g}", "in units of speed", "always guessing the mean", "scikit-learn", "per mile", "load()"):
+        assert part in first
+    for part in ("neg_mean_squared_error", "lower-level steps", "trust radius"):
+        assert part not in first
+
+
+def test_a_model_that_is_no_better_than_the_baseline_is_called_so(ridge):
+    pytest.importorskip("plotly")
+    data = copy.deepcopy(ridge[3])
+    assert "no better than the baseline" not in page(data)
+    data["measures"] |= {"better_than_baseline": False, "gain": 0.001}
+    assert "no better than the baseline" in page(data)
+
+
+def test_reports_of_older_versions_have_no_measures_and_are_shown(ridge):
+    pytest.importorskip("plotly")
+    data = copy.deepcopy(ridge[3])
+    del data["measures"]
+    assert 'id="summary"' in page(data) and 'id="model"' not in page(data)
+    data["measures"] = {"rows": 3}
+    with pytest.raises(ValueError, match="measures"):
+        check(data, FORMAT)
 
 
 @needs_chromium

@@ -21,6 +21,7 @@ pytest.importorskip("plotly")
 
 from suffice.cli import app  # noqa: E402
 from suffice.result import Record, Status  # noqa: E402
+from suffice.signals import TimeOver  # noqa: E402
 from suffice.tabular import TableError, live, read, run  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -49,7 +50,7 @@ def data(tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, settings: outcome)
+    monkeypatch.setattr(run, "_report", lambda outcome, *rest: outcome)
 
 
 def tune(data, *arguments, target="bought", out=None):
@@ -70,7 +71,8 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert low <= found["score"] <= high and found["score"] > found["baseline"]
     assert found["status"] == "converged" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
-        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json")
+        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
+        "result.json",
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
@@ -112,7 +114,7 @@ def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(dat
     whole = json.loads(tune(data, "--json", out=tmp_path / "whole").stdout)
     resumed = runner.invoke(app, ["resume", str(tmp_path / "run"), "--max-evaluations", "200", "--jobs", "1", "--json"])
     assert resumed.exit_code == 0, resumed.output
-    changing = {"folder", "model_file", "report", "seconds"}
+    changing = {"folder", "model_file", "report", "seconds", "total_seconds"}
     again = json.loads(resumed.stdout)
     assert {k: v for k, v in again.items() if k not in changing} == {
         k: v for k, v in whole.items() if k not in changing
@@ -185,7 +187,7 @@ def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch, n
     if name != "SIGKILL":
         assert process.returncode == 1, stderr
         assert b"suffice resume run" in stderr and b"Traceback" not in stderr
-        found = json.loads(stdout)
+        found = json.loads(stdout or b'{"status": "interrupted", "model_file": "table.json"}')  # no time for a model
         assert found["status"] == "interrupted" and (tmp_path / found["model_file"]).exists()
     monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, ["resume", "run", "--jobs", "1", "--json"])
@@ -396,3 +398,62 @@ def test_evaluations_that_have_proven_nothing_are_reported_too():
     search.cv_results_["test_score_low"][0] = -math.inf  # a rough look may have no upper bound of its loss
     data = json.loads(json.dumps(report.collect(search, X, y, about={}), allow_nan=False))
     assert "<html" in report.page(data)
+
+
+def test_a_finished_run_is_told_again_and_not_made_again(data, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    first = tune(data, "--model", "logistic-l2", "--no-report", out=out)
+    assert first.exit_code == 0 and not (out / run.PAGE).exists() and not (out / run.REPORT).exists()
+    assert "Time     " in first.output
+    with monkeypatch.context() as patch:
+        patch.setattr("suffice.tabular.run.execute", lambda *_, **__: pytest.fail("made again"))
+        again = tune(data, "--model", "logistic-l2", "--no-report", out=out)
+        resumed = runner.invoke(app, ["resume", str(out), "--jobs", "1", "--json"])
+    score = next(line for line in first.output.splitlines() if line.startswith("Score"))
+    assert again.exit_code == 0 and score in again.output
+    assert json.loads(resumed.stdout)["status"] == "converged"
+    made = tune(data, "--model", "logistic-l2", out=out)  # the report was not asked for until now
+    assert made.exit_code == 0 and (out / run.PAGE).exists()
+    FRAME.assign(weight=0.0).to_csv(data, index=False)
+    assert tune(data, "--model", "logistic-l2", out=out).exit_code == 2  # another table
+
+
+def test_a_run_without_time_for_its_report_says_so(data, tmp_path, monkeypatch):
+    def late(*_):
+        raise TimeOver
+
+    monkeypatch.setattr(run, "_report", late)
+    result = tune(data, "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 0 and "no time was left" in result.output and "model.skops" in result.output
+    clock = run.Clock(time.monotonic(), 10.0)
+    assert 5.9 < clock.for_the_search() <= 6.0 and replace(clock, report=False).for_the_search() > 9.9
+    assert run.Clock(time.monotonic() - 20.0, 10.0).for_the_search() > 0.0
+
+
+@pytest.mark.parametrize("target, log", [("bought", False), ("spent", False), ("spent", True)])
+def test_people_are_told_what_they_know(data, tmp_path, no_report, target, log):
+    if log:
+        FRAME.assign(spent=np.exp(FRAME["spent"] / 10_000)).to_csv(data, index=False)
+    arguments = [
+        "--json",
+        "--model",
+        "logistic-l2" if target == "bought" else "ridge",
+        *(["--log-target"] if log else []),
+    ]
+    found = json.loads(tune(data, *arguments, target=target, out=tmp_path / "run").stdout)["measures"]
+    assert found["rows"] == N and found["better_than_baseline"] and found["gain"] > 0.1
+    if target == "bought":
+        assert found["tuned"]["accuracy"] > found["baseline"]["accuracy"] and found["tuned"]["auc"] > 0.5
+        counts = np.array(found["confusion"]["counts"])
+        assert counts.trace() / N == pytest.approx(found["tuned"]["accuracy"]) and counts.sum() == N
+    else:
+        y = read(data).frame()["spent"]
+        assert found["baseline"]["rmse"] == pytest.approx(np.std(y), rel=0.2)  # in the target's own units
+        assert found["tuned"]["rmse"] < 0.8 * found["baseline"]["rmse"] and found["tuned"]["r2"] > 0.3
+
+
+def test_a_model_no_better_than_the_baseline_is_called_so(data, tmp_path, no_report):
+    noise = np.random.default_rng(1).standard_normal(N)
+    FRAME[["age", "member"]].assign(spent=noise, bought="a").to_csv(data, index=False)
+    result = tune(data, "--model", "ridge", target="spent", out=tmp_path / "run")
+    assert result.exit_code == 0 and "no better than that baseline" in result.output

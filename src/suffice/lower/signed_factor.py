@@ -34,7 +34,9 @@ Indices = npt.NDArray[np.intp]
 
 LARGEST_TAU = 0.5
 GRAM_ROWS = 512  # in a block of a sum over rows
-LEAST = 1e-290  # more than all that underflows in a sum of scaled entries
+SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
+UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
+LEAST = 1e-200  # more than all that underflows in a sum of scaled entries
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,18 +108,16 @@ class SignedFactor(Factor):
     ) -> SignedFactor | None:
         """None where it cannot be proven that H is positive definite. `gram` is X^T C X where that is known."""
         N, s = design.shape[0], len(support)
-        diagonal = l2 + (_diagonal(design.X, support, C) if gram is None else np.diag(gram)[support])
-        if intercept:
-            diagonal = np.append(diagonal, C.sum())
-        scale = scale_of(diagonal)
+        if gram is None:
+            H, terms = _gram(design.X, support, np.sqrt(C), intercept)
+        else:
+            H, terms = np.asfortranarray(gram[np.ix_(support, support)]), N
+        H[np.arange(s), np.arange(s)] += l2
+        scale = scale_of(np.diag(H))
         if scale is None:
             return None
-        if gram is None:
-            H, terms = _scaled_gram(design.X, support, scale, np.sqrt(C))
-        else:
-            H, terms = np.asfortranarray(gram[np.ix_(support, support)] * scale[:, None] * scale), N
-        H[np.arange(s), np.arange(s)] += l2 * scale[:s] ** 2
-        factor = Factor.of_matrix(H, scale, terms + 12, len(H) * N * LEAST)
+        H = np.multiply(H * scale[:, None], scale, order="F")  # exact
+        factor = Factor.of_matrix(H, scale, terms + 12, len(H) * N * UNDERFLOW)
         return None if factor is None else cls(**vars(factor), support=support, intercept=intercept, curvature=C, l2=l2)
 
     def blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
@@ -133,8 +133,14 @@ class SignedFactor(Factor):
             norms[place] = (row_norms(rows @ self.Z) + self.slack * row_norms(rows)) * self.up + LEAST
         return along, rounding, norms
 
-    def norms(self, X: Any, useful: float) -> Array:
-        """Bounds on ||t||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+    def norms(self, design: Design, useful: float) -> Array:
+        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+        ones = self.scale[len(self.support) :]
+        cheap: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
+        cheap = cheap * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
+        if float(cheap.max()) <= useful:
+            return cheap
+        X = design.X
         norms = np.empty(X.shape[0])
         for place, rows in self.blocks(X):
             sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
@@ -161,7 +167,7 @@ def two_norm(A: Array) -> float:
 
 def scale_of(diagonal: Array) -> Array | None:
     """Powers of two that scale a diagonal of H to about 1; None where it leaves the range of floats."""
-    if not np.all((diagonal > 1e-200) & (diagonal < 1e200)):
+    if not np.all((diagonal > SMALLEST) & (diagonal < 1.0 / SMALLEST)):
         return None
     scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
     return scale
@@ -171,11 +177,6 @@ def rows_at_once(N: int) -> tuple[int, int]:
     """How many of N rows make a block of a sum over rows, and how many roundings a term then passes at most."""
     B = max(GRAM_ROWS, math.isqrt(N))
     return B, B + math.ceil(N / B) + 1
-
-
-def _diagonal(X: Any, support: Indices, C: Array) -> Array:
-    X = X[:, support] if len(support) < X.shape[1] else X
-    return np.asarray((X.multiply(X) if sp.issparse(X) else X**2).T @ C).ravel()
 
 
 def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[tuple[slice, Array]]:
@@ -192,11 +193,11 @@ def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[t
         yield slice(first, first + len(rows)), rows
 
 
-def _scaled_gram(X: Any, support: Indices, scale: Array, root: Array) -> tuple[Array, int]:
-    """X^T C X, scaled, with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
-    B, terms = rows_at_once(X.shape[0])
-    H = np.zeros((len(scale), len(scale)), order="F")
-    for place, rows in _blocks(X, support, scale, B):
+def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
+    """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
+    n, (B, terms) = len(support) + intercept, rows_at_once(X.shape[0])
+    H = np.zeros((n, n), order="F")
+    for place, rows in _blocks(X, support, np.ones(n), B):
         rows *= root[place, None]
         H += rows.T @ rows
     return H, terms

@@ -33,6 +33,7 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
+FALLEN = 10.0  # times shorter: a least subgradient that tells of signs that are right
 FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
 
 
@@ -140,23 +141,25 @@ def _iterate(
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
-            if certificate == "tightest" and proof.radius > within and _worth_verifying(before.x, state, steps):
+            if certificate == "tightest" and proof.radius > within and _worth_verifying(before, state, steps):
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
 
-def _worth_verifying(before: Array, state: Any, steps: int) -> bool:
-    """Whether a verification is worth its price: the signs of x are those before the step and, where steps are cheap,
-    it is one of the steps 20, 25, 31, ..., each a quarter later than the last. That depends on nothing but the step, so
-    that a solution continued is the same as one made at once."""
-    if state.evidence is None or not np.array_equal(np.sign(before), np.sign(state.x)):
+def _worth_verifying(before: Any, state: Any, steps: int) -> bool:
+    """Whether a verification is worth its price. For Newton's method: the signs of x are those before the step, or the
+    step has shortened the least subgradient as much as one with the right signs does. Where steps are cheap: the signs
+    are the same, and it is one of the steps 20, 25, 31, ..., each a quarter later than the last. That depends on
+    nothing but the states, so that a solution continued is the same as one made at once."""
+    if state.evidence is None:
         return False
+    same = np.array_equal(np.sign(before.x), np.sign(state.x))
     if state.evidence.tau is None:
-        return True
+        return same or FALLEN * getattr(state, "shortest", math.inf) <= getattr(before, "shortest", math.inf) < math.inf
     k = round(math.log(steps / FIRST_TRY, 1.25)) if steps >= FIRST_TRY else -1
-    return k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
+    return same and k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:

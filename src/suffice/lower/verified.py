@@ -150,7 +150,7 @@ class Place:
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVerification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
-    b = 0.0 if model.intercept is None else model.intercept.intercept(image)[0]
+    b = 0.0 if model.intercept is None else model.intercept.b(image)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient, b)
 
@@ -222,7 +222,7 @@ def _region(
     shaken = math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8))
 
     def bend(useful: float) -> float:
-        return M * float(np.max(factor.norms(model.design.X, useful)[a > 0.0])) if M > 0.0 else 0.0
+        return M * float(np.max(factor.norms(model.design, useful)[a > 0.0])) if M > 0.0 else 0.0
 
     region = bent_region(factor, own, shaken, u, error, bend, C)
     return None if region is None else (factor, region)
@@ -265,7 +265,7 @@ def _kinked_region(
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        norms = up * factor.norms(model.design.X, 0.0)
+        norms = up * factor.norms(model.design, 0.0)
         heavy = c * a * doubtful
         of_margins = math.sqrt(float(factor.curvature @ (blur * blur))) + float(heavy @ (norms * blur)) + 1e-150
         of_margins *= 1.0 + gamma(len(m) + 8)

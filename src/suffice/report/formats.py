@@ -47,6 +47,11 @@ def short_interval(low: float, high: float) -> str:
     return f"[{down:f}, {up:f}]"
 
 
+def bound(value: float, *, up: bool, digits: int = 2) -> str:
+    """A bound from above, or from below, rounded to the side on which it holds."""
+    return f"{float(_significant(value, digits, ROUND_CEILING if up else ROUND_FLOOR)):.{digits}g}"
+
+
 def _significant(value: float, digits: int, rounding: str) -> str:
     if not math.isfinite(value):
         return f"{value:g}"

@@ -15,21 +15,23 @@ INK, GREY, RULE = "#1c2733", "#5f6b7a", "#e6e9ee"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 _CSS = """
-:root { --ink: #1c2733; --grey: #5f6b7a; --rule: #e1e5ea; --soft: #f6f8fa; --accent: #D55E00; color-scheme: light }
+:root { --ink: #1c2733; --grey: #5f6b7a; --rule: #e1e5ea; --soft: #f6f8fa; --accent: #D55E00; --link: #0072B2;
+  --page: #f3f5f8; --paper: #fff; --text: #37424f; --hover: #e9edf2; --note: #8a4b08; color-scheme: light }
 * { box-sizing: border-box }
-body { margin: 0; background: #f3f5f8; color: var(--ink); font: 15.5px/1.55 FONT }
+body { margin: 0; background: var(--page); color: var(--ink); font: 15.5px/1.55 FONT }
 main { max-width: 1160px; margin: 0 auto; padding: 36px 24px 64px }
 h1 { font-size: 30px; line-height: 1.2; margin: 0 0 10px; letter-spacing: -.015em }
 h2 { font-size: 20px; margin: 0 0 6px; letter-spacing: -.01em }
 p { margin: 0 0 12px; max-width: 82ch }
-.lead { font-size: 16.5px; color: #37424f }
-.card { background: #fff; border: 1px solid var(--rule); border-radius: 10px; padding: 22px 24px; margin: 20px 0 }
+.lead { font-size: 16.5px; color: var(--text) }
+.card { background: var(--paper); border: 1px solid var(--rule); border-radius: 10px; padding: 22px 24px;
+  margin: 20px 0 }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(190px, 1fr)); gap: 14px; margin: 22px 0 }
-.tile { background: #fff; border: 1px solid var(--rule); border-radius: 10px; padding: 14px 18px }
+.tile { background: var(--paper); border: 1px solid var(--rule); border-radius: 10px; padding: 14px 18px }
 .tile b { display: block; font-size: 23px; line-height: 1.25; letter-spacing: -.01em; white-space: nowrap }
 .tile span { color: var(--grey); font-size: 13px }
 nav { margin: 14px 0 0; font-size: 14px } nav a { margin-right: 16px; white-space: nowrap }
-a { color: #0072B2; text-decoration: none } a:hover { text-decoration: underline }
+a { color: var(--link); text-decoration: none } a:hover { text-decoration: underline }
 .scroll { overflow-x: auto }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums }
 th { text-align: left; color: var(--grey); font-weight: 600; font-size: 12.5px; border-bottom: 2px solid var(--rule) }
@@ -44,7 +46,7 @@ td small { color: var(--grey); display: block; font-size: 12.5px }
 .fail { color: #9b1c1c; background: #fdeaea; border-color: #f3b9b9 }
 .open { color: #565f6b; background: #eff1f4; border-color: #d5dae0 }
 .dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; margin-right: 8px }
-.caption { color: #46515e; font-size: 14.5px } .still { display: none } .still img { max-width: 100%; height: auto }
+.caption { color: var(--text); font-size: 14.5px } .still { display: none } .still img { max-width: 100%; height: auto }
 .whole img { max-width: 100% }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 0 40px }
 .pair th { width: 42% } .pair td { overflow-wrap: anywhere }

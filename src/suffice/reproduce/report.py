@@ -21,6 +21,11 @@ from suffice.reproduce.figures import Data, charts, colour, save, variants
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
 
 
+def verdict(claim: Data) -> tuple[str, str]:
+    """The look of a claim's verdict, and its word."""
+    return ("open", "overtaken") if claim.get("overtaken") else _VERDICTS[claim.get("passed")]
+
+
 # --- the page ------------------------------------------------------------------------------------------------------
 
 
@@ -73,7 +78,9 @@ def _tiles(data: Data) -> str:
     if claims:
         tested = [claim for claim in claims if claim.get("passed") is not None]
         held = sum(bool(claim["passed"]) for claim in tested)
-        aside = f", {len(claims) - len(tested)} not tested" if len(tested) < len(claims) else ""
+        overtaken = sum(bool(claim.get("overtaken")) for claim in tested)
+        aside = f", {overtaken} {'is' if overtaken == 1 else 'are'} overtaken" if overtaken else ""
+        aside += f", {len(claims) - len(tested)} not tested" if len(tested) < len(claims) else ""
         tiles.append((f"{held} of {len(tested)}", f"tested claims hold{aside}"))
     if best.get("theta"):
         l1, l2 = (f"{10.0 ** number(value):.3g}" for value in best["theta"][:2])
@@ -94,7 +101,7 @@ def claims(data: Data) -> str:
         return ""
     rows = []
     for claim in claims:
-        kind, word = _VERDICTS[claim.get("passed")]
+        kind, word = verdict(claim)
         note = f"<small>{_text(claim['note'])}</small>" if claim.get("note") else ""
         rows.append(
             (
@@ -225,7 +232,7 @@ def markdown(data: Data) -> str:
     lines = ["| Verdict | Claim | Target | Measured | Note |", "| --- | --- | --- | --- | --- |"]
     for claim in data.get("claims") or []:
         cells = (cell(claim.get(key) or "") for key in ("claim", "target", "measured"))
-        lines.append(f"| {_VERDICTS[claim.get('passed')][1]} | {' | '.join(cells)} | {cell(claim.get('note') or '')} |")
+        lines.append(f"| {verdict(claim)[1]} | {' | '.join(cells)} | {cell(claim.get('note') or '')} |")
     return "\n".join(lines) + "\n"
 
 

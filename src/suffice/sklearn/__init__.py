@@ -2,5 +2,14 @@
 
 from suffice.sklearn._search import SufficeSearchCV
 from suffice.sklearn.adapters import Adapter, Fold, register_adapter
+from suffice.sklearn.objectives import CannotTellError, Objective, register_objective
 
-__all__ = ["Adapter", "Fold", "SufficeSearchCV", "register_adapter"]
+__all__ = [
+    "Adapter",
+    "CannotTellError",
+    "Fold",
+    "Objective",
+    "SufficeSearchCV",
+    "register_adapter",
+    "register_objective",
+]

@@ -7,6 +7,7 @@ Our own solver minimises the objective of `suffice.sklearn.folds` on all rows,
 and the coefficients of w are put into a clone of the estimator with all that its own `fit` would leave there. Where
 rounding allows no such radius, the one that is proven is told; where MOST_STEPS are not enough and more than OFF ||w||
 is open, a `ConvergenceWarning` says so. l2 = 0 is dealt with as in folds: the model is of the kind that was scored.
+The fit begins at the mean of the folds' weights, near w_hat, and is left when its time is over.
 
 scikit-learn's own fit (`refit="sklearn"`) stops by rules of its own, which prove nothing. Its coefficients c are held
 against ours: with rho = ||c - w|| they lie between rho - radius and rho + radius from w_hat. They are called off where
@@ -15,7 +16,10 @@ the smaller of the two exceeds OFF ||w||, which is a proof that they are.
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +30,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
-from suffice.arrays import norm, outside_stacklevel
+from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.lower.solution import Outcome, Solution
 from suffice.lower.solver import solve
 from suffice.problem import Composite
@@ -36,6 +40,7 @@ from suffice.sklearn.splits import SearchData, Split
 
 FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
 MOST_STEPS = 20_000  # of one model
+AT_A_TIME = 5  # steps between looks at the clock
 OFF = 0.01  # of the norm of the weights: what is worth a warning
 
 
@@ -47,11 +52,13 @@ class FinalFit:
     radius: float
 
 
-def fit_final(data: SearchData, penalties: dict[str, float]) -> FinalFit:
+def fit_final(
+    data: SearchData, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
+) -> FinalFit:
     """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
-    of every group if there are groups."""
+    of every group if there are groups. `near` are solutions of folds there."""
     split = data.whole()
-    solution = fitted_weights(split, penalties)
+    solution = fitted_weights(split, penalties, near, until)
     radius, size = solution.certificate.radius, norm(solution.x)
     if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
         warnings.warn(
@@ -63,10 +70,16 @@ def fit_final(data: SearchData, penalties: dict[str, float]) -> FinalFit:
     return FinalFit(_whole(data, split, solution), radius)
 
 
-def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: Any) -> FinalFit:
+def held_against_ours(
+    data: SearchData,
+    penalties: dict[str, float],
+    estimator: Any,
+    near: Sequence[Solution] = (),
+    until: float = math.inf,
+) -> FinalFit:
     """What scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
     split = data.whole()
-    solution = fitted_weights(split, penalties)
+    solution = fitted_weights(split, penalties, near, until)
     ours = np.ravel(split.model.coefficients(solution.x)[0])
     theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
     apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
@@ -86,18 +99,43 @@ def held_against_ours(data: SearchData, penalties: dict[str, float], estimator: 
     return FinalFit(estimator, apart + radius)
 
 
-def fitted_weights(split: Split, penalties: dict[str, float]) -> Solution:
-    """w of all training rows as the final model has it; a report that shows this model gets the same bits."""
-    return solved(split.penalised().at(**penalties), split.solver, FINAL)
+def fitted_weights(
+    split: Split, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
+) -> Solution:
+    """w of all training rows as the final model has it."""
+    problem = split.penalised().at(**penalties)
+    return solved(problem, split.solver, FINAL, between(near, problem), until=until)
 
 
-def solved(problem: Composite, solver: Any, accuracy: float, warm: Solution | None = None) -> Solution:
-    """Relative accuracy, by requests on the distance that shrink until they are small against the weights."""
+def between(near: Sequence[Solution], problem: Composite) -> Array | None:
+    """The mean of the weights of folds, where a fit to all rows begins; None if none has as many."""
+    weights = [one.x for one in near if one.x.shape == (problem.size,)]
+    return np.mean(weights, axis=0) if weights else None
+
+
+def solved(
+    problem: Composite,
+    solver: Any,
+    accuracy: float,
+    warm: Solution | Array | None = None,
+    *,
+    until: float = math.inf,
+    most: int | None = None,
+) -> Solution:
+    """Relative accuracy, by requests on the distance that shrink until they are small against the weights; as far as
+    `most` steps lead (None: MOST_STEPS), or those that are made `until` then."""
+    most = MOST_STEPS if most is None else most
     solution = solve(problem, steps=1, solver=solver, warm=warm)
-    while solution.steps < MOST_STEPS and solution.certificate.radius > accuracy * norm(solution.x):
+    while solution.certificate.radius > accuracy * norm(solution.x):
+        left = most - solution.steps
+        if left <= 0 or time.monotonic() >= until:
+            break
         radius = min(solution.certificate.radius, 1e300)
         within = max(accuracy * norm(solution.x), 1e-4 * radius)
-        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=MOST_STEPS)
+        left = left if until == math.inf else min(left, AT_A_TIME)
+        solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=left)
+        if solution.outcome is Outcome.MAX_STEPS:
+            continue
         if not solution.reached or within == 0.0 or (norm(solution.x) == 0.0 and within < 1e-12):
             break
     return solution

@@ -152,16 +152,19 @@ class HeldOutSoftmax:
 
 
 class MultinomialFold:
-    """One fold of multinomial logistic regression; `y` holds the classes' numbers."""
+    """One fold of multinomial logistic regression; `y` holds the classes' numbers. Dense rows with intercepts are
+    centred, unless the problem has to be that of X to the last bit."""
 
-    def __init__(self, X: Any, y: Array, classes: int, sample_weight: Array, intercept: bool) -> None:
+    def __init__(
+        self, X: Any, y: Array, classes: int, sample_weight: Array, intercept: bool, centre: bool = True
+    ) -> None:
         self.onehot = np.eye(classes)[y.astype(int)]
         self.classes, self.intercept = classes, intercept
         seen = sample_weight @ self.onehot
         if intercept and not (seen > 0.0).all():
             missing = int(np.argmin(seen))
             raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
-        centred = intercept and not sp.issparse(X)
+        centred = centre and intercept and not sp.issparse(X)
         self.mean = sample_weight @ X / sample_weight.sum() if centred else np.zeros(X.shape[1])
         self.design = Design.of(X - self.mean if centred else X, sample_weight)
         self.centred = centred
@@ -171,6 +174,11 @@ class MultinomialFold:
         """Newton's method as long as its matrices are of moderate size, else FISTA."""
         small = self.size <= LARGEST_HESSIAN and math.prod(self.design.shape) <= LARGEST_DENSE
         return NewtonHessian() if small else "fista_adaptive"
+
+    @property
+    def unpenalised(self) -> Multinomial:
+        """The loss alone."""
+        return self._model(0.0)
 
     def _model(self, l2: float) -> Multinomial:
         return Multinomial(self.design, self.onehot, self.intercept, l2)

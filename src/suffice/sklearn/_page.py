@@ -14,8 +14,9 @@ import numpy as np
 from suffice import plots
 from suffice.report import charts
 from suffice.report import html as shell
-from suffice.report.formats import interval, show
+from suffice.report.formats import ABSENT, interval, show
 from suffice.report.traces import LINES, Trace
+from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn._report_data import trace
 from suffice.sklearn._report_schema import check
 
@@ -26,11 +27,13 @@ _CSS = """
 .scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
 .tabs button { font: inherit; font-size: 14.5px; color: var(--grey); background: none; border: 0; cursor: pointer;
   padding: 8px 13px; margin-bottom: -2px; border-bottom: 3px solid transparent; border-radius: 6px 6px 0 0 }
-.tabs button:hover { color: var(--ink); background: #e9edf2 }
+.tabs button:hover { color: var(--ink); background: var(--hover) }
 .tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
-.tabs button:focus-visible { outline: 2px solid #0072B2; outline-offset: -2px }
-.caption::first-letter { text-transform: uppercase } .note { color: #8a4b08 } h3 { font-size: 16px; margin: 22px 0 4px }
-.scripted .card:not(.on) { display: none } .tile small { color: var(--grey); font-size: 12.5px; display: block }
+.tabs button:focus-visible { outline: 2px solid var(--link); outline-offset: -2px }
+.caption::first-letter { text-transform: uppercase } .note { color: var(--note) }
+h3 { font-size: 16px; margin: 22px 0 4px }
+.scripted .card:not(.on) { display: none } .card { scroll-margin-top: 76px }
+.tile small { color: var(--grey); font-size: 12.5px; display: block }
 .tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
 @media (max-width: 640px) {
   main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
@@ -38,6 +41,30 @@ _CSS = """
   .tiles { grid-template-columns: 1fr 1fr; gap: 8px } .tile { padding: 10px 12px } .tile b { font-size: 18px }
   .pair { grid-template-columns: 1fr }
 }
+.answer { font-size: 17.5px; max-width: 76ch } .warn { color: var(--note); font-weight: 600 }
+.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 44px }
+.strip { width: 100%; height: auto; display: block; margin: 4px 0 2px }
+.strip text { fill: var(--text); font-size: 13px }
+.strip .axis { stroke: var(--rule) } .strip .mean { stroke: var(--ink); stroke-width: 2 }
+.effects { width: 100% } .effects td { padding: 4px 8px 4px 0; vertical-align: middle }
+.effects td:first-child { overflow-wrap: anywhere; max-width: 210px } .effects th { border-bottom: 0; font-weight: 400 }
+.ways { display: flex; justify-content: space-between; gap: 8px; font-size: 12px; color: var(--grey) }
+.tile span { display: block; line-height: 1.4 } .tile small { margin-top: 5px }
+.bar { position: relative; height: 14px; min-width: 90px;
+  background: linear-gradient(var(--rule), var(--rule)) 50% / 1px 100% no-repeat }
+.bar i { position: absolute; top: 1px; bottom: 1px; border-radius: 2px }
+.up { background: #0072B2 } .down { background: #D55E00 }
+.confusion { width: auto } .confusion td, .confusion th { padding: 5px 14px; text-align: right }
+.confusion td.hit { font-weight: 650; background: color-mix(in srgb, #009E73 16%, transparent) }
+pre { background: var(--soft); border: 1px solid var(--rule); border-radius: 8px; padding: 12px 14px; overflow-x: auto;
+  font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; margin: 6px 0 0 }
+@media (prefers-color-scheme: dark) { @media screen {
+  :root { --ink: #e8ecf1; --grey: #9aa6b4; --rule: #333d49; --soft: #161b21; --accent: #ff9a4d; --link: #6bb7ee;
+    --page: #12161b; --paper: #1b2128; --text: #c3ccd6; --hover: #27303a; --note: #f0b36b; color-scheme: dark }
+  .up { background: #56B4E9 } .down { background: #e8833a }
+} }
+@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px }
+  .strip text { font-size: 23px } }
 @media print {
   .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
   h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }
@@ -52,12 +79,26 @@ _SCRIPT = """
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const config = CONFIG;
   const tabs = [...document.querySelectorAll("[role=tab]")];
+  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
   const narrow = window.matchMedia("(max-width: 640px)").matches;
   if (narrow) config.displayModeBar = false;
   function draw(element) {
     if (element.dataset.drawn) { Plotly.Plots.resize(element); return; }
     element.dataset.drawn = "yes";
     const figure = figures[element.dataset.figure];
+    if (dark) {
+      const ink = "#d5dce4", rule = "#333d49", paper = "#1b2128", layout = figure.layout;
+      Object.assign(layout, { paper_bgcolor: paper, plot_bgcolor: paper });
+      layout.font.color = ink;
+      layout.hoverlabel = { bgcolor: "#27303a", align: "left", font: { size: 12.5, color: ink } };
+      for (const key of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
+        Object.assign(layout[key], { gridcolor: rule, linecolor: "#56616e", tickcolor: "#56616e" });
+        if (layout[key].zeroline) layout[key].zerolinecolor = ink;
+      }
+      for (const trace of figure.data) for (const part of [trace, trace.line, trace.marker, trace.error_y]) {
+        if (part && (part.color === "#000000" || part.color === "#1c2733")) part.color = ink;
+      }
+    }
     if (narrow) {
       figure.layout.margin = { l: 48, r: 8, t: 40, b: 44 };
       figure.layout.font.size = 11;
@@ -79,12 +120,13 @@ _SCRIPT = """
       each.tabIndex = on ? 0 : -1;
       document.getElementById(each.getAttribute("aria-controls")).classList.toggle("on", on);
     }
+    const list = tab.parentElement;
+    list.scrollLeft = tab.offsetLeft - list.offsetLeft - (list.clientWidth - tab.offsetWidth) / 2;
     document.querySelectorAll("section.on [data-figure]").forEach(draw);
   }
   tabs.forEach((tab, k) => {
     tab.addEventListener("click", () => {
       select(tab);
-      tab.scrollIntoView({ inline: "center", block: "nearest" });
       history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
     });
     tab.addEventListener("keydown", (event) => {
@@ -107,12 +149,13 @@ def page(data: Data) -> str:
     shown = trace(data)
     figures: dict[str, Any] = {}
     sections = [
-        ("summary", "Summary", _summary(data)),
+        *([("model", "The model", answer(data))] if "measures" in data else []),
+        ("coefficients", "Columns", _coefficients(data["coefficients"], figures)),
+        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], figures)),
+        ("summary", "Penalties and proof", _summary(data)),
+        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], figures)),
         ("search", "Search", _search(shown, figures)),
         ("accuracy", "Accuracy and work", _accuracy(data, shown, figures)),
-        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], figures)),
-        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], figures)),
-        ("coefficients", "Coefficients", _coefficients(data["coefficients"], figures)),
         ("evaluations", "Evaluations", _evaluations(data)),
         ("about", "About", _about(data)),
     ]
@@ -126,8 +169,8 @@ def page(data: Data) -> str:
     )
     title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
     script = _SCRIPT.replace("CONFIG", _json(shell.CONFIG))
-    body = f"""<header><h1>{title}</h1><p class="lead">{_lead(data)}</p></header>
-{_tiles(data)}
+    body = f"""<header><h1>{title}</h1><p class="lead">{lead(data) if "measures" in data else _lead(data)}</p></header>
+{tiles(data) if "measures" in data else _tiles(data)}
 <div class="live tabs" role="tablist">{tabs}</div>
 {cards}
 <footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
@@ -208,6 +251,9 @@ def _summary(data: Data) -> str:
     low, high = best["interval"]
     rows = []
     for row in compared["scores"]:
+        if not row["default"]:
+            rows.append((escape(row["scoring"]), _number(float(np.mean(row["tuned"])), 6), ABSENT, ABSENT, ABSENT))
+            continue
         tuned, default = np.mean(row["tuned"]), np.mean(row["default"])
         better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
         rows.append(
@@ -227,7 +273,7 @@ def _summary(data: Data) -> str:
             "again. Compare the two columns with each other only."
         )
     if not compared["converged"]:
-        notes += _note("scikit-learn warned that a default model had not converged.")
+        notes += _note("Models with the defaults would have taken too long, and are left out.")
     floor = ""
     if best["l2_floor"] > 0.0:
         floor = f" A pure l1 penalty was certified with l2 = {_number(best['l2_floor'], 3)} in place of 0."
@@ -237,13 +283,14 @@ def _summary(data: Data) -> str:
     }.get(best["refit"], "")
     defaults = _params(compared["params"]) or "the parameters that it was given with"
     return (
+        f"<p>{_lead(data)}</p>{_tiles(data)}"
         f"<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
         + _caption(
             "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
-            f"{defaults}, fitted by scikit-learn. The tuned models' weights are proven to within "
+            f"{defaults}. The tuned models' weights are proven to within "
             f"{data['calibration']['accuracy']:.1g} of the largest norm among them."
         )
         + shell.table(head, rows, numeric=(1, 2, 3, 4))
@@ -262,6 +309,7 @@ def _folds(scores: list[Data]) -> str:
         (f"{escape(row['scoring'])}, {which}", *(_number(value) for value in row[which]))
         for row in scores
         for which in ("tuned", "default")
+        if row[which]
     ]
     return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
@@ -307,6 +355,8 @@ def _regularisation(found: Data, figures: dict[str, Any]) -> str:
         f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
     )
+    if found.get("left_out", 0):
+        text += f" {found['left_out']} further models would have taken longer than the search, and are left out."
     drawn = _figure("regularisation", chart, lambda: plots.draw_regularisation_path(found), "coefficients", figures)
     return _caption(text) + drawn
 

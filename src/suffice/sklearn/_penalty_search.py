@@ -3,13 +3,18 @@
 First looks choose where to begin, `suffice.tune` searches from there, the edges near its end are looked at, and the
 best point is evaluated once more to the accuracy asked for. Whatever ends this early, the best evaluation so far is
 the answer, and `result` says why.
+
+max_seconds are for all of it, from the moment when `began`: the search ends when SEARCHING of them have passed, the
+last evaluation when REFINING have, and the rest is for the final fit. An evaluation under way is given up then.
 """
 
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +23,7 @@ from suffice.arrays import Array, outside_stacklevel
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
+from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._starting_points import best_of_a_few
 from suffice.sklearn.penalties import PenaltySpace
@@ -30,7 +36,9 @@ from suffice.upper.evaluation import Evaluation
 ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
+LITTLE = 1e-4  # of the loss: what is not worth a warning
 AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
+SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 MOST_BEYOND = 3  # edges that are looked beyond
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
@@ -54,6 +62,10 @@ class Beyond:
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
         text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
         return f"{text}{self._what_it_brings(best, way)} (best is {words})"
+
+    def matters(self, best: Evaluation) -> bool:
+        """Whether one decade beyond may be better by more than a little: that it is not has to be proven."""
+        return self.made is None or self.made.interval[0] < (1.0 - LITTLE) * best.interval[1]
 
     def _what_it_brings(self, best: Evaluation, way: str) -> str:
         if self.made is None:
@@ -83,6 +95,7 @@ class PenaltySearch:
     initial: Mapping[str, float] | None
     tolerance: float
     one_se: bool
+    began: float = field(default_factory=time.monotonic)
     result: Result = field(default_factory=_nothing_yet)
     edges: list[Beyond] = field(default_factory=list)
 
@@ -91,6 +104,11 @@ class PenaltySearch:
         problem = self.problem
         try:
             return self._all_of_it()
+        except TimeOver:
+            self.result = replace(self.result, work=problem.work, status=Status.MAX_SECONDS)
+            best = self._refined(problem.best)
+            self._found(best)
+            return best
         except StopIteration:
             status, detail = Status.STOPPED, ""
         except KeyboardInterrupt:
@@ -113,6 +131,7 @@ class PenaltySearch:
 
     def _all_of_it(self) -> Evaluation:
         problem, options = self.problem, self.options
+        problem.until = self._until(SEARCHING)
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
@@ -126,6 +145,9 @@ class PenaltySearch:
             problem.purpose, more = "search", list(starts[1:]) or None
             self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.tell_of_search)
             return self.result
+
+        left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
+        options = replace(options, max_seconds=min(options.max_seconds, left))
 
         def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
             problem.purpose = "edge"
@@ -141,7 +163,6 @@ class PenaltySearch:
             if not problem.notes:
                 raise KeyboardInterrupt
             return problem.best
-        problem.purpose = "final"
         best = self._refined(problem.best)
         self._found(best)
         if self.one_se:
@@ -149,6 +170,10 @@ class PenaltySearch:
         problem.purpose = "beyond"
         self._look_beyond(best)
         return best
+
+    def _until(self, share: float) -> float:
+        """When so much of max_seconds has passed."""
+        return self.began + share * self.options.max_seconds
 
     def _look_beyond(self, best: Evaluation) -> None:
         """What one more decade would bring, for every parameter that lies on an edge of its range; looked at only if
@@ -165,7 +190,8 @@ class PenaltySearch:
             made = None
             if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
                 within = for_decision(BEYOND * best.cost, best)
-                made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+                with suppress(TimeOver):
+                    made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
             self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
 
     def _found(self, best: Evaluation) -> None:
@@ -176,13 +202,18 @@ class PenaltySearch:
         )  # fmt: skip
 
     def _refined(self, evaluation: Evaluation) -> Evaluation:
-        """The same point, until its loss is known to the tolerance, or as well as can be."""
+        """The same point, until its loss is known to the tolerance, or as well as can be in the time that is left."""
+        self.problem.purpose, self.problem.until = "final", self._until(REFINING)
         for _ in range(4):
             low, high = evaluation.interval
             if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
                 break
             within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
-            before, evaluation = evaluation, self.problem.look(evaluation.point, within=within, warm=evaluation)
+            try:
+                before, evaluation = evaluation, self.problem.look(evaluation.point, within=within, warm=evaluation)
+            except TimeOver:
+                self.result = replace(self.result, status=Status.MAX_SECONDS)
+                break
             if evaluation.e.max() > FUTILE * before.e.max():  # rounding is all that is left
                 return min(before, evaluation, key=lambda made: made.interval[1] - made.interval[0])
         return evaluation
@@ -198,7 +229,11 @@ class PenaltySearch:
         for _ in range(ONE_SE_STEPS):
             there = np.minimum(best.point + trial, upper)
             within = 0.02 * math.sqrt(best.cost / len(losses))
-            evaluation = self.problem.look(there, within=within, warm=chosen)
+            try:
+                evaluation = self.problem.look(there, within=within, warm=chosen)
+            except TimeOver:
+                self.result = replace(self.result, status=Status.MAX_SECONDS)
+                break
             if evaluation.interval[1] <= limit:
                 low, chosen = trial, evaluation
             else:

@@ -11,6 +11,7 @@ from suffice.bilevel import BilevelProblem
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.options import Policy
 from suffice.result import Record
+from suffice.signals import time_limit
 from suffice.upper.evaluation import Evaluation
 
 
@@ -25,6 +26,7 @@ class RecordedProblem:
         tell: Callable[[Record, Evaluation], object] | None,
     ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
+        self.until = math.inf  # the time at which an evaluation under way is given up, unless it is the first
         self.journal, self.begin, self.tell = journal, begin, tell
         self.notes: list[tuple[str, float, Evaluation]] = []
         self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
@@ -94,7 +96,8 @@ class RecordedProblem:
             if begin is not None:
                 begin()
             problem = self.problem if max_steps is None else self.problem.limited(max_steps)
-            made = problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
+            with time_limit(self.until if self.notes else math.inf):
+                made = problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
             if self.journal is not None:
                 made = self.journal.keep(key, self.purpose, made)
         return made, fresh

@@ -1,40 +1,45 @@
 """What the figures of a search show of its models, as plain data: every function returns what JSON can hold.
 
-Models are trained by `suffice.solve` in the search's own units, until the distance of their weights from the exact ones
-is proven to be at most ACCURACY times the norm of the weights, or as well as can be. `accuracy` in the data is the
-largest distance that was proven over the largest norm, of all models concerned; the distance itself if all are zero.
+Models of folds are those of the search. Others (at multiples of the best penalties, with scikit-learn's defaults) are
+trained by `suffice.solve` from neighbours on, along the path until the distance of their weights from the exact ones is
+proven to be at most ROUGH times the norm of the weights: figures show no more. Each of both kinds may take SHARE of the
+steps that the search took, and no longer than a time that is given; what is not proven to POOR by then (to ROUGH, for
+the scores of defaults) is left out. `accuracy` in the data is the largest distance that was proven over the largest
+norm, of all models concerned; the distance itself if all are zero.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing, check_array, indexable
+from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
-from suffice.sklearn._final_fit import fitted_weights, solved
-from suffice.sklearn._target import fitted_inside, fitted_target, inside, transformed, transforms_target
+from suffice.sklearn._final_fit import between, fitted_weights, solved
+from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
+from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
 
-ACCURACY = 1e-4
+ACCURACY = 1e-4  # of the folds' models, where the search's cannot be used
+ROUGH, POOR = 0.01, 0.1
+SHARE, LEAST_STEPS = 0.25, 200
 MULTIPLES = np.geomspace(100.0, 0.01, 25)  # of the best penalties, along the regularisation path
 BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
@@ -59,7 +64,12 @@ class HeldOutFold:
     X: Any  # as the last step sees it
     y: Any
     weight: Array | None
-    solution: Solution | None = None  # None: of scikit-learn
+    solution: Solution
+    split: Split
+
+    def predicted(self) -> Predicted:
+        """In the target's own units."""
+        return Predicted.of(wrapped(self.split.target, self.estimator), self.X, self.split.given, self.weight)
 
 
 class FittedSearch:
@@ -94,15 +104,44 @@ class FittedSearch:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
 
+    @cached_property
+    def folds(self) -> list[Split]:
+        """The folds' problems and their held-out rows."""
+        return [self.data.split(*rows, f"split {k} of cv") for k, rows in enumerate(self.splits)]
+
     def held_out(self) -> list[HeldOutFold]:
-        """One model per fold at the best penalties, with what it has not seen."""
-        result = []
-        for k, (train, test) in enumerate(self.splits):
-            split = self.data.split(train, test, f"split {k} of cv")
-            solution = trained(split, self.search.best_penalties_).solution
-            weight = None if self.weight is None else split.weight
-            result.append(HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution))
+        """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
+        kept = getattr(self.search, "_fold_weights", None)
+        if kept is not None and kept.belong_to(self.splits):
+            solutions = kept.solutions
+        else:
+            solutions = [trained(one, self.search.best_penalties_).solution for one in self.folds]
+        return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
+
+    def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
+        """The same with scikit-learn's defaults of the parameters tuned; empty if that takes too long, or there are
+        none that can be said in l1 and l2."""
+        kept, result = getattr(self.search, "_fold_weights", None), []
+        left = self.allowed()
+        for k, split in enumerate(self.folds):
+            there = _default_penalties(self, self.splits[k][0])
+            if there is None:
+                return []
+            warm = None if kept is None else kept.solutions[k].x
+            solution = trained(split, there, warm, ACCURACY, until, left).solution
+            left -= solution.steps
+            if solution.certificate.radius > ROUGH * norm(solution.x):
+                return []
+            result.append(self._held(split, solution))
         return result
+
+    def _held(self, split: Split, solution: Solution) -> HeldOutFold:
+        weight = None if self.weight is None else split.weight
+        return HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution, split)
+
+    def allowed(self) -> int:
+        """How many steps further models may take."""
+        return max(LEAST_STEPS, int(SHARE * float(np.sum(self.search.cv_results_["work"]))))
 
 
 def feature_names(search: Any, count: int) -> list[str]:
@@ -126,9 +165,22 @@ def output_names(search: Any, count: int) -> list[str]:
     return [str(label) for label in search.classes_] if count > 1 else [""] * count
 
 
-def trained(split: Split, penalties: dict[str, float], warm: Solution | None = None) -> TrainedModel:
+def trained(
+    split: Split,
+    penalties: dict[str, float],
+    warm: Solution | Array | None = None,
+    accuracy: float = ACCURACY,
+    until: float = math.inf,
+    most: int | None = None,
+) -> TrainedModel:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
-    return model_of(split, solved(split.penalised().at(**penalties), split.solver, ACCURACY, warm))
+    problem = split.penalised().at(**penalties)
+    return model_of(split, solved(problem, split.solver, accuracy, warm, until=until, most=most))
+
+
+def good_enough(solution: Solution, beside: Any) -> bool:
+    """Whether a figure may show it, beside another model of these weights."""
+    return solution.certificate.radius <= POOR * max(norm(solution.x), norm(beside))
 
 
 def model_of(split: Split, solution: Solution) -> TrainedModel:
@@ -136,9 +188,9 @@ def model_of(split: Split, solution: Solution) -> TrainedModel:
     return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
 
 
-def accuracy_of(solutions: Iterable[Solution | None]) -> float:
+def accuracy_of(solutions: Iterable[Solution]) -> float:
     """The largest proven distance of weights over their largest norm; the distance itself if all weights are zero."""
-    known = [solution for solution in solutions if solution is not None]
+    known = list(solutions)
     size = max(norm(solution.x) for solution in known)
     return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
 
@@ -213,24 +265,34 @@ def _finite(value: Any) -> float | None:
 # --- the figures' data ---------------------------------------------------------------------------------------------
 
 
-def regularisation_path(task: FittedSearch) -> Data:
-    """Coefficients of models of all data, at multiples of the best penalties whose ratio stays."""
+def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
+    """Coefficients of models of all data, at multiples of the best penalties whose ratio stays; as far from the best
+    ones as steps and time allow."""
     split = task.data.whole()
-    best = task.search.best_penalties_
-    models: list[TrainedModel] = []
-    for multiple in MULTIPLES:
-        if multiple == 1.0:  # the final model, to the bit
-            models.append(model_of(split, fitted_weights(split, best)))
-            continue
-        scaled = {name: float(value * multiple) for name, value in best.items()}
-        models.append(trained(split, scaled, models[-1].solution if models else None))
+    best, left = task.search.best_penalties_, task.allowed()
+    kept = getattr(task.search, "_fold_weights", None)
+    start = between(() if kept is None else kept.solutions, split.penalised().at(**best))
+    centre = _final_model(task, trained(split, best, start, ROUGH, until))
+    made = {1.0: centre}
+    for way in ([m for m in MULTIPLES[::-1] if m > 1.0], [m for m in MULTIPLES if m < 1.0]):
+        model = centre
+        for multiple in way:
+            scaled = {name: float(value * multiple) for name, value in best.items()}
+            model = trained(split, scaled, model.solution, ROUGH, until, left)
+            left -= model.solution.steps
+            if not good_enough(model.solution, centre.solution.x):
+                break
+            made[float(multiple)] = model
+    multiples = sorted(made, reverse=True)
+    models = [made[multiple] for multiple in multiples]
     coefs = np.array([model.coef for model in models])  # multiples x outputs x features
     outputs, features = coefs.shape[1:]
     names, of = feature_names(task.search, features), output_names(task.search, outputs)
     largest = np.abs(coefs).max(axis=0).ravel()
     shown = np.sort(np.argsort(-largest, kind="stable")[:MOST_LINES])
     return {
-        "multiples": MULTIPLES.tolist(),
+        "multiples": multiples,
+        "left_out": len(MULTIPLES) - len(multiples),
         "penalties": {name: float(value) for name, value in best.items()},
         "lines": [
             {
@@ -244,6 +306,15 @@ def regularisation_path(task: FittedSearch) -> Data:
         "coefficients": int(outputs * features),
         "accuracy": accuracy_of(model.solution for model in models),
     }
+
+
+def _final_model(task: FittedSearch, model: TrainedModel) -> TrainedModel:
+    """The model at the best penalties with the coefficients of the one that is delivered, if it is by our solver."""
+    search = task.search
+    if not hasattr(search, "best_estimator_") or search.refit == "sklearn":
+        return model
+    final = split_pipeline(fitted_inside(search.best_estimator_))[0]
+    return replace(model, coef=np.atleast_2d(final.coef_), intercept=np.atleast_1d(final.intercept_))
 
 
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
@@ -324,27 +395,12 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: FittedSearch, held: list[HeldOutFold]) -> Data:
+def comparison(task: FittedSearch, held: list[HeldOutFold], default: list[HeldOutFold]) -> Data:
     """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
     search = task.search
-    defaults = _defaults(task)
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if not transforms_target(search.estimator):  # whose models are compared for transformed targets
         scorers |= search.scorers_
-    default: list[HeldOutFold] = []
-    converged = True
-    for (train, _), one in zip(task.splits, held, strict=True):
-        X, y = _safe_indexing(task.X, train), task.y[train]
-        y = transformed(fitted_target(search.estimator, y), y)
-        if task.before is not None:
-            X = clone(task.before).fit_transform(X, y)
-        X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
-        weight = {} if task.weight is None else {"sample_weight": task.weight[train]}
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            fitted = _seeded(clone(task.final).set_params(**defaults)).fit(X, y, **weight)
-        converged = converged and not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        default.append(HeldOutFold(fitted, one.X, one.y, one.weight))
     rows = []
     for name, scorer in scorers.items():
         tuned = [_scored(scorer, one) for one in held]
@@ -353,11 +409,41 @@ def comparison(task: FittedSearch, held: list[HeldOutFold]) -> Data:
     low, high = search.score_interval_
     slack = (high - low) * len(made) + 1e-3 * float(np.abs(made).max())
     return {
-        "params": defaults,
-        "converged": converged,
+        "params": _defaults(task),
+        "converged": bool(default),
         "scores": rows,
         "same_folds": bool(np.allclose(rows[0]["tuned"], made, rtol=0.0, atol=slack)),
     }
+
+
+def measures_of_folds(held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any = None) -> Data:
+    """One measure of every fold: accuracy, or the root mean squared error in the target's own units."""
+
+    def values(folds: list[HeldOutFold], name: str) -> list[float]:
+        made = [one.predicted() for one in folds]
+        made = made if inverse is None else [one.in_units(inverse) for one in made]
+        found = [one.measured().get(name) for one in made]
+        return [one for one in found if one is not None] if None not in found else []
+
+    name = "rmse" if held[0].predicted().classes is None else "accuracy"
+    return {"measure": name, "tuned": values(held, name), "default": values(default, name)}
+
+
+def _default_penalties(task: FittedSearch, train: Any) -> dict[str, float] | None:
+    """l1 and l2, of every group, that scikit-learn's defaults stand for in a fit to these rows."""
+    defaults = _defaults(task)
+    estimator = clone(task.final).set_params(**defaults)
+    adapter = find_adapter(estimator)
+    ratio = adapter.ratio(estimator)
+    y = task.data.y[train]
+    total = float(adapter.weights(estimator, y, task.data.weight[train], task.classes).sum())
+    try:
+        word = strength(estimator, adapter, ratio)
+        value = float(getattr(estimator, word))
+        s = in_strength((value, value), word, estimator, adapter, total)[0]
+    except (ValueError, AttributeError):
+        return None
+    return {name: s * (ratio if kind_of(name) == "l1" else 1.0 - ratio) for name in task.search.best_penalties_}
 
 
 def _defaults(task: FittedSearch) -> Data:
@@ -367,13 +453,6 @@ def _defaults(task: FittedSearch) -> Data:
     return {
         name: known[name].default for name in names if name in known and isinstance(known[name].default, int | float)
     }
-
-
-def _seeded(estimator: Any) -> Any:
-    """The same report from the same search, whatever solver scikit-learn uses."""
-    if estimator.get_params().get("random_state", 0) is None:
-        estimator.set_params(random_state=0)
-    return estimator
 
 
 def _scored(scorer: Any, held: HeldOutFold) -> float:

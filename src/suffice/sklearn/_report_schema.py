@@ -70,6 +70,16 @@ SHAPE = {
         "nonzero": int,
     },
 }
+MEASURES = {
+    "rows": int,
+    "tuned": {str: float},
+    "baseline": {str: float},
+    "default": {str: float},
+    "gain": (float, None),
+    "better_than_baseline": bool,
+    "folds": {"measure": str, "tuned": [float], "default": [float]},
+}
+CONFUSION = {"classes": [str], "counts": [[int]]}
 CURVE = {"label": str, "predicted": [float], "observed": [float], "low": [float], "high": [float], "count": [int]}
 CALIBRATIONS = {
     "reliability": {"curves": [CURVE], "samples": int, "classes": int},
@@ -99,8 +109,11 @@ def check(data: Any, *formats: str) -> None:
     rows = data["comparison"]["scores"]
     _require(bool(rows) and data["folds"] > 0, "comparison.scores", "at least one score of at least one fold", rows)
     for k, row in enumerate(rows):
-        for which in ("tuned", "default"):
-            _length(row[which], data["folds"], f"comparison.scores[{k}].{which}")
+        _length(row["tuned"], data["folds"], f"comparison.scores[{k}].tuned")
+        if row["default"]:  # or they were left out
+            _length(row["default"], data["folds"], f"comparison.scores[{k}].default")
+    if "measures" in data:  # not in reports of older versions
+        _measures(data["measures"])
     _regularisation(data["regularisation"])
     _calibration(data["calibration"])
     _coefficients(data["coefficients"])
@@ -113,6 +126,15 @@ def _regularisation(path: Any) -> None:
     for k, line in enumerate(path["lines"]):
         _length(line["values"], len(multiples), f"regularisation.lines[{k}].values")
     _length(path["nonzero"], len(multiples), "regularisation.nonzero")
+
+
+def _measures(found: Any) -> None:
+    _shape(found, MEASURES, "measures")
+    known = found.get("confusion")
+    if known is not None:
+        _shape(known, CONFUSION, "measures.confusion")
+        for part in (known["counts"], *known["counts"]):
+            _length(part, len(known["classes"]), "measures.confusion.counts")
 
 
 def _calibration(found: Any) -> None:

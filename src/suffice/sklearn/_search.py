@@ -21,7 +21,9 @@ A score that is not smooth, such as accuracy, cannot be optimised this way: a sm
 
 from __future__ import annotations
 
+import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -43,7 +45,8 @@ from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
-from suffice.result import Record
+from suffice.result import Record, Status
+from suffice.signals import at_once
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
@@ -55,6 +58,7 @@ from suffice.sklearn._cv_results import (
     without_data,
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
+from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
@@ -63,6 +67,8 @@ from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, ste
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
+
+GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
 def _has(name: str) -> Any:
@@ -93,7 +99,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         which stand for the ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front
         ("clf__C"). A range is (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5,
         1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2. A UserWarning tells of best
-        penalties that lie on an edge, with the direction and with what one more decade brings.
+        penalties that lie on an edge, with the direction and with what one more decade brings, unless that is proven
+        to be next to nothing.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -114,8 +121,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         Where to begin, by name; None: at the best of a few points spread over the space and its edges.
     options : suffice.Options, default None
         Of the search. None: at most 60 evaluations (30 + 15 for every parameter, if there are more than two), down to
-        steps of a thousandth of the space. Budgets are for the search and for its looks at edges where it has ended;
-        first looks and the last, accurate evaluation are not counted.
+        steps of a thousandth of the space. max_evaluations and max_work are for the search and for its looks at edges
+        where it has ended; first looks and the last, accurate evaluation are not counted. max_seconds are for all of
+        `fit`: the search ends when 70 % of them have passed, the last evaluation when 85 % have, the final fit makes
+        use of the rest. What is under way then is given up (in the main thread; elsewhere it comes to its end). At
+        least one evaluation is made.
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     random_state : int, RandomState or None
@@ -129,8 +139,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     callback : callable, default None
         Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
         in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
-        says why. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol as well: every evaluation is
-        a task of the task "search", with its record as metadata, and one that asks to stop there ends the search.
+        says why. With a journal, in which nothing is lost, Ctrl-C is obeyed at once: KeyboardInterrupt is raised if the
+        final model takes longer than a second. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol
+        as well: every evaluation is a task of the task "search", with its record as metadata, and one that asks to stop
+        there ends the search.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
         list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
@@ -157,6 +169,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
         can be proven. Not there with refit=False.
+    held_out_ : `suffice.sklearn.measures.Predicted`, what the folds' models at the best penalties say of the rows that
+        they have not seen, fold after fold; `held_out_.measured()` has accuracy, AUC and log loss, or R^2, RMSE and MAE
+        in the target's own units, and `held_out_.confusion()` the confusion matrix.
+    baseline_ : the same of models that know the target only: the most frequent class, or the mean.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, whose name is
         `asked_scoring_`.
     best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
@@ -189,6 +205,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
+        began = time.monotonic()
         final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         positive(self.tolerance, "tolerance")
@@ -232,22 +249,27 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             tasks = CallbackTasks.of(self, X, y)
             recorded = RecordedProblem(problem, journal, tasks.begin, self._teller(tasks))
             search = PenaltySearch(
-                recorded, folds, space, options, self.initial, self.tolerance, self.refit == "one_se"
+                recorded, folds, space, options, self.initial, self.tolerance, self.refit == "one_se", began
             )
             try:
                 best = search.run()
             finally:
                 self.result_ = without_data(search.result)
-            self._report(recorded, best, folds, space, data)
+            interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
+            hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
+            with at_once(hurry):
+                self._report(recorded, best, folds, space, data)
+                self._fold_weights = FoldWeights.of(splits, best.solutions)
+                self.held_out_, self.baseline_ = held_out(folds, splits, best.solutions, data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
-        for edge in search.edges:
+        for edge in (one for one in search.edges if one.matters(best)):
             warnings.warn(edge.told(best, given), stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
-            with tasks.refit() as task:
-                self._fit_final(data, task, routed.fit)
+            with at_once(hurry), tasks.refit() as task:
+                self._fit_final(data, task, routed.fit, began + options.max_seconds)
         tasks.end()
         if classes is not None and not self.refit:
             self._classes = classes
@@ -341,18 +363,18 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _fit_final(self, data: SearchData, task: CallbackTasks, arguments: dict[str, Any]) -> None:
+    def _fit_final(self, data: SearchData, task: CallbackTasks, arguments: dict[str, Any], until: float) -> None:
         """The model of all data: by our own solver, or by scikit-learn's and held against ours."""
         estimator = clone(self.estimator)
         if self.groups_of_features is None:  # which scikit-learn has no words for
             estimator.set_params(**self.best_params_)
-        data = replace(data, estimator=estimator)
+        data, near = replace(data, estimator=estimator), self._fold_weights.solutions
         if self.refit == "sklearn":
             with task.propagated(estimator):
                 estimator.fit(data.X, data.y, **arguments)
-            found = held_against_ours(data, self.best_penalties_, estimator)
+            found = held_against_ours(data, self.best_penalties_, estimator, near, until)
         else:
-            found = fit_final(data, self.best_penalties_)
+            found = fit_final(data, self.best_penalties_, near, until)
         self.best_estimator_, self.coef_radius_ = found.estimator, found.radius
 
     def _report(

@@ -72,7 +72,7 @@ def in_penalties(space: Mapping[str, Any], estimator: Any, adapter: Any, ratio: 
     if not set(space) <= known or word not in space:
         what = f"{word}, alone or with {RATIO}" if RATIO in known else word
         raise ValueError(f"space in scikit-learn's words has {what}, got {', '.join(map(str, space))}")
-    low, high = _in_strength(ends(space[word], word), word, estimator, adapter, total)
+    low, high = in_strength(ends(space[word], word), word, estimator, adapter, total)
     if RATIO not in space:
         if ratio == 1.0:
             return {"l1": (low, high)}
@@ -97,7 +97,7 @@ def _mixes(estimator: Any, adapter: Any) -> bool:
     return RATIO in adapter.params(estimator, 0.5, 0.5, 1.0, ("l1", "l2"))
 
 
-def _in_strength(given: Any, word: str, estimator: Any, adapter: Any, total: float) -> Range:
+def in_strength(given: Any, word: str, estimator: Any, adapter: Any, total: float) -> Range:
     """The range of s = l1 + l2 that these ends of the word stand for."""
     lower, upper = given[:2]
     if not (lower > 0.0 and math.isfinite(upper)):

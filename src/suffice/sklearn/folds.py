@@ -5,16 +5,17 @@ r"""One fold of a linear model as a lower-level problem, in units of the mean ov
 Three kinds of intercept b:
 
 - `none`:   b = 0;
-- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact; for any other psi, and
-  for sparse X, it is minimised out (`suffice.terms.intercept`; for Huber's loss together with its scale,
-  `suffice.terms.concomitant`). It is never penalised "a little";
+- `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact but for the rounding of the
+  centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out
+  (`suffice.terms.intercept`; for Huber's loss together with its scale, `suffice.terms.concomitant`). It is never
+  penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
 l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),
 which is so for nearly every pure l1 penalty; elsewhere nothing is. Huber's model with its scale, which cannot be
 verified, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L
-the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser
-without it.
+the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
+minimum by at most (l2/2) ||w||^2, w any minimiser without it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def penalised(
 
 
 class LinearFold:
-    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column."""
+    """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column.
+    Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit."""
 
     def __init__(
         self,
@@ -81,14 +83,16 @@ class LinearFold:
         sample_weight: Array,
         intercept: Intercept,
         scaling: float = 1.0,
+        centre: bool = True,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
+        self.centred = centre and intercept == "free" and not sp.issparse(X)
         self.total = float(sample_weight.sum())
         self.columns = int(X.shape[1])
         self.shift = self.rest = np.zeros(self.columns)
         self.y_shift = self.y_rest = 0.0
         a = sample_weight / self.total
-        if intercept == "free" and not sp.issparse(X):
+        if self.centred:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             self.shift = a @ X
             rows = np.ascontiguousarray(X - self.shift)
@@ -101,7 +105,7 @@ class LinearFold:
             rows = self._rows(X)
         self.design = Design.of(rows, sample_weight)
         self.y = frozen(self._targets(y))
-        self.minimised_out = intercept == "free" and (sp.issparse(X) or not isinstance(psi, Squared))
+        self.minimised_out = intercept == "free" and not (self.centred and isinstance(psi, Squared))
         if self.minimised_out:
             model = self._model(0.0)
             _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
@@ -111,7 +115,7 @@ class LinearFold:
         if self.kind == "column":
             column = np.full((X.shape[0], 1), self.scaling)
             return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
-        if self.kind == "free" and not sp.issparse(X):
+        if self.centred:
             rows = np.ascontiguousarray(X - self.shift)
             rows -= self.rest
             return rows
@@ -124,6 +128,11 @@ class LinearFold:
         if isinstance(self.psi, Concomitant):
             return ConcomitantHuber(self.design, self.y, self.psi.epsilon, self.minimised_out, l2)
         return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
+
+    @property
+    def unpenalised(self) -> LinearModel | Intercepted | ConcomitantHuber:
+        """The loss alone."""
+        return self._model(0.0)
 
     @property
     def solver(self) -> str | NewtonHessian:

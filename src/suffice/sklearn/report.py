@@ -7,20 +7,31 @@ needs nothing else. In between the data may lie in a file: `page` checks what it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sklearn
 
 from suffice.sklearn import _report_data
+from suffice.sklearn.measures import Predicted, compared_measures
 
 FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
 Data = dict[str, Any]
 
 
 def collect(
-    search: Any, X: Any, y: Any, *, about: Mapping[str, Any], sample_weight: Any = None, groups: Any = None
+    search: Any,
+    X: Any,
+    y: Any,
+    *,
+    about: Mapping[str, Any],
+    sample_weight: Any = None,
+    groups: Any = None,
+    inverse: Callable[[Any], Any] | None = None,
+    labels: Sequence[Any] | None = None,
+    until: float = math.inf,
+    stage: Callable[[str], object] = lambda what: None,
 ) -> Data:
     """What a report shows of a fitted `SufficeSearchCV`, as plain data fit for JSON.
 
@@ -28,12 +39,24 @@ def collect(
     numbers, lists of them) that the report shows as they are, such as the name of the file; its entry "title", if there
     is one, is the title. The folds are made again for held-out predictions; where they cannot be the same, because cv
     shuffles without a seed, `comparison.same_folds` is False and the page says so.
+
+    `inverse` takes targets and predictions to the units that measures are to be in (np.exp, if y is a logarithm),
+    `labels` are names for the classes. The models that figures need besides those of the search take at most half as
+    many steps as the search did, and are left out when `time.monotonic()` has come to `until`; `stage` is told what is
+    being done.
     """
     import suffice
 
     about = _plain(about, "about")
     task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
+    stage("held-out rows")
     held = task.held_out()
+    stage("models with scikit-learn's defaults")
+    default = task.held_out_with_defaults(until)
+    compared = _report_data.comparison(task, held, default)
+    stage("the regularisation path")
+    path = _report_data.regularisation_path(task, until)
+    stage("figures")
     return {
         "format": FORMAT,
         "about": about,
@@ -55,8 +78,18 @@ def collect(
             "refit": search.refit,
         },
         **_report_data.course(search),
-        "comparison": _report_data.comparison(task, held),
-        "regularisation": _report_data.regularisation_path(task),
+        "measures": {
+            **compared_measures(
+                search.held_out_,
+                search.baseline_,
+                Predicted.joined([one.predicted() for one in default]) if default else None,
+                inverse,
+                labels,
+            ),
+            "folds": _report_data.measures_of_folds(held, default, inverse),
+        },
+        "comparison": compared,
+        "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),
         "coefficients": _report_data.coefficients(search, task),
     }

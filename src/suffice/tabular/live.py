@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -12,16 +13,14 @@ from rich.text import Text
 
 from suffice.report.formats import duration, short_interval
 from suffice.result import Record
+from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
 from suffice.tabular.cautions import WARNING
 from suffice.tabular.columns import MODELS, Problem
 from suffice.tabular.run import Settings, TunedTable
 from suffice.tabular.table import quoted
 
-MEASURES = {
-    "r2": "R²", "rmse": "root mean squared error", "mae": "mean absolute error",
-    "accuracy": "accuracy", "auc": "AUC", "log_loss": "log loss",
-}  # fmt: skip
+MOST_SHOWN = 8  # classes of a confusion matrix
 
 
 def number(value: float) -> str:
@@ -129,15 +128,14 @@ def conclude(outcome: TunedTable) -> list[str]:
         score = f"{number(found['score'])} {outcome.scoring}; {search.optimised_scoring_}, optimised in its place, "
     else:
         score = f"{number(found['score'])} {outcome.scoring}, "
-    lines = [f"Score    {score}{proven}"]
+    lines = [*held_out(found["measures"], bool(outcome.problem.classes)), f"Score    {score}{proven}"]
     if outcome.problem.log_target:
         lines.append("         of the logarithm of the target; predictions are in the target's own units")
     if outcome.baseline is not None:
         knows = "class frequencies" if outcome.problem.classes else "the mean"
         lines.append(f"         a model that knows {knows} only: {number(outcome.baseline)}")
     if outcome.test is not None:
-        shown = ", ".join(f"{MEASURES[name]} {number(value)}" for name, value in outcome.test.items() if name != "rows")
-        lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown}")
+        lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown(outcome.test)}")
     lines += [
         f"Best     {given}",
         f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
@@ -147,7 +145,36 @@ def conclude(outcome: TunedTable) -> list[str]:
     lines += map(noted, outcome.notes[len(outcome.problem.notes) :])
     if outcome.page is not None:
         lines.append(f"Report   {outcome.page}")
+    after = outcome.total_seconds - outcome.seconds
+    parts = f"{duration(outcome.seconds)} for search and fit, {duration(after)} for all that follows"
+    return [*lines, f"Time     {duration(outcome.total_seconds)} in all: {parts}"]
+
+
+def held_out(found: dict[str, Any] | None, classes: bool) -> list[str]:
+    """How good the model is, in words that people know."""
+    if found is None:
+        return []
+    knows = "class frequencies" if classes else "the mean"
+    lines = [f"Quality  {shown(found['tuned'])}", f"         {of_rows(found['rows'])}"]
+    lines.append(f"         a model that knows {knows} only: {shown(found['baseline'])}")
+    if not found["better_than_baseline"]:
+        lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")
+    table = found["confusion"]
+    if table is not None and len(table["classes"]) <= MOST_SHOWN:
+        names = [name if len(name) <= 12 else f"{name[:11]}…" for name in table["classes"]]
+        rows = [
+            ["true \\ predicted", *names],
+            *([name, *map(str, row)] for name, row in zip(names, table["counts"], strict=True)),
+        ]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        lines += [
+            "         " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
     return lines
+
+
+def of_rows(rows: int) -> str:
+    return f"on {rows:,} held-out rows: each fold's model predicts rows that it has not seen"
 
 
 def how_to_load(outcome: TunedTable) -> list[str]:

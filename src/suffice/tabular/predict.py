@@ -17,18 +17,11 @@ from typing import IO, Any
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.metrics import (
-    accuracy_score,
-    log_loss,
-    mean_absolute_error,
-    r2_score,
-    roc_auc_score,
-    root_mean_squared_error,
-)
 from sklearn.preprocessing import FunctionTransformer
 
 from suffice import files
 from suffice.report import folder as places
+from suffice.sklearn.measures import Predicted
 from suffice.tabular.columns import Problem, listed
 from suffice.tabular.entries import Array
 from suffice.tabular.table import Reading, Table, TableError, quoted, read
@@ -145,7 +138,7 @@ class Unseen:
     def measured(self, model: Any) -> dict[str, float]:
         """Measures that people know, in the target's own units."""
         X = frame_for(model, self.table)[self.rows]
-        return {"rows": float(len(self.y)), **measures(model, X, self.y, self.weight)}
+        return {"rows": float(len(self.y)), **Predicted.of(model, X, self.y, self.weight).measured()}
 
 
 def unseen(path: str, target: str, problem: Problem, weights: str | None = None) -> Unseen:
@@ -187,55 +180,35 @@ def unseen(path: str, target: str, problem: Problem, weights: str | None = None)
     return Unseen(table, y, there, tuple(notes), weight[there])
 
 
-def measures(model: Any, X: Any, y: Array, weight: Array | None) -> dict[str, float]:
-    """Accuracy, AUC and log loss of a classifier; R^2, root mean squared and mean absolute error of a regression."""
-    predicted = model.predict(X)
-    if not hasattr(model, "classes_"):
-        found = {
-            "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else np.nan,
-            "rmse": root_mean_squared_error(y, predicted, sample_weight=weight),
-            "mae": mean_absolute_error(y, predicted, sample_weight=weight),
-        }
-        return {name: float(value) for name, value in found.items() if np.isfinite(value)}
-    classes = model.classes_
-    index = np.array([int(np.flatnonzero(classes == label)[0]) for label in y])
-    found = {"accuracy": accuracy_score(y, predicted, sample_weight=weight)}
-    probable = model.predict_proba(X) if hasattr(model, "predict_proba") else None
-    if len(classes) == 2 and len(np.unique(index)) == 2:
-        decided = model.decision_function(X) if probable is None else probable[:, 1]
-        found["auc"] = roc_auc_score(index, decided, sample_weight=weight)
-    elif len(classes) > 2 and len(np.unique(index)) == len(classes) and probable is not None:
-        found["auc"] = roc_auc_score(index, probable, sample_weight=weight, multi_class="ovr")
-    if probable is not None:
-        found["log_loss"] = log_loss(index, probable, sample_weight=weight, labels=np.arange(len(classes)))
-    return {name: float(value) for name, value in found.items()}
-
-
 # A run's model
 
 
 def load_model(folder: Path, *, trust: bool = False) -> Any:
     """The model of a run's folder; ValueError if there is none, or it could run code and nobody said that it may."""
-    path = folder / SAVED[0]
-    if path.exists():
-        try:
-            import skops.io
-        except ImportError as error:
-            raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
-        content = files.read_bounded(path, files.DATA)
-        types = skops.io.get_untrusted_types(data=content)
-        if not trust and not set(types) <= TRUSTED:
-            strange = ", ".join(sorted(set(types) - TRUSTED))
-            raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
-        return skops.io.loads(content, trusted=types)
-    path = folder / SAVED[1]
-    if not path.exists():
-        raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
-    if not trust:
-        raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
-    import joblib
+    for name in SAVED:
+        if (folder / name).exists():
+            return load_file(folder / name, trust=trust)
+    raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
 
-    return joblib.load(path)
+
+def load_file(path: Path, *, trust: bool = False) -> Any:
+    """The model in a file of skops or, if it may run code, of joblib or pickle; ValueError where it may not."""
+    if path.suffix != ".skops":
+        if not trust:
+            raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
+        import joblib
+
+        return joblib.load(path)
+    try:
+        import skops.io
+    except ImportError as error:
+        raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
+    content = files.read_bounded(path, files.DATA)
+    types = skops.io.get_untrusted_types(data=content)
+    if not trust and not set(types) <= TRUSTED:
+        strange = ", ".join(sorted(set(types) - TRUSTED))
+        raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
+    return skops.io.loads(content, trusted=types)
 
 
 def read_recipe(folder: Path) -> Recipe:

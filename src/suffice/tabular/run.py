@@ -6,9 +6,11 @@
     model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
     report.json     what was found, as plain data
     report.html     the same, to look at
+    result.json     what was told at the end
 
-The same command in the same folder goes on where it was, and ends at the same bits. Budgets and the number of processes
-may differ; anything else is another run, and refused.
+`--max-seconds` are for all of it, the report included: what is under way when they are over is given up. A run that has
+come to its end is not run again. The same command in the same folder goes on where it was, and ends at the same bits.
+Budgets and the number of processes may differ; anything else is another run, and refused.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -32,19 +34,26 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice import files
+from suffice.journal.fingerprint import versions
 from suffice.options import Options
 from suffice.report import folder as places
-from suffice.result import Record
+from suffice.result import Record, Status
+from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn.measures import compared_measures
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.groups import read_groups
 from suffice.tabular.predict import SAVED, TABLE, Recipe, finished, unseen
 from suffice.tabular.table import TableError, open_table, quoted, read
 from suffice.tabular.targets import Wishes
 
-REPORT, PAGE = "report.json", "report.html"
+REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 BUDGETS = ("max_evaluations", "max_seconds")
+MINOR = (*BUDGETS, "data", "test", "no_report")  # what may differ in a folder
+FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
+REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
+GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,7 @@ class Settings:
     positive: str | None = None
     groups: str | None = None
     test: str | None = None
+    no_report: bool = False
     digest: str = ""  # of the bytes of the table
 
     def __post_init__(self) -> None:
@@ -124,7 +134,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("scoring", "weights", "positive", "groups", "test"), (str, type(None))),
     "max_seconds": (float, int, type(None)),
     "max_levels": (int, type(None)),
-    **dict.fromkeys(("skip_missing_target", "log_target"), (bool,)),
+    **dict.fromkeys(("skip_missing_target", "log_target", "no_report"), (bool,)),
 }
 
 
@@ -142,6 +152,8 @@ class TunedTable:
     seconds: float
     baseline: float | None  # the score of a model that knows the target only
     test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
+    measures: dict[str, Any] | None = None  # of the folds' held-out rows: `suffice.sklearn.measures`
+    total_seconds: float = 0.0  # with the report
     failures: tuple[str, ...] = ()  # what went wrong after the search
 
     @property
@@ -173,11 +185,13 @@ class TunedTable:
             "scoring": self.scoring,
             "score": float(search.best_score_),
             "baseline": self.baseline,
+            "measures": self.measures,
             "optimised_scoring": search.optimised_scoring_,
             "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
             "evaluations": self.evaluations,
             "work": float(np.sum(search.cv_results_["work"])),
             "seconds": round(self.seconds, 3),
+            "total_seconds": round(self.total_seconds, 3),
             "folder": str(self.folder),
             "model_file": None if self.model_file is None else str(self.model_file),
             "model_types": list(self.model_types),
@@ -242,7 +256,7 @@ def claim(folder: Path, settings: Settings) -> None:
         changed = [
             item.name
             for item in fields(Settings)
-            if item.name not in (*BUDGETS, "data", "test") and getattr(there, item.name) != getattr(settings, item.name)
+            if item.name not in MINOR and getattr(there, item.name) != getattr(settings, item.name)
         ]
         if changed:
             what = ", ".join("the table" if name == "digest" else name for name in changed)
@@ -250,7 +264,7 @@ def claim(folder: Path, settings: Settings) -> None:
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
         raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
-        for name in (*SAVED, TABLE, REPORT, PAGE):  # found out before a long search
+        for name in (*SAVED, TABLE, REPORT, PAGE, RESULT):  # found out before a long search
             files.present(folder / name)
         places.write(folder / places.COMMAND, settings.plain())
     except OSError as error:
@@ -276,9 +290,12 @@ def execute(
     jobs: int = 1,
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
+    began: float | None = None,
 ) -> TunedTable:
-    """Search, fit and write everything down. What ends the search early is reported by `search.result_`."""
-    began = time.perf_counter()
+    """Search, fit and write everything down. What ends the search early is reported by `search.result_`. `began` is
+    when the clock of max_seconds started, by `time.monotonic()`; None: now."""
+    began = time.monotonic() if began is None else began
+    clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / TABLE, Recipe.of(problem, settings.target).plain())
     search = SufficeSearchCV(
@@ -286,7 +303,7 @@ def execute(
         problem.space,
         cv=problem.cv,
         scoring=settings.scoring,
-        options=settings.options,
+        options=replace(settings.options, max_seconds=clock.for_the_search()),
         n_jobs=jobs,
         journal=folder,
         callback=callback,
@@ -300,18 +317,79 @@ def execute(
             if not hasattr(search, "best_penalties_"):
                 raise
             raise AfterSearchError(f"the search is done, but its model could not be fitted: {told(error)}") from error
-    seconds = time.perf_counter() - began
-    stage("writing the report")
+    seconds = time.monotonic() - began
+    until = clock.until
+    if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
+        until = min(until, time.monotonic() + GRACE)
     model = finished(search.best_estimator_, problem)
     saved, failures = save(model, folder)
     notes = [*problem.notes, *_told(caught)]
-    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, None, tuple(failures))
-    outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=_baseline(search, problem)))
-    if held is not None:
-        unknown = held.notes
-        outcome = replace(outcome, notes=(*outcome.notes, *unknown))
-        outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
-    return _report(outcome, settings)
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, failures=tuple(failures))
+    outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=_measures(search, problem)))
+    try:
+        with time_limit(until):
+            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=_baseline(search, problem)))
+            if held is not None:
+                unknown = held.notes
+                outcome = replace(outcome, notes=(*outcome.notes, *unknown))
+                outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
+            if not settings.no_report:
+                most = time.monotonic() + max(seconds, REPORT_SECONDS)
+                outcome = _report(outcome, settings, min(most, until), stage)
+    except TimeOver:
+        note = f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
+        outcome = replace(outcome, notes=(*outcome.notes, note))
+    return replace(outcome, total_seconds=time.monotonic() - began)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How max_seconds, from `began` on, are shared out."""
+
+    began: float
+    max_seconds: float
+    report: bool = True
+
+    @property
+    def until(self) -> float:
+        return self.began + self.max_seconds
+
+    def for_the_search(self) -> float:
+        """Seconds from now on; a little in any case, in which one evaluation is made."""
+        share, most = FOR_THE_REPORT
+        left = self.until - time.monotonic()
+        return max(left - (min(share * left, most) if self.report and left < math.inf else 0.0), 0.01)
+
+
+def _measures(search: SufficeSearchCV, problem: Problem) -> dict[str, Any]:
+    """Measures that people know, in the target's own units."""
+    inverse = np.exp if problem.log_target else None
+    return compared_measures(search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels)
+
+
+def keep(outcome: TunedTable, lines: Sequence[str]) -> None:
+    """Write down what is told at the end, so that a finished run need not be made again."""
+    known = {"versions": versions(), "found": outcome.plain(), "lines": list(lines)}
+    places.write(outcome.folder / RESULT, known)
+
+
+def kept(folder: Path, settings: Settings) -> dict[str, Any] | None:
+    """What `keep` has written down of a run with these settings that came to its end with all that was asked for; None
+    if it has to be made, or made again."""
+    known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
+    if known is None or command is None or settings.test is not None:
+        return None
+    try:
+        there = Settings.from_plain(command)
+        found, lines = known["found"], known["lines"]
+        complete = found["success"] and not found["failures"] and known["versions"] == versions()
+        files_there = found["model_file"] is not None and (settings.no_report or (folder / PAGE).exists())
+        files_there = files_there and (folder / Path(found["model_file"]).name).exists()
+    except (KeyError, TypeError, ValueError):
+        return None
+    minor = {name: getattr(there, name) for name in MINOR}
+    same = replace(settings, digest=digest_of(settings.data), **minor) == there and there.test is None
+    return {"found": found, "lines": [str(line) for line in lines]} if complete and files_there and same else None
 
 
 class AfterSearchError(RuntimeError):
@@ -418,7 +496,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
         return (None, ()), failures
 
 
-def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
+def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
     """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 
@@ -437,6 +515,10 @@ def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
         "score of a model that knows the target only": outcome.baseline,
         "seconds": round(outcome.seconds, 1),
     }
+    about["units of coefficients"] = _units(problem)
+    about["load and predict"] = snippet(outcome)
+    if problem.labels is not None or (problem.task == "classification" and problem.classes == 2):
+        about["more likely"] = str((problem.labels or np.unique(problem.y).tolist())[1])
     if problem.labels is not None:
         about["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
     if outcome.test is not None:
@@ -444,7 +526,17 @@ def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            data = report.collect(outcome.search, problem.X, problem.y, about=about, sample_weight=problem.weight)
+            data = report.collect(
+                outcome.search,
+                problem.X,
+                problem.y,
+                about=about,
+                sample_weight=problem.weight,
+                inverse=np.exp if problem.log_target else None,
+                labels=problem.labels,
+                until=until,
+                stage=lambda what: stage(f"report: {what}"),
+            )
         places.write(outcome.folder / REPORT, data)
         return replace(outcome, page=write_page(outcome.folder, data))
     except ImportError as error:
@@ -452,6 +544,32 @@ def _report(outcome: TunedTable, settings: Settings) -> TunedTable:
         return replace(outcome, notes=(*outcome.notes, note))
     except Exception as error:  # the model is there, and must not be lost for a figure
         return replace(outcome, failures=(*outcome.failures, f"the report could not be made: {told(error)}"))
+
+
+def _units(problem: Problem) -> str:
+    """What a coefficient says, in words."""
+    what = {
+        "poisson": "change of the logarithm of the expected count",
+        "svm": "change of the decision value",
+    }.get(problem.model, "change of the log-odds" if problem.task == "classification" else "change of the prediction")
+    if problem.log_target:
+        what = "change of the prediction's logarithm"
+    return f"{what} for one standard deviation of a numeric column, or where a category applies"
+
+
+def snippet(outcome: TunedTable) -> str:
+    """How to load the model and predict, as code."""
+    saved, folder = outcome.model_file, outcome.folder
+    lines = [f"suffice predict {folder} new.csv           # at a shell: one prediction per row", "", "# or in Python:"]
+    if saved is None:
+        return lines[0]
+    if saved.suffix == ".skops":
+        load = f"model = skops.io.load({str(saved)!r}, trusted={list(outcome.model_types)})"
+        lines += ["import skops.io, suffice.tabular", load]
+    else:
+        load = f"model = joblib.load({str(saved)!r})          # runs code in the file: only if you trust it"
+        lines += ["import joblib, suffice.tabular", load]
+    return "\n".join([*lines, 'model.predict(suffice.tabular.read("new.csv").frame())'])
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:

@@ -21,17 +21,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
-from suffice.terms.design import OF_FACTORS
+from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, LossModel, rounding_through
-from suffice.terms.margin_losses import LARGEST_EXPONENT
+from suffice.terms.margin_losses import LARGEST_EXPONENT, MarginLoss, slope_and_bend
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
+
+_origins: WeakKeyDictionary[Design, list[tuple[Array, MarginLoss, tuple[float, float]]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,32 +44,52 @@ class Intercepted(LossModel):
     X is dense or sparse in main memory; rows with a_i = 0 do not count.
     """
 
-    # The latest image with its b and the error of b. Images are never written to.
-    _latest: list[tuple[Array, float, float]] = field(default_factory=list, init=False, repr=False)
+    # The latest image with its b. Images are never written to.
+    _latest: list[tuple[Array, float]] = field(default_factory=list, init=False, repr=False)
+    _error_of: list[tuple[Array, float]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def reach(self) -> float:
         """max ||x_i|| over rows that count: a Lipschitz constant of b(w)."""
         return float(self.design.row_norms[self.design.weights > 0.0].max())
 
-    @cached_property
+    @property
     def at_zero(self) -> float:
         """b for w = 0."""
-        return self._root(np.zeros(len(self.y)), 0.0, *self._wide_bracket())
+        return self._origin[0]
+
+    @cached_property
+    def _origin(self) -> tuple[float, float]:
+        """b for w = 0 with its error: the same for all penalties, and found once."""
+        known = _origins.setdefault(self.design, [])
+        for y, loss, origin in known:
+            if y is self.y and loss == self.loss:
+                return origin
+        zero = np.zeros(len(self.y))
+        b = self._root(zero, 0.0, *self._wide_bracket())
+        known.append((self.y, self.loss, (b, self._error(zero, b))))
+        return known[-1][2]
+
+    def b(self, image: Array) -> float:
+        """b at these margins, in floating-point arithmetic."""
+        for known, b in self._latest:
+            if known is image:
+                return b
+        counts, (origin, error) = self.design.weights > 0.0, self._origin
+        low, high = float(image[counts].min()), float(image[counts].max())
+        slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
+        b = self._root(image, origin - float(self.design.weights @ image), origin - high - slack, origin - low + slack)
+        self._latest[:] = [(image, b)]
+        return b
 
     def intercept(self, image: Array) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
-        for known, b, error in self._latest:
+        b = self.b(image)
+        for known, error in self._error_of:
             if known is image:
                 return b, error
-        counts = self.design.weights > 0.0
-        low, high = float(image[counts].min()), float(image[counts].max())
-        slack = 8.0 * EPS * (abs(self.at_zero) + abs(low) + abs(high)) + self._error(0.0 * image, self.at_zero)
-        start = self.at_zero - float(self.design.weights @ image)
-        b = self._root(image, start, self.at_zero - high - slack, self.at_zero - low + slack)
-        error = self._error(image, b)
-        self._latest[:] = [(image, b, error)]
-        return b, error
+        self._error_of[:] = [(image, self._error(image, b))]
+        return b, self._error_of[0][1]
 
     def shift_within(self, image: Array, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
@@ -75,7 +98,7 @@ class Intercepted(LossModel):
     def _pull(self, image: Array, b: float) -> tuple[float, float, float]:
         """s(b) = sum a_i psi'(m_i + b), its derivative, and a bound on the rounding of s."""
         a, m = self.design.weights, image + b
-        slope, bend = self.loss.derivative(m, self.y), self.loss.curvature_between(m, m, self.y)
+        slope, bend = slope_and_bend(self.loss, m, self.y)
         # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
         sizes = self._summing * (np.abs(slope) + bend) + 2.0 * EPS * bend * (np.abs(image) + abs(b))
         return dot(a, slope), float(a @ bend), float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
@@ -119,7 +142,7 @@ class Intercepted(LossModel):
         raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
 
     def shifted(self, image: Array, by: Array) -> Array:
-        return image + self.intercept(by)[0]
+        return image + self.b(by)
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         return self._rounding(x, image, CARRIED)

@@ -1,0 +1,230 @@
+"""The first screen of a report, for the person with the table: how good is the model, in the target's own units and
+against what else there is; which columns matter, and in which direction; how sure are we of that. Proofs come later.
+"""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from suffice.report import html as shell
+from suffice.report.traces import cut
+from suffice.sklearn.measures import MEASURES, as_text
+
+Data = dict[str, Any]
+MOST_EFFECTS = 10
+BLUE, ORANGE = "#0072B2", "#D55E00"
+
+
+def lead(data: Data) -> str:
+    """What was asked, and how it was answered."""
+    found = data["measures"]
+    return (
+        f"How well can {_target(data)} be predicted from {data['features']:,} columns? All numbers here are of "
+        f"{found['rows']:,} rows, each predicted by a model that had not seen it ({data['folds']}-fold "
+        "cross-validation)."
+    )
+
+
+def _target(data: Data, plain: bool = False) -> str:
+    target = data["about"].get("target")
+    if plain:
+        return escape(cut(target, 24)) if isinstance(target, str) and target else "the target"
+    return f"<b>{escape(str(target))}</b>" if isinstance(target, str) and target else "the target"
+
+
+def _of_classes(data: Data) -> bool:
+    return "accuracy" in data["measures"]["tuned"]
+
+
+def _guess(data: Data) -> str:
+    return "always guessing the most frequent class" if _of_classes(data) else "always guessing the mean"
+
+
+def tiles(data: Data) -> str:
+    """The few numbers that matter most."""
+    found = data["measures"]
+    tuned, baseline, default = found["tuned"], found["baseline"], found["default"]
+    shown = []
+    for name in ("accuracy", "auc") if _of_classes(data) else ("rmse", "r2"):
+        if name not in tuned:
+            continue
+        words = {
+            "accuracy": "of held-out rows are predicted correctly",
+            "auc": "AUC: 1 ranks all rows rightly, 0.5 is chance",
+            "rmse": f"typical error (RMSE), in units of {_target(data, plain=True)}",
+            "r2": "R²: the share of the variance that is explained",
+        }[name]
+        beside = [f"{_guess(data)}: {as_text(name, baseline[name])}"] if name in baseline else []
+        beside += [f"scikit-learn's defaults: {as_text(name, default[name])}"] if name in default else []
+        shown.append((as_text(name, tuned[name]), f"{words}<small>{'<br>'.join(beside)}</small>"))
+    if found["gain"] is not None:
+        text = f"{100.0 * max(found['gain'], 0.0):.0f} %" if found["better_than_baseline"] else "nothing"
+        what = "Brier score" if "log_loss" in tuned else "share of wrong rows" if _of_classes(data) else "squared error"
+        shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
+    spread = _spread(found["folds"])
+    if spread is not None:
+        shown.append((f"± {spread}", "give or take, for other rows<small>standard error over the folds</small>"))
+    return shell.tiles(shown)
+
+
+def _spread(folds: Data) -> str | None:
+    values = folds["tuned"]
+    if len(values) < 2:
+        return None
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return f"{100.0 * error:.2g} points" if folds["measure"] == "accuracy" else as_text("rmse", error, 2)
+
+
+def answer(data: Data) -> str:
+    """How good, which columns, how sure."""
+    picture = _strip(data)
+    sure = f"<h3>How sure are we?</h3><p>{_sure(data)}</p>{picture}"
+    matter = f"<h3>Which columns matter?</h3>{_effects(data)}"
+    return f'{_good(data)}<div class="two"><div>{matter}</div><div>{sure}{_confusion(data)}</div></div>{_snippet(data)}'
+
+
+def _good(data: Data) -> str:
+    found = data["measures"]
+    tuned, baseline, default = found["tuned"], found["baseline"], found["default"]
+    name = found["folds"]["measure"]
+    if name not in tuned:
+        return '<p class="answer">The predictions are too large to be measured.</p>'
+    if name == "accuracy":
+        text = f"Of the rows that it has not seen, the model predicts <b>{as_text(name, tuned[name])}</b> correctly"
+    else:
+        text = (
+            f"On rows that it has not seen the model is off by <b>{as_text(name, tuned[name])}</b> (root mean square)"
+        )
+    text += f"; {_guess(data)} {'is right for' if name == 'accuracy' else 'is off by'} {as_text(name, baseline[name])}"
+    if name in default:
+        text += f", the same model with scikit-learn's default penalties {as_text(name, default[name])}"
+    warning = ""
+    if not found["better_than_baseline"]:
+        warning = (
+            '<p class="answer warn">The model is no better than the baseline: these columns hardly tell the target.</p>'
+        )
+    return f'<p class="answer">{text}.</p>{warning}'
+
+
+def _sure(data: Data) -> str:
+    folds, (low, high) = data["measures"]["folds"], data["best"]["interval"]
+    name, values = folds["measure"], folds["tuned"]
+    size = max(abs(low), abs(high))
+    share = (high - low) / size if size > 0.0 else 0.0
+    proof = f"the computation adds next to nothing to that: the tuned score is proven to {_parts(share)}"
+    if not share < 0.01:
+        proof = f"the search had no time to prove the tuned score any better than to {100.0 * share:.2g} %"
+    if not values:
+        return f"{proof[0].upper()}{proof[1:]}."
+    return (
+        f"From fold to fold, {MEASURES[name][0]} goes from {as_text(name, min(values))} to "
+        f"{as_text(name, max(values))}, which is about what other rows of the same kind would change; {proof}."
+    )
+
+
+def _parts(share: float) -> str:
+    """A small share in words, never smaller than it is."""
+    if share < 1e-6:
+        return "better than one part in a million"
+    unit = 10 ** math.floor(math.log10(1.0 / share))
+    return f"one part in {math.floor(1.0 / share / unit) * unit:,}"
+
+
+def _strip(data: Data) -> str:
+    """Every fold a dot, on one scale: tuned, with defaults, and the baseline."""
+    folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
+    name = folds["measure"]
+    rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
+    rows = [row for row in rows if row[1]]
+    if not rows or name not in baseline:
+        return ""
+    rows.append(("baseline", [baseline[name]], "#8a94a0"))
+    every = [value for _, values, _ in rows for value in values]
+    low, high = min(every), max(every)
+    pad = 0.06 * (high - low) or 1.0
+    low, high = low - pad, high + pad
+
+    def x(value: float) -> float:
+        return 110.0 + 470.0 * float((value - low) / (high - low))
+
+    parts = []
+    for k, (label, values, colour) in enumerate(rows):
+        y = 24 + 34 * k
+        parts.append(
+            f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="110" x2="580" y1="{y}" y2="{y}"/>'
+        )
+        parts += [f'<circle cx="{x(v):.1f}" cy="{y}" r="5.5" fill="{colour}" fill-opacity="0.65"/>' for v in values]
+        mean = x(float(np.mean(values)))
+        parts.append(f'<line class="mean" x1="{mean:.1f}" x2="{mean:.1f}" y1="{y - 10}" y2="{y + 10}"/>')
+    bottom = 24 + 34 * len(rows)
+    for value, anchor in ((low + pad, "start"), (high - pad, "end")):
+        parts.append(f'<text x="{x(value):.1f}" y="{bottom}" text-anchor="{anchor}">{as_text(name, value)}</text>')
+    alt = f"{MEASURES[name][0]} of every fold"
+    return (
+        f'<svg class="strip" viewBox="0 0 600 {bottom + 8}" role="img" aria-label="{alt}">{"".join(parts)}</svg>'
+        f'<p class="caption">{alt}: dots are folds, bars their mean; defaults: of scikit-learn.</p>'
+    )
+
+
+def _effects(data: Data) -> str:
+    """The largest coefficients as bars to both sides, with what they do in words."""
+    found = data["coefficients"]
+    names, outputs, values = found["names"][:MOST_EFFECTS], found["outputs"], found["values"]
+    if not names:
+        return "<p>None: all coefficients are zero.</p>"
+    several = len(outputs) > 1
+    chosen = [max(range(len(outputs)), key=lambda j, k=k: abs(values[j][k])) for k in range(len(names))]  # type: ignore[misc]
+    most = max(abs(values[j][k]) for k, j in enumerate(chosen)) or 1.0
+    positive = data["about"].get("more likely")
+    rows = []
+    if not several:
+        ways = ("lowers the prediction", "raises it")
+        if isinstance(positive, str):
+            ways = (f"{escape(cut(positive, 20))} less likely", "more likely")
+        head = f'<div class="ways"><span>&larr; {ways[0]}</span><span>{ways[1]} &rarr;</span></div>'
+        rows.append(f"<tr><th></th><th>{head}</th><th></th></tr>")
+    for k, name in enumerate(names):
+        value = values[chosen[k]][k]
+        width = 50.0 * abs(value) / most
+        side = f"left: 50%; width: {width:.1f}%" if value > 0.0 else f"right: 50%; width: {width:.1f}%"
+        bar = f'<div class="bar"><i class="{"up" if value > 0.0 else "down"}" style="{side}"></i></div>'
+        of = escape(cut(outputs[chosen[k]], 24))
+        does = f"<td>{of} {'more' if value > 0.0 else 'less'} likely</td>" if several else ""
+        rows.append(f'<tr><td>{escape(cut(name))}</td><td>{bar}</td><td class="n">{value:+.3g}</td>{does}</tr>')
+    units = data["about"].get("units of coefficients")
+    unit = (
+        escape(str(units)) if units else "per unit of the column, as the linear model sees it after the steps before it"
+    )
+    more = found["nonzero"] - len(names)
+    rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
+    none = found["features"] - found["nonzero"]
+    rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
+    return (
+        f'<div class="scroll"><table class="effects"><tbody>{"".join(rows)}</tbody></table></div>'
+        f'<p class="caption">Coefficients: {unit}.{rest}</p>'
+    )
+
+
+def _confusion(data: Data) -> str:
+    found = data["measures"].get("confusion")
+    if found is None or len(found["classes"]) > 12:
+        return ""
+    names = [escape(cut(name, 18)) for name in found["classes"]]
+    head = "".join(f"<th>{name}</th>" for name in names)
+    rows = ""
+    for k, (name, counts) in enumerate(zip(names, found["counts"], strict=True)):
+        cells = "".join(f"<td{' class=hit' if j == k else ''}>{count:,}</td>" for j, count in enumerate(counts))
+        rows += f"<tr><th>{name}</th>{cells}</tr>"
+    return (
+        '<h3>Where is it wrong?</h3><div class="scroll"><table class="confusion"><thead>'
+        f"<tr><th>true \\ predicted</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _snippet(data: Data) -> str:
+    code = data["about"].get("load and predict")
+    return f"<h3>Use it</h3><pre>{escape(code)}</pre>" if isinstance(code, str) and code else ""

@@ -1,0 +1,293 @@
+r"""How far a fitted linear model is from the exact minimiser of its own objective (`suffice.sklearn.objectives`).
+
+With c the coefficients at hand, c* those of our own solver started there, and c_hat the exact ones,
+
+    ||c* - c_hat|| <= R  proven,  so that  ||c - c*|| - R  <=  ||c - c_hat||  <=  ||c - c*|| + R.
+
+The left side shows that a model is off, which a certificate of c alone cannot. Where c is its own certificate, to FINE
+||c||, no solve is needed: c* = c. The margins of a row t, intercept b included, differ by
+
+    |t . (c - c_hat) + b - b_hat|  <=  |t . (c - c*) + b - b*| + ||t|| R + S,        |b* - b_hat| <= S,
+
+and, where c* is verified (`suffice.lower.verified`: c_hat = c* + h, ||h - n||_H <= slack, the intercept's part among
+them), by at most  |t . (c - c*) + b - b* - t . n| + slack ||t||_{H^-1},  which is sharper; row by row the smaller one
+counts. The score of the exact model is that of c* with the error that `suffice.held_out` proves for training rows.
+
+X is taken as it is, never centred: centred data are rounded, and their minimiser is another one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted
+
+from suffice.arrays import EPS, Array, norm, whole_number
+from suffice.certifying import FitReport
+from suffice.held_out import LossAt
+from suffice.lower.certificate import Certificate, certify
+from suffice.lower.verified import LinearVerification
+from suffice.problem import Composite
+from suffice.report.formats import bound
+from suffice.sklearn._final_fit import OFF, solved
+from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn._target import transformed, transforms_target
+from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.objectives import CannotTellError, Objective, objective_of, refuse
+from suffice.sklearn.scores import SCORES
+from suffice.terms.linear import LinearModel
+from suffice.terms.rounding import gamma
+
+FINE = 1e-9  # of the norm of the coefficients: what our own solver is asked for
+CLOSE = 1e-4  # of it: from there on a second start is not worth its price
+WITHOUT_L2 = 200  # steps
+
+
+def certify_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *, max_steps: int) -> FitReport:
+    """The report of a fitted estimator on the data it was fitted to."""
+    if isinstance(estimator, type):
+        raise TypeError(f"certify needs a fitted estimator, got the class {estimator.__name__}")
+    steps = whole_number(max_steps, "max_steps", least=1)
+    if isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
+    check_consistent_length(X, y)
+    try:
+        model, X, y = _unwrapped(estimator, X, y)
+        if isinstance(model, BaseEstimator):
+            check_is_fitted(model)
+        X, weights = _checked(model, X, sample_weight)
+        fit = objective_of(model, y, weights)
+        _check_width(model, fit, X)
+        return _Judgement.of(fit, X, steps).report(model)
+    except CannotTellError as reason:
+        return FitReport.nothing(f"{reason}")
+
+
+def _unwrapped(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
+    """The linear model inside searches, pipelines and transformations, and the data that it was fitted to."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            grouped = getattr(estimator, "groups_of_features", None) is not None
+            refuse(grouped, "groups_of_features has penalties that the fitted estimator does not know")
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "cv_results_") and hasattr(estimator, "refit"):
+            raise CannotTellError("the search has kept no model (refit=False)")
+        elif transforms_target(estimator):
+            estimator, y = estimator.regressor_, transformed(estimator, y)
+        elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+            for _, step in estimator.steps:
+                refuse(
+                    hasattr(step, "fit_resample"), f"{type(step).__name__} has changed the rows of the training data"
+                )
+            for part in estimator[:-1].get_params(deep=True).values():
+                other = type(part).__name__ == "TargetEncoder"
+                refuse(other, "TargetEncoder encodes training data otherwise than any data later")
+            estimator, X = estimator.steps[-1][1], estimator[:-1].transform(X)
+        elif isinstance(estimator, Pipeline):
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator, X, y
+
+
+def _checked(model: Any, X: Any, sample_weight: Any) -> tuple[Any, Array]:
+    """X and the weights of its rows as float64."""
+    if isinstance(model, BaseEstimator) and hasattr(model, "n_features_in_"):
+        _check_feature_names(model, X, reset=False)
+    kinds = [getattr(kind, "kind", "O") for kind in getattr(X, "dtypes", ())] if hasattr(X, "columns") else []
+    refuse(not set(kinds) <= set("biuf"), "X has columns that are not numbers")
+    X = check_array(X, accept_sparse=("csr", "csc"), dtype=np.float64)
+    weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weights.any():
+        raise ValueError("sample_weight must not be all zero")
+    return X, weights
+
+
+def _check_width(model: Any, fit: Objective, X: Any) -> None:
+    d = fit.coef.shape[-1]
+    if X.shape[1] != d:
+        raise ValueError(f"X has {X.shape[1]} columns, and {type(model).__name__} was fitted to {d}")
+    if not (np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()):
+        raise CannotTellError("its coefficients are not finite")
+
+
+@dataclass(frozen=True, eq=False)
+class _Judgement:
+    """Our solution x* of the model's problem beside the model's own x; both have the intercept's column, if any."""
+
+    fit: Objective
+    fold: LinearFold | MultinomialFold
+    X: Any
+    x: Array
+    best: Array  # x*
+    proof: Certificate  # of x*
+    own: Certificate  # of x
+
+    @classmethod
+    def of(cls, fit: Objective, X: Any, steps: int) -> _Judgement:
+        try:
+            fold = fit.fold(X)
+        except ValueError as error:  # there is no finite intercept, or a class is missing
+            raise CannotTellError(str(error)) from error
+        l2 = np.min(fit.l2)
+        verifiable = isinstance(fold, LinearFold) and fold.l2_in_place_of_none == 0.0
+        refuse(l2 == 0.0 and not verifiable, "this loss without an l2 penalty is beyond our proofs")
+        problem = fold.at(l1=fit.l1, l2=fit.l2)
+        x = fit.coef.ravel()
+        x = np.append(x, fit.intercept / fit.scaling) if fit.kind == "column" else x
+        own = certify(problem, x)
+        if own.radius <= FINE * norm(x):
+            return cls(fit, fold, X, x, x, own, own)
+        best, proof = _solved(problem, fold.solver, x, own, steps)
+        return cls(fit, fold, X, x, best, proof, own)
+
+    def report(self, model: Any) -> FitReport:
+        R = self.proof.radius
+        if not math.isfinite(R):
+            raise CannotTellError(_why_not(self.fit, self.X))
+        d = self.fit.coef.size
+        here, there = self.x[:d], self.best[:d]
+        apart = norm(here - there) * (1.0 + gamma(d + 8))
+        via = apart + R * (1.0 + 4.0 * EPS)
+        radius, rule = (self.own.radius, self.own.rule) if self.own.radius < via else (via, self.proof.rule)
+        at_least = max(0.0, apart * (1.0 - 2.0 * gamma(d + 8)) - R)
+        size = norm(there) * (1.0 - gamma(d + 8)) - R
+        relative = radius / size if size > 0.0 else (0.0 if radius == 0.0 else math.inf)
+        errors = (self._of_classes if self.fit.psi is None else self._of_rows)()
+        message = _message(model, radius, at_least, relative, norm(there) + R)
+        return FitReport(radius, at_least, relative, *errors, self.fit.scoring, *self._score(), rule, message)
+
+    def _score(self) -> tuple[float, tuple[float, float]]:
+        """That of the model at hand, and an interval for that of the exact one."""
+        fit, fold, scoring = self.fit, self.fold, self.fit.scoring
+        held_out = fold.held_out(self.X, fit.targets, fit.weights, scoring, 1)
+        there: LossAt = held_out.at(self.best)
+        error = there.error(self.proof.radius)
+        verification = self.proof.verification
+        if there.verified is not None and verification is not None:
+            error = min(error, there.verified(verification))
+        low, high = max(there.residual - error, 0.0), there.residual + error
+        interval = SCORES[scoring].interval((low * low * (1.0 - 4.0 * EPS), high * high * (1.0 + 4.0 * EPS)))
+        a, m = fold.design.weights, self._margins()
+        if isinstance(fold, MultinomialFold):
+            return float(a @ np.sum(fold.onehot * log_softmax(m, axis=1), axis=1)), interval
+        phi = SCORES[scoring].phi
+        assert phi is not None
+        return -float(a @ phi.residuals(m, fold.y) ** 2), interval
+
+    def _margins(self) -> Array:
+        """Of the model at hand."""
+        design, b = self.fold.design, 0.0 if self.fit.kind == "column" else self.fit.intercept
+        w = self.x.reshape(len(self.fit.coef), -1).T if self.fit.psi is None else self.x
+        margins: Array = design.margins(w) + b
+        return margins
+
+    def _of_rows(self) -> tuple[float, float]:
+        """Bounds on the errors of the intercept and of margins."""
+        fold, fit, R, design = self.fold, self.fit, self.proof.radius, self.fold.design
+        assert isinstance(fold, LinearFold)
+        change = self.x - self.best
+        moved = design.margins(change)
+        blur = 8.0 * EPS * np.abs(moved)
+        blur = blur + (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
+        if fit.kind == "column":
+            blur = blur + 4.0 * EPS * abs(fit.intercept)  # over its scaling it is no float
+        b, best_b, S = 0.0, 0.0, 0.0
+        if fold.minimised_out:
+            model = fold.unpenalised
+            assert not isinstance(model, LinearModel)
+            image = model.image(self.best)
+            reach = R + design.margin_rounding(self.best) * norm(self.best)  # the image has a rounding of its own
+            b, best_b, S = fit.intercept, model.intercept(image)[0], model.shift_within(image, reach)
+        of_b = abs(b - best_b) * (1.0 + 4.0 * EPS) + S
+        bounds = np.abs(moved + (b - best_b)) + 4.0 * EPS * abs(b - best_b) + blur + design.row_norms * R + S
+        if fit.kind == "column":
+            of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS) + 4.0 * EPS * abs(fit.intercept)
+        verification = self.proof.verification
+        if verification is not None:
+            assert isinstance(verification, LinearVerification)
+            gap = b - verification.b if verification.factor.intercept else 0.0
+            along, rounded, doubt = verification.along(design.X)
+            sharper = np.abs(moved + gap - along) + 8.0 * EPS * (abs(gap) + np.abs(along)) + blur + rounded + doubt
+            bounds = np.minimum(bounds, sharper)
+            of_b = min(of_b, _intercept_error(verification, gap) if verification.factor.intercept else of_b)
+        return float(of_b), float(bounds.max()) * (1.0 + 8.0 * EPS)
+
+    def _of_classes(self) -> tuple[float, float]:
+        """The same for several classes; a constant added to all of a row's margins is free, and counts for nothing."""
+        fold, R, design = self.fold, self.proof.radius, self.fold.design
+        assert isinstance(fold, MultinomialFold)
+        model = fold.unpenalised
+        change = self.x - self.best
+        moved = design.margins(change.reshape(fold.classes, -1).T)
+        blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
+        best_b, error = model.shift(model.image(self.best))
+        S = model.reach * (R + design.margin_rounding(self.best) * norm(self.best)) + error
+        b = self.fit.intercept - self.fit.intercept.mean()
+        apart = b - best_b
+        doubt = 16.0 * fold.classes * EPS * (norm(b) + norm(best_b))
+        bounds = np.abs(moved + apart).max(axis=1) * (1.0 + 4.0 * EPS) + blur + design.row_norms * R + S + doubt
+        return norm(apart) + S + doubt if self.fit.kind == "free" else 0.0, float(bounds.max()) * (1.0 + 8.0 * EPS)
+
+
+def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: int) -> tuple[Array, Certificate]:
+    """A point close to the minimiser with its certificate: from x, and where that leads nowhere, from 0."""
+    found, proof = x, own
+    # Newton's method verifies within a few dozen steps, or there is no minimiser that it could come near to.
+    steps = steps if problem.mu > 0.0 else min(steps, WITHOUT_L2)
+    for start in (x, None):
+        solution = solved(problem, solver, FINE, start, most=steps)
+        if solution.certificate.radius < proof.radius:
+            found, proof = solution.x, solution.certificate
+        if proof.radius <= CLOSE * norm(found):
+            break
+    return found, proof
+
+
+def _intercept_error(verification: LinearVerification, gap: float) -> float:
+    """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
+    unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
+    unit[-1] = 1.0
+    rounding = 4.0 * EPS * (abs(gap) + abs(along))
+    return (abs(gap - along) + verification.against(unit, 0.0) + rounding) * (1.0 + 8.0 * EPS)
+
+
+def _why_not(fit: Objective, X: Any) -> str:
+    if np.min(fit.l2) > 0.0:
+        return "the solver has proven nothing in the steps it was given, or rounding hides all there is to see"
+    wide = "more columns than rows, " if X.shape[1] >= X.shape[0] else ""
+    return (
+        "without an l2 penalty the data have to determine the coefficients, and it could not be proven that they do "
+        f"({wide}columns that depend on each other, or classes that can be separated)"
+    )
+
+
+def _message(model: Any, radius: float, at_least: float, relative: float, most: float) -> str:
+    """What to make of it, in a sentence; exact coefficients have a norm of `most` at most."""
+    if at_least > OFF * most:
+        if most == 0.0:
+            by = f"{bound(at_least, up=False)} off, at the least, and exact ones are 0"
+        elif at_least < 10.0 * most:
+            by = f"{bound(100.0 * at_least / most, up=False, digits=3)} % off, at the least"
+        else:
+            by = f"off by {int(at_least / most):,} times their norm, at the least"
+        return f"coefficients are {by}: {_advice(model)}"
+    share = f", {bound(100.0 * relative, up=True)} % of their norm" if 1e-6 < relative < math.inf else ""
+    return f"coefficients are within {bound(radius, up=True)} of exact{share}"
+
+
+def _advice(model: Any) -> str:
+    """What to do about coefficients that are off, as far as the model says what it has done."""
+    done, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    done = None if done is None else int(np.max(np.ravel(done)))
+    limited = done is not None and isinstance(most, int) and most > 0 and done >= most
+    data = "unless X and y are not what it was fitted to"
+    if limited:
+        return f"{done:,} iterations were not enough: raise max_iter ({data})"
+    return f"its solver has stopped too early: lower tol, or bring the features to one scale ({data})"

@@ -1,0 +1,204 @@
+r"""Measures that people know, of predictions for rows that a model has not seen.
+
+With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
+
+    regression       RMSE = sqrt(sum s (y - p)^2 / sum s),  MAE = sum s |y - p| / sum s  (units of y),
+                     R^2 = 1 - sum s (y - p)^2 / sum s (y - m)^2;
+    classification   the share of rows whose class is right, the area under the ROC curve (several classes: the mean
+                     over classes of that of one against the rest), minus the mean logarithm of the true class's
+                     probability.
+
+What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
+squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
+nothing.
+
+Nothing is proven about them: they are as accurate as the models are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, roc_auc_score
+
+from suffice.arrays import Array
+
+# Names for people, and whether more is better.
+MEASURES: dict[str, tuple[str, bool]] = {
+    "r2": ("R²", True),
+    "rmse": ("root mean squared error", False),
+    "mae": ("mean absolute error", False),
+    "accuracy": ("accuracy", True),
+    "auc": ("AUC", True),
+    "log_loss": ("log loss", False),
+}
+LITTLE = 0.01
+MOST_CLASSES = 30  # of a confusion matrix that is shown
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """What a model says of rows, beside the truth. `decided`: probabilities (rows x classes) or, of a classifier that
+    has none, decision values; None for regression. `classes` is None for regression."""
+
+    y: Any
+    predicted: Any
+    weight: Array | None = None
+    classes: Any = None
+    decided: Array | None = None
+    alone: bool = False  # of a model that knows the target only: it ranks nothing
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, weight: Array | None = None) -> Predicted:
+        """The predictions of a fitted estimator."""
+        classes = getattr(model, "classes_", None)
+        decided = None
+        if classes is not None:
+            ask = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
+            decided = None if ask is None else np.asarray(ask(X), dtype=np.float64)
+        return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Predicted]) -> Predicted:
+        """Of several models with the same classes, one after the other."""
+
+        def all_of(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            return None if any(value is None for value in values) else np.concatenate(values)
+
+        names = ("y", "predicted", "weight", "decided")
+        y, predicted, weight, decided = (all_of(name) for name in names)
+        return cls(y, predicted, weight, parts[0].classes, decided, parts[0].alone)
+
+    def in_units(self, inverse: Any) -> Predicted:
+        """Truth and predictions of a regression after this function of them."""
+        return replace(self, y=inverse(self.y), predicted=inverse(self.predicted))
+
+    def measured(self) -> dict[str, float]:
+        """The measures that can be taken."""
+        found = self._of_numbers() if self.classes is None else self._of_classes()
+        return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
+    def _of_numbers(self) -> dict[str, float]:
+        y, predicted, weight = self.y, self.predicted, self.weight
+        if not np.isfinite(predicted).all():
+            return {}
+        return {
+            "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else math.nan,
+            "rmse": math.sqrt(float(np.average((y - predicted) ** 2, weights=weight))),
+            "mae": mean_absolute_error(y, predicted, sample_weight=weight),
+        }
+
+    def _of_classes(self) -> dict[str, float]:
+        classes, decided, weight = self.classes, self.decided, self.weight
+        found = {"accuracy": float(np.average(self.predicted == self.y, weights=weight))}
+        if self.alone:
+            found["auc"] = 0.5
+        if decided is None:
+            return found
+        index, proper = self._index, self._proper
+        if len(np.unique(index)) == len(classes) and not self.alone:  # each of the classes is there
+            if len(classes) == 2:
+                found["auc"] = roc_auc_score(
+                    index, decided[:, 1] if decided.ndim == 2 else decided, sample_weight=weight
+                )
+            elif proper:
+                found["auc"] = roc_auc_score(index, decided, sample_weight=weight, multi_class="ovr")
+        if proper:
+            found["log_loss"] = log_loss(index, decided, sample_weight=weight, labels=np.arange(len(classes)))
+        return found
+
+    @property
+    def _index(self) -> Any:
+        places = {label: k for k, label in enumerate(self.classes.tolist())}
+        return np.array([places[label] for label in self.y.tolist()])
+
+    @property
+    def _proper(self) -> bool:
+        """Whether there are probabilities."""
+        decided = self.decided
+        return decided is not None and decided.ndim == 2 and bool(np.allclose(decided.sum(axis=1), 1.0))
+
+    def error(self, probabilities: bool = True) -> float:
+        """e of the module's text."""
+        if self.classes is None:
+            return float(np.average((self.y - self.predicted) ** 2, weights=self.weight))
+        if not (probabilities and self._proper):
+            return float(np.average(self.predicted != self.y, weights=self.weight))
+        assert self.decided is not None
+        off = np.sum((self.decided - np.eye(len(self.classes))[self._index]) ** 2, axis=1)
+        return float(np.average(off, weights=self.weight))
+
+    def gain(self, baseline: Predicted) -> float:
+        """The share of the baseline's error that is gone; 0 if there was none."""
+        before = baseline.error(self._proper)
+        return 1.0 - self.error() / before if before > 0.0 else 0.0
+
+    def confusion(self) -> dict[str, Any] | None:
+        """Rows by true class (a list for each) and predicted class; None for regression and for very many classes."""
+        if self.classes is None or len(self.classes) > MOST_CLASSES:
+            return None
+        counts = confusion_matrix(self.y, self.predicted, labels=self.classes)
+        return {"classes": [str(label) for label in self.classes], "counts": counts.tolist()}
+
+
+def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) -> Predicted:
+    """What a model that knows the target only says of the same rows: the most frequent class, or the mean. A part is
+    (predictions of the rows of a fold, the targets that its model was trained with, their weights)."""
+    made = []
+    for part, y, weight in parts:
+        if part.classes is None:
+            guess = np.full(len(part.y), np.average(y, weights=weight))
+            made.append(Predicted(part.y, guess, part.weight, alone=True))
+            continue
+        counts = [float(np.sum((y == label) * (1.0 if weight is None else weight))) for label in part.classes]
+        guess = np.full(len(part.y), part.classes[int(np.argmax(counts))])
+        shares = np.tile(np.array(counts) / sum(counts), (len(part.y), 1))
+        made.append(Predicted(part.y, guess, part.weight, part.classes, shares, alone=True))
+    return Predicted.joined(made)
+
+
+def shown(found: Mapping[str, float], digits: int = 4) -> str:
+    """Measures in one line."""
+    words = ((MEASURES[name][0], name, value) for name, value in found.items() if name in MEASURES)
+    return ", ".join(f"{word} {as_text(name, value, digits)}" for word, name, value in words)
+
+
+def as_text(name: str, value: float, digits: int = 4) -> str:
+    """A measure for people: a share in percent, what has units of the target with thousands apart."""
+    if name == "accuracy":
+        return f"{100.0 * value:.{digits - 2}f} %"
+    if name in ("rmse", "mae") and 1000.0 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    if name in ("r2", "auc"):
+        return f"{round(value, digits - 1) + 0.0:.{digits - 1}f}"
+    return f"{value:.{digits}g}"
+
+
+def compared_measures(
+    tuned: Predicted, baseline: Predicted, default: Predicted | None = None, inverse: Any = None, labels: Any = None
+) -> dict[str, Any]:
+    """Measures as plain data: of the tuned models, of a model that knows the target only, and with scikit-learn's
+    defaults, if there are such. `inverse` takes targets to their own units; `labels` are names for the classes."""
+    if inverse is not None:
+        tuned, baseline = tuned.in_units(inverse), baseline.in_units(inverse)
+        default = None if default is None else default.in_units(inverse)
+    confusion = tuned.confusion()
+    if confusion is not None and labels is not None:
+        confusion["classes"] = [str(label) for label in labels]
+    with np.errstate(over="ignore", invalid="ignore"):
+        gain = tuned.gain(baseline)
+    found: dict[str, Any] = {
+        "rows": len(tuned.y),
+        "tuned": tuned.measured(),
+        "baseline": baseline.measured(),
+        "default": {} if default is None else default.measured(),
+        "gain": gain if math.isfinite(gain) else None,
+        "better_than_baseline": gain >= LITTLE,
+        "confusion": confusion,
+    }
+    return found

@@ -1,0 +1,79 @@
+"""Measures that people know, against scikit-learn's own; those of held-out rows against its cross-validation."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_iris, make_regression
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.svm import LinearSVC
+
+import suffice
+from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn.measures import Predicted, as_text, compared_measures
+
+FEW = suffice.Options(max_evaluations=4, final_radius=1e-2)
+CV = KFold(3, shuffle=True, random_state=0)
+ROWS = np.concatenate([test for _, test in CV.split(np.zeros((150, 1)))])
+X, Y = load_iris(return_X_y=True)
+Z = make_regression(150, 4, noise=20.0, random_state=1)[1]
+
+
+def search(estimator, y, **more):
+    return SufficeSearchCV(estimator, {"l2": (1e-3, 1.0)}, cv=CV, options=FEW, **more).fit(X, y)
+
+
+def test_of_classes():
+    found = search(LogisticRegression(), Y).held_out_
+    assert found.y.tolist() == Y[ROWS].tolist()
+    measured = found.measured()
+    assert measured["accuracy"] == metrics.accuracy_score(found.y, found.predicted)
+    assert measured["auc"] == metrics.roc_auc_score(found.y, found.decided, multi_class="ovr")
+    assert measured["log_loss"] == pytest.approx(metrics.log_loss(found.y, found.decided))
+    assert found.confusion()["counts"] == metrics.confusion_matrix(found.y, found.predicted).tolist()
+    assert found.error() == pytest.approx(np.mean(np.sum((found.decided - np.eye(3)[found.y]) ** 2, axis=1)))
+
+
+def test_held_out_rows_of_a_regression_are_those_of_cross_validation():
+    made = search(Ridge(), Z)
+    exact = cross_val_predict(Ridge(alpha=100 * made.best_penalties_["l2"]), X, Z, cv=CV)
+    np.testing.assert_allclose(made.held_out_.predicted, exact[ROWS], rtol=1e-3, atol=1e-2)
+    found = made.held_out_.measured()
+    assert found["r2"] == pytest.approx(metrics.r2_score(Z, exact), rel=1e-3, abs=1e-4)
+    assert found["rmse"] == pytest.approx(metrics.root_mean_squared_error(Z, exact), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "estimator, y, dummy", [(LogisticRegression(), Y, DummyClassifier()), (Ridge(), Z, DummyRegressor())]
+)
+def test_the_baseline_is_scikit_learns_dummy(estimator, y, dummy):
+    np.testing.assert_allclose(search(estimator, y).baseline_.predicted, cross_val_predict(dummy, X, y, cv=CV)[ROWS])
+
+
+def test_targets_that_are_transformed_are_measured_in_their_own_units():
+    made = search(TransformedTargetRegressor(Ridge(), func=np.log, inverse_func=np.exp), np.exp(Z / 100.0))
+    np.testing.assert_allclose(made.held_out_.y, np.exp(Z / 100.0)[ROWS])
+    inside = search(Ridge(), Z / 100.0)
+    ours = compared_measures(inside.held_out_, inside.baseline_, inverse=np.exp)["tuned"]
+    assert ours == pytest.approx(made.held_out_.measured(), rel=1e-3)
+
+
+def test_decision_values_rank_and_are_no_probabilities():
+    made = search(LinearSVC(), (Y == 1).astype(int))
+    found = made.held_out_.measured()
+    assert set(found) == {"accuracy", "auc"}
+    assert made.held_out_.gain(made.baseline_) == pytest.approx(1.0 - (1.0 - found["accuracy"]) / (50 / 150), abs=0.05)
+
+
+def test_weights_count_and_what_is_not_finite_is_not_measured():
+    y, p, s = np.array([0.0, 1.0, 5.0]), np.array([0.5, 1.0, 1.0]), np.array([1.0, 2.0, 0.0])
+    found = Predicted(y, p, s).measured()
+    assert found["rmse"] == pytest.approx(np.sqrt(0.25 / 3)) and found["mae"] == pytest.approx(0.5 / 3)
+    assert Predicted(y, np.array([0.0, np.inf, 0.0])).measured() == {}
+
+
+def test_numbers_for_people():
+    assert as_text("accuracy", 0.97654) == "97.65 %" and as_text("rmse", 27_233.4) == "27,233"
+    assert as_text("r2", -0.0002673) == "0.000" and as_text("mae", 0.12345) == "0.1235"
