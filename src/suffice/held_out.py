@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.lower.verified import Verification
+from suffice.lower.verified import LinearVerification, Verification
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.rounding import gamma, norm_rounding
 
@@ -302,6 +302,7 @@ class HeldOut:
             return bound(gradient * R + pull * shift + blurred, h, far)
 
         def verified(proof: Verification) -> float:
+            assert isinstance(proof, LinearVerification)
             along, rounded, doubt = proof.along(design.X)
             shift = of_sums + (0.0 if train is None else 4.0 * EPS * abs(b) + abs(b - proof.b))
             S = proof.factor.support

@@ -2,8 +2,8 @@ r"""The lower-level problem at a fixed theta:  minimise  Phi(x) = f(x) + g(x).
 
 f is convex with an L-Lipschitz gradient and mu-strongly convex; g is convex with a cheap prox. With mu > 0 the
 minimiser x_hat is unique, and proofs rest on mu being a lower and L an upper bound: `suffice.testing.check_problem`
-looks for counterexamples. For a linear model mu may be 0: where the data supply the curvature, a minimiser, the only
-one, is proven by `suffice.lower.verified`.
+looks for counterexamples. For a linear model, and for the multinomial one, mu may be 0: where the data supply the
+curvature, a minimiser, the only one, is proven by `suffice.lower.verified`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from suffice.arrays import Array, positive, whole_number
 from suffice.terms.linear import LossModel
+from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 
@@ -41,7 +42,9 @@ class Composite:
                 raise TypeError(f"{name} must offer {' and '.join(methods)}, {term!r} lacks {' and '.join(missing)}")
         ridge = self.prox.l2 if isinstance(self.prox, ElasticNet) else 0.0
         own = not isinstance(self.smooth, ImagedSmooth)  # without bounds of its own on rounding
-        linear = isinstance(self.smooth.term if isinstance(self.smooth, Ridged) else self.smooth, LossModel)
+        linear = isinstance(
+            self.smooth.term if isinstance(self.smooth, Ridged) else self.smooth, LossModel | Multinomial
+        )
         mu, L = (
             positive(self.mu, "mu", zero=ridge > 0 or linear),
             positive(self.L, "L", zero=ridge > 0, infinite=not own),

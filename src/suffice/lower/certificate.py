@@ -25,7 +25,7 @@ The rules, each usable alone:
                   c = max(1 - tau mu, tau L - 1); where only f(x) <= f(z) + <grad f(z), x - z> + ||x - z||^2/(2 tau)
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
 - `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.lower.verified`): needs no mu,
-                  but a linear model, a factorisation, and an x whose signs are right;
+                  but a linear or multinomial model, a factorisation, and an x whose signs are right;
 - `free`          the least of `contraction`, (gap) with the solver's z, and `rate`, none of which costs anything. A
                   user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
                   bounded;
@@ -67,6 +67,7 @@ from suffice.arrays import EPS, Array, norm, vector
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.parts import Parts
 from suffice.lower.verified import Verifiable, Verification, verify
+from suffice.lower.verified_softmax import VerifiableSoftmax, verify_softmax
 from suffice.problem import Canonical, Composite
 from suffice.terms.linear import LinearModel
 from suffice.terms.prox import L1, Box, CertifiableProx, WeightedL1, Zero
@@ -209,7 +210,7 @@ def _certify_step(
 
 def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | None:
     """The certificate of x by `verified`, or None."""
-    model = Verifiable.of(problem, len(x))
+    model = Verifiable.of(problem, len(x)) or VerifiableSoftmax.of(problem, len(x))
     if model is None:
         return None
     if evidence.tau is None:
@@ -217,7 +218,11 @@ def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | 
     else:  # an image that was carried along errs by more than a product
         image = problem.f.image(x)
         gradient = problem.f.gradient_at(x, image)
-    proof = verify(model, x, image, gradient)
+    proof: Verification | None
+    if isinstance(model, Verifiable):
+        proof = verify(model, x, image, gradient)
+    else:
+        proof = verify_softmax(model, x, image, gradient)
     return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
 
 

@@ -9,7 +9,8 @@ So ||E + E'|| <= delta, which gives
     (1 - tau) R^T R  <=  H  <=  (1 + tau) R^T R,        tau = delta ||R^-1||^2,        ||R^-1|| <= ||Z|| / (1 - ||F||),
     ||R^-T v||  <=  ||Z^T v|| / (1 - ||F||).
 
-Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, not N.
+Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, not N. All of this but the sums is the
+same for the softmax's H (`suffice.lower.softmax_factor`): `Factor` is what both have.
 """
 
 from __future__ import annotations
@@ -39,14 +40,9 @@ LEAST = 1e-200  # more than all that underflows in a sum of scaled entries
 
 
 @dataclass(frozen=True, eq=False)
-class SignedFactor:
-    """R and Z of H on the columns `support`, and on one of ones, last, if there is an `intercept`. Vectors are given
-    in units of 1/`scale`."""
+class Factor:
+    """R and Z of a positive definite H. Vectors are given in units of 1/`scale`."""
 
-    support: Indices
-    intercept: bool
-    curvature: Array  # C
-    l2: Array  # of the support
     scale: Array
     R: Array
     Z: Array
@@ -54,6 +50,57 @@ class SignedFactor:
     inverse_norm: float  # ||R^-1||
     tau: float
     delta: float
+
+    @classmethod
+    def of_matrix(cls, H: Array, scale: Array, terms: float, underflow: float) -> Factor | None:
+        """The factor of a scaled H, overwritten, of which the upper triangle counts: |E|_jk <= gamma sqrt(H_jj H_kk),
+        gamma of so many `terms`, but for underflow. None where it cannot be proven that H is positive definite."""
+        n, trace = len(H), float(np.trace(H))
+        delta = (gamma(terms) + 2.0 * gamma(n + 2)) * trace * (1.0 + 1e-6) + underflow
+        R, failed = dpotrf(H, lower=False, clean=True, overwrite_a=True)
+        if failed or not math.isfinite(trace):
+            return None
+        Z = solve_triangular(R, np.eye(n, order="F"), lower=False, check_finite=False, overwrite_b=True)
+        F = gamma(n + 2) * norm(R.ravel()) * norm(Z.ravel()) * (1.0 + 1e-6)
+        if not F < 0.1:
+            return None
+        inverse_norm = two_norm(Z) / (1.0 - F)
+        tau = delta * inverse_norm * inverse_norm * (1.0 + 1e-6)
+        return Factor(scale, R, Z, F, inverse_norm, tau, delta) if tau < LARGEST_TAU else None
+
+    def __len__(self) -> int:
+        return len(self.scale)
+
+    @property
+    def up(self) -> float:
+        """What a computed norm by Z is multiplied by."""
+        return (1.0 + gamma(2 * len(self) + 16)) / (1.0 - self.of_inverse)
+
+    @property
+    def slack(self) -> float:
+        """Of ||t Z|| as it is computed, times ||t||."""
+        return gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
+
+    def norm_of(self, v: Array, error: Array | float = 0.0) -> float:
+        """A bound on ||v||_{(R^T R)^-1} of one scaled vector whose entries err by no more than `error`."""
+        doubt = gamma(len(v) + 4) * np.abs(v) + error + LEAST
+        return (norm(self.Z.T @ v) + norm(np.abs(self.Z).T @ doubt)) * self.up
+
+    def spread(self, these: slice | npt.NDArray[np.bool_]) -> tuple[Array, float]:
+        """||e_j||_{(R^T R)^-1} of these variables, and the largest ||v|| over all v with ||R v|| = 1 on them, in units
+        of the data."""
+        Z = self.Z[these] * self.scale[these, None]
+        return row_norms(Z) * self.up, two_norm(Z) * self.up
+
+
+@dataclass(frozen=True, eq=False)
+class SignedFactor(Factor):
+    """That of H on the columns `support`, and on one of ones, last, if there is an `intercept`."""
+
+    support: Indices
+    intercept: bool
+    curvature: Array  # C
+    l2: Array  # of the support
 
     @classmethod
     def of(
@@ -66,33 +113,12 @@ class SignedFactor:
         else:
             H, terms = np.asfortranarray(gram[np.ix_(support, support)]), N
         H[np.arange(s), np.arange(s)] += l2
-        diagonal = np.diag(H)
-        if not np.all((diagonal > SMALLEST) & (diagonal < 1.0 / SMALLEST)):
+        scale = scale_of(np.diag(H))
+        if scale is None:
             return None
-        scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
         H = np.multiply(H * scale[:, None], scale, order="F")  # exact
-        n, trace = len(H), float(np.trace(H))
-        delta = (gamma(terms + 12) + 2.0 * gamma(n + 2)) * trace * (1.0 + 1e-6) + n * N * UNDERFLOW
-        R, failed = dpotrf(H, lower=False, clean=True, overwrite_a=True)
-        if failed or not math.isfinite(trace):
-            return None
-        Z = solve_triangular(R, np.eye(n, order="F"), lower=False, check_finite=False, overwrite_b=True)
-        F = gamma(n + 2) * norm(R.ravel()) * norm(Z.ravel()) * (1.0 + 1e-6)
-        if not F < 0.1:
-            return None
-        inverse_norm = two_norm(Z) / (1.0 - F)
-        tau = delta * inverse_norm * inverse_norm * (1.0 + 1e-6)
-        if not tau < LARGEST_TAU:
-            return None
-        return cls(support, intercept, C, l2, scale, R, Z, F, inverse_norm, tau, delta)
-
-    def __len__(self) -> int:
-        return len(self.scale)
-
-    @property
-    def up(self) -> float:
-        """What a computed norm by Z is multiplied by."""
-        return (1.0 + gamma(2 * len(self) + 16)) / (1.0 - self.of_inverse)
+        factor = Factor.of_matrix(H, scale, terms + 12, len(H) * N * UNDERFLOW)
+        return None if factor is None else cls(**vars(factor), support=support, intercept=intercept, curvature=C, l2=l2)
 
     def blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
         """Rows of X on the support, scaled, with the intercept's 1, a few at a time."""
@@ -101,11 +127,10 @@ class SignedFactor:
     def over_rows(self, X: Any, n: Array) -> tuple[Array, Array, Array]:
         """(t . n, the rounding of that, a bound on ||t||_{(R^T R)^-1}) of all rows t of X, n being scaled."""
         along, rounding, norms = (np.empty(X.shape[0]) for _ in range(3))
-        slack = gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
         for place, rows in self.blocks(X):
             along[place] = rows @ n
             rounding[place] = gamma(len(n) + 4) * (np.abs(rows) @ np.abs(n)) + LEAST
-            norms[place] = (row_norms(rows @ self.Z) + slack * row_norms(rows)) * self.up + LEAST
+            norms[place] = (row_norms(rows @ self.Z) + self.slack * row_norms(rows)) * self.up + LEAST
         return along, rounding, norms
 
     def norms(self, design: Design, useful: float) -> Array:
@@ -117,26 +142,14 @@ class SignedFactor:
             return cheap
         X = design.X
         norms = np.empty(X.shape[0])
-        slack = gamma(len(self) + 4) * math.sqrt(len(self)) * self.inverse_norm
         for place, rows in self.blocks(X):
             sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
             cheap = sizes * self.inverse_norm + LEAST
             matter = cheap > useful
             if matter.any():
-                cheap[matter] = (row_norms(rows[matter] @ self.Z) + slack * sizes[matter]) * self.up + LEAST
+                cheap[matter] = (row_norms(rows[matter] @ self.Z) + self.slack * sizes[matter]) * self.up + LEAST
             norms[place] = cheap
         return norms
-
-    def norm_of(self, v: Array, error: Array | float = 0.0) -> float:
-        """The same of one scaled vector whose entries err by no more than `error`."""
-        doubt = gamma(len(v) + 4) * np.abs(v) + error + LEAST
-        return (norm(self.Z.T @ v) + norm(np.abs(self.Z).T @ doubt)) * self.up
-
-    def spread(self, count: int) -> tuple[Array, float]:
-        """||e_j||_{(R^T R)^-1} of the first `count` columns, and the largest ||v|| over all v with ||R v|| = 1 on
-        them, in units of the data."""
-        Z = self.Z[:count] * self.scale[:count, None]
-        return row_norms(Z) * self.up, two_norm(Z) * self.up
 
 
 def row_norms(A: Array) -> Array:
@@ -150,6 +163,20 @@ def two_norm(A: Array) -> float:
     sizes = np.abs(A)
     mixed = math.sqrt(float(sizes.sum(axis=0).max(initial=0.0)) * float(sizes.sum(axis=1).max(initial=0.0)))
     return min(norm(A.ravel()), mixed) * (1.0 + gamma(A.size + 8))
+
+
+def scale_of(diagonal: Array) -> Array | None:
+    """Powers of two that scale a diagonal of H to about 1; None where it leaves the range of floats."""
+    if not np.all((diagonal > SMALLEST) & (diagonal < 1.0 / SMALLEST)):
+        return None
+    scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
+    return scale
+
+
+def rows_at_once(N: int) -> tuple[int, int]:
+    """How many of N rows make a block of a sum over rows, and how many roundings a term then passes at most."""
+    B = max(GRAM_ROWS, math.isqrt(N))
+    return B, B + math.ceil(N / B) + 1
 
 
 def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[tuple[slice, Array]]:
@@ -168,9 +195,9 @@ def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[t
 
 def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
     """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
-    N, n, B = X.shape[0], len(support) + intercept, math.isqrt(X.shape[0])
+    n, (B, terms) = len(support) + intercept, rows_at_once(X.shape[0])
     H = np.zeros((n, n), order="F")
     for place, rows in _blocks(X, support, np.ones(n), B):
         rows *= root[place, None]
         H += rows.T @ rows
-    return H, max(GRAM_ROWS, B) + math.ceil(N / max(GRAM_ROWS, B)) + 1
+    return H, terms

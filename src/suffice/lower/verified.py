@@ -31,15 +31,17 @@ entry by entry. Both are part of lambda and of epsilon.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.lower.parts import LinearParts
-from suffice.lower.signed_factor import LEAST, Indices, SignedFactor
+from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
@@ -80,17 +82,11 @@ class Verifiable:
 class Verification:
     """The minimiser is w + h, h being 0 outside the support of `factor`, and ||h - step||_{R^T R} <= slack on it."""
 
-    factor: SignedFactor
-    step: Array  # n, in units of the data, the intercept's part last
+    factor: Factor
+    step: Array  # n, in units of the data, with the intercept's part
     slack: float
     radius: float  # a bound on ||h||, without the intercept
     rounding: float  # the part of it that no further iteration removes
-    b: float = 0.0  # the intercept that `step` adds to
-
-    def along(self, X: Any) -> tuple[Array, Array, Array]:
-        """t . n of rows t of X, its rounding, and a bound on |t . (h - n)|, row by row."""
-        along, rounding, norms = self.factor.over_rows(X, self.step / self.factor.scale)
-        return along, rounding, self.slack * norms
 
     def against(self, v: Array, error: Array | float) -> float:
         """A bound on |v . (h - n)| for a vector v in units of the data, on the support and the intercept, whose
@@ -99,11 +95,23 @@ class Verification:
         return self.slack * self.factor.norm_of(v * scale, error * scale)
 
 
-@dataclass(frozen=True)
-class _Region:
-    """What is known of f within rho of w, in norms by H."""
+@dataclass(frozen=True, eq=False)
+class LinearVerification(Verification):
+    """That of a model with one margin per row; an intercept's part of the step is the last."""
 
     factor: SignedFactor
+    b: float = 0.0  # the intercept that `step` adds to
+
+    def along(self, X: Any) -> tuple[Array, Array, Array]:
+        """t . n of rows t of X, its rounding, and a bound on |t . (h - n)|, row by row."""
+        along, rounding, norms = self.factor.over_rows(X, self.step / self.factor.scale)
+        return along, rounding, self.slack * norms
+
+
+@dataclass(frozen=True)
+class Region:
+    """What is known of f within rho of w, in norms by H."""
+
     up: float  # from norms by R^T R to norms by H
     eta: float  # H = (1 + eta)^(+-1) times the factor's
     of_u: float  # the error of u
@@ -114,7 +122,32 @@ class _Region:
     C: Array  # largest, for columns outside the support
 
 
-def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
+@dataclass(frozen=True)
+class Place:
+    """Where h is: ||h - n||_H <= epsilon, of which `arithmetic` is due to rounding; n is scaled."""
+
+    n: Array
+    epsilon: float
+    arithmetic: float
+
+    @classmethod
+    def of(cls, factor: Factor, region: Region, u: Array) -> Place:
+        """By step 2 of the module's text."""
+        size, v = len(factor), u * factor.scale
+        y = factor.Z.T @ v
+        n = -(factor.Z @ y)
+        image_of_n = factor.R @ n
+        doubt_of_n = gamma(size + 4) * norm(np.abs(factor.R) @ np.abs(n))
+        left = norm(y + image_of_n) + gamma(size + 4) * norm(np.abs(factor.Z).T @ np.abs(v)) + doubt_of_n + LEAST
+        left += factor.of_inverse / (1.0 - factor.of_inverse) * norm(y) + factor.delta * factor.inverse_norm * norm(n)
+        moved = (norm(image_of_n) + doubt_of_n) * (1.0 + factor.tau)
+        up = 1.0 + gamma(4 * size + 64)
+        arithmetic = (region.up * left + region.of_u) * up
+        epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up
+        return cls(n, epsilon, arithmetic)
+
+
+def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVerification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
     b = 0.0 if model.intercept is None else model.intercept.b(image)
@@ -122,7 +155,7 @@ def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verifica
         return _verify(model, w, image, gradient, b)
 
 
-def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float) -> Verification | None:
+def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float) -> LinearVerification | None:
     design, l1 = model.design, model.l1
     S: Indices = np.flatnonzero((w != 0.0) | (l1 == 0.0))
     size = len(S) + (model.intercept is not None)
@@ -147,37 +180,36 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
         doubt = gamma(len(m) + OF_FACTORS) * float(a @ (np.abs(slopes) + bends)) * (1.0 + gamma(len(m)))
         error = np.append(error, doubt + design.underflow)
 
-    region = _region(model, S, m, blur, u, error)
-    if region is None:
+    found = _region(model, S, m, blur, u, error)
+    if found is None:
         return None
-    factor, up = region.factor, region.up
-
-    # n, and how far from it h is
-    v = u * factor.scale
-    y = factor.Z.T @ v
-    n = -(factor.Z @ y)
-    image_of_n = factor.R @ n
-    doubt_of_n = gamma(size + 4) * norm(np.abs(factor.R) @ np.abs(n))
-    left = norm(y + image_of_n) + gamma(size + 4) * norm(np.abs(factor.Z).T @ np.abs(v)) + doubt_of_n + LEAST
-    left += factor.of_inverse / (1.0 - factor.of_inverse) * norm(y) + factor.delta * factor.inverse_norm * norm(n)
-    moved = (norm(image_of_n) + doubt_of_n) * (1.0 + factor.tau)
-    arithmetic = (up * left + region.of_u) * (1.0 + gamma(4 * size + 64))
-    epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * (1.0 + gamma(4 * size + 64))
-    step = n * factor.scale  # exact: a power of two
-
-    single, whole = factor.spread(len(S))
-    new = sigma * (w[S] + step[: len(S)])
-    doubt_of_new = 4.0 * EPS * (np.abs(w[S]) + np.abs(step[: len(S)])) + TINY
-    if not np.all((l1[S] == 0.0) | (new - doubt_of_new > up * epsilon * single)):
+    factor, region = found
+    place = Place.of(factor, region, u)
+    bounds = signs_kept(factor, region, place, w[S], sigma, slice(len(S)))
+    if bounds is None or not _zeros(model, factor, region, gradient, of_sums, place):
         return None
-    if not _zeros(model, region, gradient, of_sums, epsilon, n):
+    return LinearVerification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, b)
+
+
+def signs_kept(
+    factor: Factor, region: Region, place: Place, w: Array, sigma: Array, these: slice | npt.NDArray[np.bool_]
+) -> tuple[float, float] | None:
+    """Step 3 of the module's text for the weights w, which are `these` variables of the factor and have the signs
+    sigma, 0 where they have no l1: a bound on ||h|| on them, and the part of it that is rounding. None where a sign may
+    be wrong."""
+    size, up = len(factor), region.up
+    step = (place.n * factor.scale)[these]  # exact: a power of two
+    single, whole = factor.spread(these)
+    doubt = 4.0 * EPS * (np.abs(w) + np.abs(step)) + TINY
+    if not np.all((sigma == 0.0) | (sigma * (w + step) - doubt > up * place.epsilon * single)):
         return None
-    radius = norm(step[: len(S)]) * (1.0 + gamma(size + 8)) + up * epsilon * whole + 8.0 * size * TINY
-    rounding = min(up * arithmetic * whole, radius)
-    return Verification(factor, step, up * epsilon, radius * (1.0 + 16.0 * EPS), rounding, b)
+    radius = norm(step) * (1.0 + gamma(size + 8)) + up * place.epsilon * whole + 8.0 * size * TINY
+    return radius * (1.0 + 16.0 * EPS), min(up * place.arithmetic * whole, radius)
 
 
-def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
+def _region(
+    model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array
+) -> tuple[SignedFactor, Region] | None:
     if not isinstance(model.loss, Bending):
         return _kinked_region(model, S, m, blur, u, error)
     a, M = host(model.design.weights), model.loss.third
@@ -187,14 +219,29 @@ def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, erro
     if factor is None:
         return None
     own = M * float(blur[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
+    shaken = math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8))
+
+    def bend(useful: float) -> float:
+        return M * float(np.max(factor.norms(model.design, useful)[a > 0.0])) if M > 0.0 else 0.0
+
+    region = bent_region(factor, own, shaken, u, error, bend, C)
+    return None if region is None else (factor, region)
+
+
+def bent_region(
+    factor: Factor, own: float, shaken: float, u: Array, error: Array, bend: Callable[[float], float], C: Array
+) -> Region | None:
+    """Steps 1 and 2 of the module's text. The factor's H, and C, belong to margins that are off: by as much as changes
+    H by no more than e^(+-own), and by `shaken` in its norm. u errs by `error`, entry by entry, besides. `bend` gives
+    M max_i ||x_i||_{(R^T R)^-1}, no sharper than useful."""
     if not own < 1.0:
         return None
     eta = math.expm1(own)
     up = math.sqrt((1.0 + eta) / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-    of_margins = math.exp(2.0 * own) * math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
+    of_margins = math.exp(2.0 * own) * shaken + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
-    kappa = M * up * float(np.max(factor.norms(model.design, CHEAP / decrement)[a > 0.0])) if M > 0.0 else 0.0
+    kappa = up * bend(CHEAP / decrement)
     if not kappa * decrement < LARGEST_PRODUCT:
         return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
@@ -202,10 +249,12 @@ def _region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, erro
     remainder = rho * alpha * (0.5 + alpha * (1.0 + alpha) / 6.0)  # no less than (e^a - 1 - a)/a for a <= 1
     largest = C * math.exp(own) * (1.0 + 32.0 * EPS) + TINY
     pull = math.exp(alpha) * rho + of_margins
-    return _Region(factor, up, eta, of_u, rho, remainder, pull, remainder + of_margins + math.expm1(own) * rho, largest)
+    return Region(up, eta, of_u, rho, remainder, pull, remainder + of_margins + math.expm1(own) * rho, largest)
 
 
-def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array) -> _Region | None:
+def _kinked_region(
+    model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array
+) -> tuple[SignedFactor, Region] | None:
     a, c = host(model.design.weights), model.loss.curvature
     distance = model.loss.kink_distance(m, model.y) - blur - 4.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
     curved = model.loss.curvature_between(m, m, model.y) > 0.0
@@ -235,15 +284,17 @@ def _kinked_region(model: Verifiable, S: Indices, m: Array, blur: Array, u: Arra
     largest = (factor.curvature + heavy) * (1.0 + 32.0 * EPS)
     direct = math.sqrt(float(largest @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
     pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
-    return _Region(factor, up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
+    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
 
 
-def _zeros(model: Verifiable, region: _Region, gradient: Array, of_sums: Array, epsilon: float, n: Array) -> bool:
+def _zeros(
+    model: Verifiable, factor: SignedFactor, region: Region, gradient: Array, of_sums: Array, place: Place
+) -> bool:
     """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
     design, C = model.design, region.C
     a, up = host(design.weights), 1.0 + gamma(design.shape[0] + 16)
     outside = np.ones(design.shape[1], dtype=bool)
-    outside[region.factor.support] = False
+    outside[factor.support] = False
     steepest = math.sqrt(float(np.max(np.divide(C, a, out=np.zeros_like(C), where=a > 0.0)))) * up
     slope, limit = np.abs(gradient) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
     doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
@@ -256,11 +307,12 @@ def _zeros(model: Verifiable, region: _Region, gradient: Array, of_sums: Array, 
     if not left.any():
         return True
     doubtful, columns, lengths = doubtful[left], columns[:, left], lengths[left]
-    along, blur, _ = region.factor.over_rows(design.X, n)
-    own = region.factor.curvature  # r is what it leaves of the change
+    along, blur, _ = factor.over_rows(design.X, place.n)
+    own = factor.curvature  # r is what it leaves of the change
     change = columns.T @ (own * along)
     error = gamma(design.shape[0] + 16) * (np.abs(columns).T @ (own * np.abs(along)))
-    error += lengths * up * (math.sqrt(float(own @ blur**2)) + region.eta * math.sqrt(float(own @ along**2)))
+    error += lengths * up * (1.0 + region.eta) * math.sqrt(float(own @ blur**2))
+    error += lengths * up * region.eta * math.sqrt(float(own @ along**2))
     error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
-    there = np.abs(gradient[doubtful] + change) + error + lengths * (epsilon + region.remainder_pull)
+    there = np.abs(gradient[doubtful] + change) + error + lengths * (place.epsilon + region.remainder_pull)
     return bool(np.all(there < limit[doubtful]))

@@ -2,7 +2,9 @@ r"""One fold of multinomial logistic regression (`suffice.terms.multinomial`), a
 
 With rho >= ||W - W_hat||, ||dm_i|| <= ||x_i|| rho + beta, beta = (K - 1)(K/2)^(1/2) max_j ||x_j|| rho
 + error of b. The Brier score phi = ||p - onehot||^2 has a residual p - onehot that is 1/2-Lipschitz in m_i, and |phi''|
-<= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Losses move by the first-order bound of `suffice.held_out`.
+<= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Losses move by the first-order bound of `suffice.held_out`. Where the
+minimiser W + h is verified (`suffice.lower.verified_softmax`) h bounds dm_i itself, b included; phi does not see what
+all classes of a row have in common.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from scipy.special import log_softmax, softmax
 from suffice.arrays import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
 from suffice.lower.newton_hessian import NewtonHessian
+from suffice.lower.verified import Verification
+from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
 from suffice.sklearn.folds import FLOOR, penalised
-from suffice.terms.design import Design
+from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import gamma, norm_rounding
 
@@ -99,17 +103,52 @@ class HeldOutSoftmax:
         of_sums = 4.0 * EPS * math.sqrt(train.classes) * (float(np.abs(m).max()) + train.classes + 8.0)
         rounding = norm_rounding(residuals)
 
+        def bound(first: float, far: float) -> float:
+            """The error of r for margins that move by `far` in all, and the loss by `first` to first order."""
+            if not far < 1e150:
+                return math.inf
+            change = self.share * (first + 0.5 * phi.curvature * far * far)
+            by_loss = root_error(loss, loss - change, loss + change)
+            return min(by_loss, math.sqrt(self.share) * phi.slope * far) + rounding
+
         def error(radius: float) -> float:
             reach = min(radius, sys.float_info.max)
             beta = float(train.reach * reach + error_of_b + of_sums)
-            far = float(spectral * reach + beta + spread)
-            if not far < 1e150:
-                return math.inf
-            change = self.share * (gradient * reach + pull * beta + blurred + 0.5 * phi.curvature * far * far)
-            bound = root_error(loss, loss - change, loss + change)
-            return min(bound, math.sqrt(self.share) * phi.slope * far) + rounding
+            return bound(gradient * reach + pull * beta + blurred, float(spectral * reach + beta + spread))
 
-        return LossAt(residuals, error)
+        def verified(proof: Verification) -> float:
+            assert isinstance(proof, SoftmaxVerification)
+            return bound(*self._moved(proof, w, m, b, of_sums))
+
+        return LossAt(residuals, error, verified)
+
+    def _moved(self, proof: SoftmaxVerification, w: Array, m: Array, b: Array, of_sums: float) -> tuple[float, float]:
+        """By how much the exact minimiser moves the loss to first order, and the margins in all, at most."""
+        design, K, v = self.design, self.train.classes, self.design.weights
+        slopes = SOFTMAX_SCORES[self.scoring].derivative(m, self.onehot)
+        # A class's slope is rounded relative to its probability, not to itself; over all classes they add up to 0.
+        sizes = np.abs(slopes) + 4.0 * softmax(m, axis=1)
+        moved, rounded = proof.moved(design.X)
+        rounded = rounded + rounded.mean(axis=1, keepdims=True)
+        rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
+        moved = moved - moved.mean(axis=1, keepdims=True)
+        pulls, up = v[:, None] * slopes, 1.0 + gamma(sum(design.shape) + K + 16)
+        entries = np.array([gamma(float(count) + OF_FACTORS + K + 16) for count in design.pull.roundings])
+        entries = np.sqrt(v @ sizes**2)[:, None] * (entries * design.column_norms) * up + design.underflow
+        of_intercepts = gamma(len(v) + K + 16) * (v @ sizes)
+        variables = proof.factor.variables
+        vector = variables.gathered(design.adjoint(pulls).T, pulls.sum(axis=0))
+        blur = design.margin_rounding(w) * norm(w) * design.row_norms + of_sums
+        blur += 4.0 * EPS * norm(b) + norm(b - proof.b)
+        summed = gamma(moved.size + K + 16) * float(v @ (sizes * np.abs(moved)).sum(axis=1))
+        first = abs(float((pulls * moved).sum())) + summed
+        first += float(v @ (sizes * rounded).sum(axis=1)) + float(v @ (np.sqrt(np.sum(sizes**2, axis=1)) * blur))
+        first += proof.against(vector, variables.gathered(entries, of_intercepts + design.underflow))
+        # What h - n moves counts to second order here: it need not be known better than to a tenth of the rest.
+        rest = math.sqrt(float(np.sum(v @ moved**2)) + first)
+        doubt = proof.further(design.X, 0.1 * rest)
+        far = np.sqrt(np.sum((np.abs(moved) + rounded + doubt) ** 2, axis=1)) + blur
+        return first * up, math.sqrt(float(v @ far**2)) * up
 
 
 class MultinomialFold:

@@ -160,7 +160,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
-    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that cannot be verified (more than
+    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
         two classes, HuberRegressor; the largest over folds), 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what

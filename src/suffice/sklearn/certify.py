@@ -33,7 +33,7 @@ from suffice.arrays import EPS, Array, norm, whole_number
 from suffice.certifying import FitReport
 from suffice.held_out import LossAt
 from suffice.lower.certificate import Certificate, certify
-from suffice.lower.verified import Verification
+from suffice.lower.verified import LinearVerification
 from suffice.problem import Composite
 from suffice.report.formats import bound
 from suffice.sklearn._final_fit import OFF, solved
@@ -211,6 +211,7 @@ class _Judgement:
             of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS) + 4.0 * EPS * abs(fit.intercept)
         verification = self.proof.verification
         if verification is not None:
+            assert isinstance(verification, LinearVerification)
             gap = b - verification.b if verification.factor.intercept else 0.0
             along, rounded, doubt = verification.along(design.X)
             sharper = np.abs(moved + gap - along) + 8.0 * EPS * (abs(gap) + np.abs(along)) + blur + rounded + doubt
@@ -249,7 +250,7 @@ def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: 
     return found, proof
 
 
-def _intercept_error(verification: Verification, gap: float) -> float:
+def _intercept_error(verification: LinearVerification, gap: float) -> float:
     """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
     unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
     unit[-1] = 1.0

@@ -12,10 +12,10 @@ Three kinds of intercept b:
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
 l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),
-which is so for nearly every pure l1 penalty; elsewhere nothing is. Models that cannot be verified, Huber's with its
-scale and the multinomial, are solved with l2 = FLOOR L in place of 0, L the Lipschitz constant without penalties: what
-is tuned and certified is that elastic net. It moves the objective's minimum by at most (l2/2) ||w||^2, w any minimiser
-without it.
+which is so for nearly every pure l1 penalty; elsewhere nothing is. Huber's model with its scale, which cannot be
+verified, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L
+the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
+minimum by at most (l2/2) ||w||^2, w any minimiser without it.
 """
 
 from __future__ import annotations

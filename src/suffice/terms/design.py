@@ -283,12 +283,13 @@ class Design:
         return self._with_entries(of_entries * X.data)
 
 
-def largest_matrix(design: Design) -> int:
-    """The side of the largest square matrices of which four fit into MEMORY times X, or are SMALL."""
+def largest_matrix(design: Design, outputs: int = 1) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, once for every output, or are
+    SMALL."""
     X = design.X
     parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
     size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
-    return math.isqrt(max(int(0.75 * MEMORY * size), SMALL) // 32)
+    return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)
 
 
 def _largest(A: Any) -> float:
