@@ -53,7 +53,10 @@ def tune(
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
     ] = None,
     cv: Annotated[int, typer.Option(help="folds of the cross-validation")] = 5,
-    scoring: Annotated[str | None, typer.Option(help="a score by scikit-learn's name; by default a smooth one")] = None,
+    scoring: Annotated[
+        str | None,
+        typer.Option(help="a score by scikit-learn's name; by default log loss or squared error"),
+    ] = None,
     drop: Annotated[list[str] | None, typer.Option(help="a column to leave out (repeatable)")] = None,
     keep: Annotated[list[str] | None, typer.Option(help="a column to use though it looks useless (repeatable)")] = None,
     categorical: Annotated[

@@ -44,6 +44,7 @@ from suffice.tabular.targets import Wishes, target_of
 
 __all__ = ["MODELS", "Problem", "pose"]
 
+LOG_LOSS = "neg_log_loss"
 FEW = 30  # different texts that a column may have whatever the number of rows
 WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
 DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
@@ -73,7 +74,9 @@ class Problem:
     def optimised(self, scoring: str | None) -> str:
         """The smooth score that is optimised if this one is asked for."""
         smooth = find_adapter(self.estimator[-1]).scorings
-        return scoring if scoring is not None and scoring in smooth else smooth[0]
+        if scoring is None:  # of probabilities the log loss, which people compare models by
+            return LOG_LOSS if LOG_LOSS in smooth else smooth[0]
+        return scoring if scoring in smooth else smooth[0]
 
     def weights_of(self, rows: Any) -> dict[str, Array]:
         """The weights of these rows as an argument of `fit` and of scorers; none where all count the same."""

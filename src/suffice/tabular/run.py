@@ -302,7 +302,7 @@ def execute(
         problem.estimator,
         problem.space,
         cv=problem.cv,
-        scoring=settings.scoring,
+        scoring=problem.optimised(None) if settings.scoring is None else settings.scoring,
         options=replace(settings.options, max_seconds=clock.for_the_search()),
         n_jobs=jobs,
         journal=folder,
