@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
@@ -38,6 +38,16 @@ MOST_STEPS = 100
 
 
 @dataclass(frozen=True, eq=False)
+class Shifted:
+    """Margins with their b, a bound on its error, and the probabilities there. No array is ever written to."""
+
+    image: Array
+    b: Array
+    error: float
+    p: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Multinomial(MarginModel):
     """The multinomial loss with a ridge; `onehot` is N x K, x is W row by row, images are N x K."""
 
@@ -45,7 +55,7 @@ class Multinomial(MarginModel):
     onehot: Array
     intercept: bool
     l2: float = 0.0
-    _latest: list[tuple[Array, Array, float]] = field(default_factory=list, init=False, repr=False)
+    _latest: list[Shifted] = field(default_factory=list, init=False, repr=False)
 
     @property
     def curvature(self) -> float:
@@ -68,54 +78,65 @@ class Multinomial(MarginModel):
         """b at these margins and a proven bound on its error."""
         if not self.intercept:
             return np.zeros(self.classes), 0.0
-        for known, b, error in self._latest:
-            if known is image or np.array_equal(known, image):
-                return b, error
+        found = self._found(image)
+        return found.b, found.error
+
+    def _found(self, image: Array) -> Shifted:
+        for known in self._latest:
+            if known.image is image or np.array_equal(known.image, image):
+                return known
         a = self.design.weights
-        shares = a @ self.onehot
-        b = np.log(np.maximum(shares, 1e-300))
-        b = b - b.mean() - (a @ image - (a @ image).mean())
-        value = self._value(image, b)
+        b = np.log(np.maximum(a @ self.onehot, 1e-300))
+        mean = a @ image
+        b = b - b.mean() - (mean - mean.mean())
+        p, losses = self._rows(image, b)
+        value = float(a @ losses)
+        s, H, noise = self._pull(image, b, p)
         for _ in range(MOST_STEPS):
-            s, H, noise = self._pull(image, b)
             if norm(s) <= noise:
                 break
             step = _solve_across(H, -s)
-            t, slope = 1.0, float(s @ step)
-            trial = self._value(image, b + step)
-            while trial > value + 1e-4 * t * slope + 8.0 * EPS * abs(value) and t > 1e-10:
+            t, slope = 2.0, float(s @ step)
+            while True:
                 t *= 0.5
-                trial = self._value(image, b + t * step)
-            moved = b + t * step
-            moved = moved - moved.mean()
-            if norm(self._pull(image, moved)[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (abs(value) + 1e-300):
+                moved = b + t * step
+                moved -= moved.mean()
+                there, losses = self._rows(image, moved)
+                trial = float(a @ losses)
+                if trial <= value + 1e-4 * t * slope + 8.0 * EPS * abs(value) or not t > 1e-10:
+                    break
+            pull = self._pull(image, moved, there)
+            if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (abs(value) + 1e-300):
                 break
-            b, value = moved, trial
-        error = self._error(image, b)
-        self._latest[:] = [(image, b, error)]
-        return b, error
+            b, p, value, (s, H, noise) = moved, there, trial, pull
+        p.setflags(write=False)
+        self._latest[:] = [Shifted(image, b, self._error(s, H, noise), p)]
+        return self._latest[0]
 
-    def _losses(self, image: Array, b: Array) -> Array:
-        losses: Array = -np.sum(self.onehot * log_softmax(image + b, axis=1), axis=1)
-        return losses
+    def _rows(self, image: Array, b: Array) -> tuple[Array, Array]:
+        """Probabilities and losses of all rows; one pass for both, without the overhead of scipy's."""
+        z = image + b
+        z -= z.max(axis=1, keepdims=True)
+        e = np.exp(z)
+        total = e.sum(axis=1, keepdims=True)
+        return e / total, np.log(total[:, 0]) - np.sum(self.onehot * z, axis=1)
 
-    def _value(self, image: Array, b: Array) -> float:
-        return float(self.design.weights @ self._losses(image, b))
+    def _probabilities(self, image: Array) -> Array:
+        return self._found(image).p if self.intercept else self._rows(image, np.zeros(self.classes))[0]
 
-    def _pull(self, image: Array, b: Array) -> tuple[Array, Array, float]:
+    def _pull(self, image: Array, b: Array, p: Array) -> tuple[Array, Array, float]:
         """s, its Jacobian, and a bound on the rounding of s."""
-        a, p = self.design.weights, softmax(image + b, axis=1)
+        a = self.design.weights
         aP = a[:, None] * p
         H = np.diag(aP.sum(axis=0)) - p.T @ aP
-        gap = p - self.onehot
+        gap, spread = p - self.onehot, p * (1.0 - p)
         summing = gamma(roundings(len(a)) + OF_FACTORS)
-        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * (a @ (p * (1.0 - p)))
+        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * (a @ spread)
         shaken = 4.0 * EPS * (np.abs(image).max(axis=1) + float(np.abs(b).max()))  # of exponents
-        sizes += (a * shaken) @ (p * (1.0 - p))
+        sizes += (a * shaken) @ spread
         return dense_product(gap, a, block_length(len(a))), H, norm(sizes) * (1.0 + 2.0 * summing) + 1e-300
 
-    def _error(self, image: Array, b: Array) -> float:
-        s, H, noise = self._pull(image, b)
+    def _error(self, s: Array, H: Array, noise: float) -> float:
         K = self.classes
         values = np.linalg.eigvalsh(H + float(np.trace(H)) / K * np.ones((K, K)) / K)
         least = float(values[0]) - 64.0 * EPS * K * float(np.trace(H))
@@ -127,11 +148,10 @@ class Multinomial(MarginModel):
         return image
 
     def losses(self, image: Array) -> Array:
-        return self._losses(image, self.shift(image)[0])
+        return self._rows(image, self.shift(image)[0])[1]
 
     def slopes(self, image: Array) -> Array:
-        slopes: Array = softmax(image + self.shift(image)[0], axis=1) - self.onehot
-        return slopes
+        return self._probabilities(image) - self.onehot
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         product: Array = self.design.pull(self.design.weights[:, None] * self.slopes(image)).T
@@ -141,7 +161,7 @@ class Multinomial(MarginModel):
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
         X = self.design.X.toarray() if sp.issparse(self.design.X) else self.design.X
         a, K, d = self.design.weights, self.classes, X.shape[1]
-        p = softmax(image + self.shift(image)[0], axis=1)
+        p = self._probabilities(image)
         parts = [working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K)]
         ends = np.cumsum([0, *(len(part) for part in parts)])
         columns = [X[:, part] for part in parts]
