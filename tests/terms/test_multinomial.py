@@ -68,6 +68,10 @@ def test_the_gradient_is_the_slope_and_the_hessian_its_slope(seed):
     assert model.value(w + u) <= model.value(w) + model.gradient(w) @ u + M / 2 * (u @ u) + 1e-12
 
 
+def mean_loss(model, image, b):
+    return float(model.design.weights @ model._rows(image, b)[1])
+
+
 def test_intercepts_exist_where_all_probabilities_are_zero_or_one_in_floating_point():
     """b is a minimum there as well: no b along a random direction is better."""
     saturated = 0
@@ -78,11 +82,7 @@ def test_intercepts_exist_where_all_probabilities_are_zero_or_one_in_floating_po
         saturated += bool((np.minimum(p, 1.0 - p) == 0.0).all())
         b, error = model.shift(image)
         assert np.isfinite(b).all() and error >= 0.0
-
-        def value(b):
-            return float(model.design.weights @ model._rows(image, b)[1])
-
-        best = value(b)
+        best = mean_loss(model, image, b)
         for t in (1e-3, 1.0, 1e3):
-            assert value(b + t * rng.standard_normal(model.classes)) >= best - 1e-9 * abs(best)
+            assert mean_loss(model, image, b + t * rng.standard_normal(model.classes)) >= best - 1e-9 * abs(best)
     assert saturated > 10  # that is what the test is about
