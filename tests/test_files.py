@@ -301,9 +301,10 @@ def test_a_folder_in_which_the_model_would_be_written_through_a_link_is_refused_
 ):
     pytest.importorskip("pandas")
     from suffice.tabular import run
+    from suffice.tabular.settings import Settings
 
     (tmp_path / "data.csv").write_text("a,y\n" + "".join(f"{i % 7},{(3 * i) % 11}\n" for i in range(40)))
-    _, settings = run.load(run.Settings(data=str(tmp_path / "data.csv"), target="y", cv=3))
+    _, settings = run.load(Settings(data=str(tmp_path / "data.csv"), target="y", cv=3))
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).symlink_to(victim)
     with pytest.raises(JournalError, match=f"{name} is a symbolic link"):

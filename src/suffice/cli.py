@@ -97,7 +97,7 @@ def tune(
 ) -> None:
     """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
     with _one_line_errors("tune"):
-        from suffice.tabular.run import Settings
+        from suffice.tabular.settings import Settings
 
         settings = Settings(
             data=str(data), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,

@@ -23,6 +23,7 @@ from suffice.cli import app  # noqa: E402
 from suffice.result import Record, Status  # noqa: E402
 from suffice.signals import TimeOver  # noqa: E402
 from suffice.tabular import TableError, live, read, run  # noqa: E402
+from suffice.tabular.settings import Settings  # noqa: E402
 
 runner = typer_testing.CliRunner()
 rng = np.random.default_rng(3)
@@ -312,9 +313,9 @@ def test_a_model_that_cannot_be_fitted_leaves_the_journal(data, tmp_path, monkey
 
 
 def test_settings_of_an_older_version_are_read(tmp_path):
-    plain = run.Settings(data="a.csv", target="y").plain()
+    plain = Settings(data="a.csv", target="y").plain()
     old = {name: value for name, value in plain.items() if name not in ("max_levels", "weights", "test", "log_target")}
-    assert run.Settings.from_plain(json.loads(json.dumps(old))) == run.Settings(data="a.csv", target="y")
+    assert Settings.from_plain(json.loads(json.dumps(old))) == Settings(data="a.csv", target="y")
 
 
 @pytest.mark.parametrize(
@@ -333,8 +334,8 @@ def test_settings_of_an_older_version_are_read(tmp_path):
     ],
 )
 def test_settings_that_were_tampered_with_are_refused(tmp_path, change):
-    plain = json.loads(json.dumps(run.Settings(data="a.csv", target="y").plain()))
-    assert run.Settings.from_plain(plain) == run.Settings(data="a.csv", target="y")
+    plain = json.loads(json.dumps(Settings(data="a.csv", target="y").plain()))
+    assert Settings.from_plain(plain) == Settings(data="a.csv", target="y")
     (tmp_path / "command.json").write_text(json.dumps(plain | change))
     result = runner.invoke(app, ["resume", str(tmp_path)])
     assert result.exit_code == 2 and "Traceback" not in result.output
@@ -342,7 +343,7 @@ def test_settings_that_were_tampered_with_are_refused(tmp_path, change):
 
 
 def test_settings_of_another_folder_are_not_overwritten(tmp_path):
-    settings = run.Settings(data="a.csv", target="y", digest="0")
+    settings = Settings(data="a.csv", target="y", digest="0")
     run.claim(tmp_path, settings)
     run.claim(tmp_path, replace(settings, data="moved.csv", max_evaluations=3))
     with pytest.raises(TableError, match="differs in target, the table"):
@@ -371,7 +372,7 @@ def test_the_line_tells_evaluations_time_work_and_the_best_interval():
     from rich.console import Console
 
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
-    settings = run.Settings(data="a.csv", target="y", max_evaluations=50)
+    settings = Settings(data="a.csv", target="y", max_evaluations=50)
     record = Record(1, "step", (0.0,), 1.0, (0.1,), None, 0.2, (0.1, 0.3), 5.0, 5.0, 0.1, 0.1)
     with live.Progress(console, settings, "neg_brier_score") as progress:
         assert "preparing the folds" in progress.line()

@@ -17,7 +17,8 @@ from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
 from suffice.tabular.cautions import WARNING
 from suffice.tabular.columns import MODELS, Problem
-from suffice.tabular.run import Settings, TunedTable
+from suffice.tabular.run import TunedTable
+from suffice.tabular.settings import Settings
 from suffice.tabular.table import quoted
 
 MOST_SHOWN = 8  # classes of a confusion matrix

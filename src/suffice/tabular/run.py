@@ -15,27 +15,22 @@ Budgets and the number of processes may differ; anything else is another run, an
 
 from __future__ import annotations
 
-import difflib
 import io
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice import files
 from suffice.journal.fingerprint import versions
-from suffice.options import Options
 from suffice.report import folder as places
 from suffice.result import Record, Status
 from suffice.signals import TimeOver, time_limit
@@ -43,99 +38,18 @@ from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.groups import read_groups
+from suffice.tabular.measure import baseline, check_scoring
 from suffice.tabular.predict import SAVED, TABLE, Recipe, finished, unseen
+from suffice.tabular.settings import Settings
 from suffice.tabular.table import TableError, open_table, quoted, read
 from suffice.tabular.targets import Wishes
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
-FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 BUDGETS = ("max_evaluations", "max_seconds")
 MINOR = (*BUDGETS, "data", "test", "no_report")  # what may differ in a folder
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a run was asked for."""
-
-    data: str
-    target: str
-    task: str = "auto"
-    model: str = "auto"
-    cv: int = 5
-    scoring: str | None = None
-    max_evaluations: int = 200
-    max_seconds: float | None = None
-    seed: int = 0
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    skip_missing_target: bool = False
-    max_levels: int | None = None
-    min_class_size: int = 0
-    rare_classes: str = "join"
-    log_target: bool = False
-    weights: str | None = None
-    positive: str | None = None
-    groups: str | None = None
-    test: str | None = None
-    no_report: bool = False
-    digest: str = ""  # of the bytes of the table
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value, kinds = getattr(self, item.name), _KINDS[item.name]
-            if isinstance(value, bool) != (bool in kinds) or not isinstance(value, kinds):
-                raise ValueError(f"{item.name} must be {kinds[0].__name__}, got {value!r}")
-            if isinstance(value, tuple) and not all(isinstance(name, str) for name in value):
-                raise ValueError(f"{item.name} must hold names of columns, got {value!r}")
-        if self.task not in ("auto", "classification", "regression"):
-            raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
-        if self.model != "auto" and self.model not in MODELS:
-            raise ValueError(f"model must be auto, {', '.join(MODELS)}, got {self.model!r}")
-        if self.rare_classes not in ("join", "drop"):
-            raise ValueError(f"rare_classes must be join or drop, got {self.rare_classes!r}")
-        if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
-            name = "min_class_size must be 0" if self.min_class_size < 0 else "max_levels must be 2"
-            raise ValueError(f"{name} or more, got {min(self.min_class_size, self.max_levels or 0)}")
-        if not 2 <= self.cv <= 1000:
-            raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be between 0 and 2**32 - 1, got {self.seed}")
-        _ = self.options
-
-    @property
-    def options(self) -> Options:
-        seconds = math.inf if self.max_seconds is None else self.max_seconds
-        return Options(max_evaluations=self.max_evaluations, max_seconds=seconds, final_radius=FINAL_RADIUS)
-
-    def plain(self) -> dict[str, Any]:
-        return {"command": "tune", **asdict(self)}
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Settings:
-        """Settings from a file; ValueError if it holds anything else."""
-        names = {item.name for item in fields(cls)}
-        needed = {item.name for item in fields(cls) if item.default is MISSING} | {"command"}
-        if not isinstance(plain, dict) or plain.get("command") != "tune":
-            raise ValueError("it does not describe a run of `suffice tune`")
-        if not needed <= set(plain) <= {*names, "command"}:  # older versions did not know all of them
-            raise ValueError("it does not describe a run of `suffice tune`")
-        lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
-        return cls(**{name: value for name, value in (plain | lists).items() if name != "command"})
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("data", "target", "task", "model", "rare_classes", "digest"), (str,)),
-    **dict.fromkeys(("cv", "max_evaluations", "seed", "min_class_size"), (int,)),
-    **dict.fromkeys(("drop", "keep", "categorical"), (tuple,)),
-    **dict.fromkeys(("scoring", "weights", "positive", "groups", "test"), (str, type(None))),
-    "max_seconds": (float, int, type(None)),
-    "max_levels": (int, type(None)),
-    **dict.fromkeys(("skip_missing_target", "log_target", "no_report"), (bool,)),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +242,7 @@ def execute(
     outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=_measures(search, problem)))
     try:
         with time_limit(until):
-            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=_baseline(search, problem)))
+            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=baseline(search, problem)))
             if held is not None:
                 unknown = held.notes
                 outcome = replace(outcome, notes=(*outcome.notes, *unknown))
@@ -418,56 +332,6 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
     """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
     texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
     return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
-
-
-def _baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
-    """The score of a model that knows frequencies or the mean of the target only; None where it has none."""
-    dummy, y = DummyRegressor(), problem.y
-    scoring = search.scoring if search.surrogate_ else search.optimised_scoring_
-    if problem.task == "classification":
-        dummy = DummyClassifier()
-        y = np.unique(y, return_inverse=True)[1] if not search.surrogate_ else y  # some scores know numbers only
-    if scoring == "neg_squared_hinge":
-        return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            found = float(np.mean([*_dummy_scores(dummy, problem, y, search.cv, scoring)]))
-        except (ValueError, AttributeError, TypeError):  # a scorer that needs more than a dummy has
-            return None
-    return found if math.isfinite(found) else None
-
-
-def _dummy_scores(dummy: Any, problem: Problem, y: Any, cv: Any, scoring: Any) -> Iterator[float]:
-    score = get_scorer(scoring)
-    for train, test in cv.split(problem.X, y):
-        fitted = clone(dummy).fit(problem.X.iloc[train], y[train], **problem.weights_of(train))
-        yield float(score(fitted, problem.X.iloc[test], y[test], **problem.weights_of(test)))
-
-
-def check_scoring(scoring: str | None, problem: Problem) -> None:
-    """Whether a score goes with the model and the target, found out on a few rows before a long search."""
-    if scoring is None or problem.optimised(scoring) == scoring:
-        return
-    known = get_scorer_names()
-    if scoring not in known:
-        near = difflib.get_close_matches(scoring, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "scikit-learn lists them by get_scorer_names()"
-        raise TableError(f"there is no score {quoted(scoring)}: {hint}")
-    if problem.task == "classification":
-        rows = np.concatenate([np.flatnonzero(problem.y == label)[:20] for label in np.unique(problem.y)])
-    else:
-        rows = np.arange(min(200, len(problem.y)))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            fitted = clone(problem.estimator).fit(problem.X.iloc[rows], problem.y[rows])
-            found = float(get_scorer(scoring)(fitted, problem.X.iloc[rows], problem.y[rows]))
-        except (ValueError, AttributeError, TypeError) as error:
-            raise TableError(f"the score {scoring} cannot be used here: {error}") from error
-    if not math.isfinite(found):
-        reasons = [str(item.message).splitlines() for item in caught if "scor" in str(item.message).lower()]
-        raise TableError(f"the score {scoring} cannot be used here" + (f": {reasons[0][-1]}" if reasons else ""))
 
 
 def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
