@@ -162,7 +162,7 @@ ERRORS = [
     ("weights text", lambda: problems.ElasticNet(BASE, TARGETS, sample_weight=["a"] * 20), "sample_weight must be num"),
     ("weights NaN", lambda: problems.ElasticNet(BASE, TARGETS, sample_weight=[math.nan] * 20), "sample_weight must be"),
     ("weights zero", lambda: problems.ElasticNet(BASE, TARGETS, sample_weight=np.zeros(20)), "not all zero"),
-    ("l2 zero", lambda: problems.ElasticNet(BASE, TARGETS).at(l1=0.0, l2=0.0), "l2 must be positive"),
+    ("l2 negative", lambda: problems.ElasticNet(BASE, TARGETS).at(l1=0.0, l2=-1.0), "l2 must be non-negative"),
     ("l1 NaN", lambda: problems.ElasticNet(BASE, TARGETS).at(l1=math.nan, l2=1.0), "l1 must be non-negative"),
     ("group beyond", lambda: composite(terms.Group([[0, 7]], 1.0)), "groups must hold indices below 5.*got 7"),
     ("group mask", lambda: terms.Group([[True, False]], 1.0), "groups must hold integers, got bool"),

@@ -38,7 +38,7 @@ def european(value):
 @pytest.fixture(autouse=True)
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, settings: outcome)
+    monkeypatch.setattr(run, "_report", lambda outcome, *_: outcome)
 
 
 @pytest.fixture(scope="module")

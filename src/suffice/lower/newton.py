@@ -51,6 +51,7 @@ FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient ne
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
+FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -77,6 +78,7 @@ class NewtonState:
     short: int = 0  # steps in a row that were cut short
     image: Any = field(default=None, metadata=RECOMPUTED)
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
+    settled: bool = False  # whether the signs look right: they are the last step's, or it was as good as such a one
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Newton:
         here = _at(problem, terms, state)
         least = problem.g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
-            return replace(state, ended=True, image=here.z_image, evidence=here)
+            return replace(state, ended=True, image=here.z_image, evidence=here, settled=True)
         working, complete = _working_set(terms, here.z, least)
         metric, fresh = state.metric, False
         if metric is None or not np.isin(working, metric.working).all():
@@ -125,6 +127,7 @@ class Newton:
 
         there = _evidence(problem, terms, found.x, found.image, found.gradient)
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
+        settled = looks_settled(here.z, found.x, before, after)
         N = terms.model.design.shape[0]
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
@@ -132,12 +135,18 @@ class Newton:
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         if found.blurred and after > 0.5 * before:
-            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there)
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there, settled)
         rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
         keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
         kept = metric if keep else None
-        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there)
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there, settled)
+
+
+def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
+    """Whether a step from x to `new` tells of signs that are right; `before` and `after` are lengths of the least
+    subgradient."""
+    return FALLEN * after <= before or np.array_equal(np.sign(x), np.sign(new))
 
 
 def _steadier(

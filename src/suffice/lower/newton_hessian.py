@@ -19,7 +19,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.line_search import search
-from suffice.lower.newton import NewtonState
+from suffice.lower.newton import NewtonState, looks_settled
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, Matrix, minimise_model, on_these
 from suffice.problem import Canonical
@@ -80,7 +80,8 @@ class NewtonHessian:
             return replace(state, ended=True, image=here.z_image, evidence=here)
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z)
         ended = stuck or (found.blurred and after > 0.9 * before) or math.isinf(there.rounding or 0.0)
-        return NewtonState(found.x, state.k + 1, ended=ended, image=found.image, evidence=there)
+        settled = looks_settled(here.z, found.x, before, after)
+        return NewtonState(found.x, state.k + 1, ended=ended, image=found.image, evidence=there, settled=settled)
 
     def _evidence(self, problem: Canonical, x: Array, image: Array) -> Evidence:
         rounding = problem.f.gradient_rounding(x, image)

@@ -17,7 +17,7 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, positive, vector, whole_number
 from suffice.lower.auto import Auto
-from suffice.lower.certificate import RULES, Certificate, Rule, certify_step, tighter, verified
+from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certify_step, tighter, verified
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
@@ -33,7 +33,6 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
-FALLEN = 10.0  # times shorter: a least subgradient that tells of signs that are right
 FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
 
 
@@ -123,7 +122,9 @@ def _iterate(
         steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
             state, start_radius = method.start(canonical, warm.x), proof.radius
-        yield warm
+        elif certificate == "tightest" and _unverified(proof, within) and _worth_verifying(state, steps):
+            proof = tighter(proof, verified(canonical, warm.x, state.evidence or _evidence_at(canonical, warm.x)))
+        yield replace(warm, certificate=proof)
     else:
         refuse(method, problem)
         state = method.start(canonical, start_point(problem, warm))
@@ -141,25 +142,32 @@ def _iterate(
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
-            if certificate == "tightest" and proof.radius > within and _worth_verifying(before, state, steps):
+            if certificate == "tightest" and proof.radius > within and _worth_verifying(state, steps):
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
 
-def _worth_verifying(before: Any, state: Any, steps: int) -> bool:
-    """Whether a verification is worth its price. For Newton's method: the signs of x are those before the step, or the
-    step has shortened the least subgradient as much as one with the right signs does. Where steps are cheap: the signs
-    are the same, and it is one of the steps 20, 25, 31, ..., each a quarter later than the last. That depends on
-    nothing but the states, so that a solution continued is the same as one made at once."""
-    if state.evidence is None:
-        return False
-    same = np.array_equal(np.sign(before.x), np.sign(state.x))
-    if state.evidence.tau is None:
-        return same or FALLEN * getattr(state, "shortest", math.inf) <= getattr(before, "shortest", math.inf) < math.inf
+def _worth_verifying(state: Any, steps: int) -> bool:
+    """Whether a verification is worth its price. Newton's method says whether its signs look right; where steps are
+    cheap, each of the steps 20, 25, 31, ... is verified, a quarter later than the last. That depends on nothing but the
+    state, so that a solution continued is the same as one made at once."""
+    settled = getattr(state, "settled", None)
+    if settled is not None:
+        return bool(settled)
     k = round(math.log(steps / FIRST_TRY, 1.25)) if steps >= FIRST_TRY else -1
-    return same and k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
+    return k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
+
+
+def _unverified(proof: Certificate, within: float) -> bool:
+    """Whether less was asked for when this was proven."""
+    return proof.radius > within and proof.rule != "verified"
+
+
+def _evidence_at(problem: Canonical, x: Array) -> Evidence:
+    image = problem.f.image(x)
+    return Evidence(x, image, problem.f.gradient_at(x, image))
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
