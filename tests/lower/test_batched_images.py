@@ -58,7 +58,7 @@ def test_proofs_together_are_the_proofs_alone(problems, solver):
         assert same(*finer)
 
 
-@pytest.mark.parametrize("solver", ["fista", "gradient_descent"])
+@pytest.mark.parametrize("solver", ["fista"])
 def test_what_cannot_be_proven_together_is_told(solver):
     problems = PROBLEMS["denoising"]
     done = solve(problems[0], within=0.1, solver=solver)

@@ -277,7 +277,7 @@ def test_a_report_that_fails_does_not_lose_the_model(data, tmp_path, monkeypatch
 
 @pytest.mark.parametrize("what", ["the baseline", "the page"])
 def test_whatever_fails_after_the_search_the_model_is_there(data, tmp_path, monkeypatch, what):
-    name = {"the baseline": "_baseline", "the page": "write_page"}[what]
+    name = {"the baseline": "baseline", "the page": "write_page"}[what]
     monkeypatch.setattr(run, name, lambda *_: 1 / 0)
     result = tune(data, "--json", "--model", "logistic-l2", out=tmp_path / "run")
     assert result.exit_code == 3 and (tmp_path / "run" / "model.skops").exists()

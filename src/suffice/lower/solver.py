@@ -33,7 +33,7 @@ SOLVERS: dict[str, Solver] = {
 SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(),)}  # for problems of one kind only
 
 
-FIRST_TRY = 20  # the first step of a first-order method after which its solution is verified
+FIRST_TRY, LATER = 20, 1.5  # the first step of a first-order method that is verified; the next ones, times so much
 
 
 def solve(
@@ -151,13 +151,15 @@ def _iterate(
 
 def _worth_verifying(state: Any, steps: int) -> bool:
     """Whether a verification is worth its price. Newton's method says whether its signs look right; where steps are
-    cheap, each of the steps 20, 25, 31, ... is verified, a quarter later than the last. That depends on nothing but the
-    state, so that a solution continued is the same as one made at once."""
+    cheap, the steps 20, 30, 45, ... are verified, each half as far again, once there were as many as a verification
+    costs. That depends on nothing but the state, so that a solution continued is the same as one made at once."""
     settled = getattr(state, "settled", None)
     if settled is not None:
         return bool(settled)
-    k = round(math.log(steps / FIRST_TRY, 1.25)) if steps >= FIRST_TRY else -1
-    return k >= 0 and steps == math.floor(FIRST_TRY * 1.25**k)
+    s = np.count_nonzero(state.x)
+    if steps < max(FIRST_TRY, s * s / len(state.x)):
+        return False
+    return steps == math.floor(FIRST_TRY * LATER ** round(math.log(steps / FIRST_TRY, LATER)))
 
 
 def _unverified(proof: Certificate, within: float) -> bool:
