@@ -27,6 +27,7 @@ from suffice.lower.gradient_descent import DescentState
 from suffice.lower.mixed import MixedState
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import Metric, NewtonState
+from suffice.lower.newton_softmax import SoftmaxState
 from suffice.lower.newton_tv import VariationState
 from suffice.lower.solution import Outcome, Solution
 from suffice.options import Options
@@ -35,7 +36,7 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.state import Pending, Plan, Point, State, Trial
 
-SolverState = FistaState | DescentState | NewtonState | MixedState | VariationState
+SolverState = FistaState | DescentState | NewtonState | SoftmaxState | MixedState | VariationState
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls

@@ -43,11 +43,11 @@ class Found:
         return self.t == 1.0
 
 
-def search(problem: Canonical, here: Evidence, target: Array) -> Found:
-    """A point on the way to `target` where Phi is less (see the module's text), or x itself."""
+def search(problem: Canonical, here: Evidence, target: Array, image: Any = None) -> Found:
+    """A point on the way to `target`, whose image may be known, where Phi is less (see the module's text), or x."""
     f, g, x = problem.f, problem.g, here.z
     l1 = g.l1 if isinstance(g, L1 | WeightedL1) else 0.0
-    direction, image = target - x, f.image(target)
+    direction, image = target - x, f.image(target) if image is None else image
     along = image - here.z_image
     with np.errstate(over="ignore", invalid="ignore"):
         value = f.value_at(x, here.z_image) + g.value(x)

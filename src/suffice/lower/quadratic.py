@@ -219,7 +219,7 @@ class Product:
         return Product(self.design, self.working[free], self.curvature, on_these(self.ridge, free), self.centred)
 
     def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
-        return _fista(self, gradient, w, l1)
+        return fista_on(self, gradient, w, l1)
 
 
 def on_these(weights: float | Array, working: Indices) -> float | Array:
@@ -308,7 +308,8 @@ def _admm(H: Matrix | Factor, gradient: Array, w: Array, l1: float | Array) -> I
         yield v
 
 
-def _fista(H: Product, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+def fista_on(H: Quadratic, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+    """FISTA of the module's text, for an H that offers products."""
     D, M, t = H.diagonal, 1.0, 1.0
     v, before, at_v, at_before = w, w, gradient, gradient  # at_v is the gradient of q's smooth part at v
     for _ in range(ITERATIONS):

@@ -21,7 +21,6 @@ from scipy.special import log_softmax, softmax
 
 from suffice.arrays import EPS, Array, norm
 from suffice.held_out import LossAt, root_error
-from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
@@ -29,8 +28,6 @@ from suffice.sklearn.folds import FLOOR, penalised
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import gamma, norm_rounding
-
-LARGEST_HESSIAN, LARGEST_DENSE = 2000, 10_000_000
 
 
 @dataclass(frozen=True)
@@ -170,10 +167,8 @@ class MultinomialFold:
         self.centred = centred
 
     @property
-    def solver(self) -> str | NewtonHessian:
-        """Newton's method as long as its matrices are of moderate size, else FISTA."""
-        small = self.size <= LARGEST_HESSIAN and math.prod(self.design.shape) <= LARGEST_DENSE
-        return NewtonHessian() if small else "fista_adaptive"
+    def solver(self) -> str:
+        return "auto"
 
     @property
     def unpenalised(self) -> Multinomial:

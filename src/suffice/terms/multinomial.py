@@ -20,8 +20,10 @@ What is proven about b:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -35,16 +37,39 @@ from suffice.terms.rounding import TINY, block_length, dense_product, gamma, rou
 
 R = math.sqrt(2.0)
 MOST_STEPS = 100
+KEPT = 3  # of a step's ends, and of its middle
 
 
 @dataclass(frozen=True, eq=False)
 class Shifted:
     """Margins with their b, a bound on its error, and the probabilities there. No array is ever written to."""
 
+    onehot: Array  # whose model it is
     image: Array
     b: Array
     error: float
     p: Array
+
+
+class _Memory(threading.local):
+    """The latest intercepts of this thread for each design: a step asks for those of a few margins again and again."""
+
+    def __init__(self) -> None:
+        self.latest: WeakKeyDictionary[Design, list[Shifted]] = WeakKeyDictionary()
+
+    def keep(self, design: Design, found: Shifted) -> Shifted:
+        found.p.setflags(write=False)
+        self.latest[design] = [found, *self.latest.get(design, [])[: KEPT - 1]]
+        return found
+
+    def known(self, design: Design, onehot: Array, image: Array) -> Shifted | None:
+        for one in self.latest.get(design, []):
+            if one.onehot is onehot and (one.image is image or np.array_equal(one.image, image)):
+                return one
+        return None
+
+
+_memory = _Memory()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +80,6 @@ class Multinomial(MarginModel):
     onehot: Array
     intercept: bool
     l2: float = 0.0
-    _latest: list[Shifted] = field(default_factory=list, init=False, repr=False)
 
     @property
     def curvature(self) -> float:
@@ -81,21 +105,35 @@ class Multinomial(MarginModel):
         found = self._found(image)
         return found.b, found.error
 
+    def find(self, image: Array, near: Array | None = None) -> Array:
+        """b, sought anew: from `near` on, or from what the margins' means suggest."""
+        return self._sought(image, near).b if self.intercept else np.zeros(self.classes)
+
+    def recall(self, image: Array, b: Array) -> None:
+        """Take it from here that this b was found for these margins; its error is bounded all the same."""
+        known = _memory.known(self.design, self.onehot, image) if self.intercept else None
+        if self.intercept and (known is None or not np.array_equal(known.b, b)):
+            p, _ = self._rows(image, b)
+            _memory.keep(self.design, Shifted(self.onehot, image, b, self._error(*self._pull(image, b, p)), p))
+
     def _found(self, image: Array) -> Shifted:
-        for known in self._latest:
-            if known.image is image or np.array_equal(known.image, image):
-                return known
+        return _memory.known(self.design, self.onehot, image) or self._sought(image, None)
+
+    def _sought(self, image: Array, near: Array | None) -> Shifted:
         a = self.design.weights
-        b = np.log(np.maximum(a @ self.onehot, 1e-300))
-        mean = a @ image
-        b = b - b.mean() - (mean - mean.mean())
+        if near is None:
+            b = np.log(np.maximum(a @ self.onehot, 1e-300))
+            mean = a @ image
+            b = b - b.mean() - (mean - mean.mean())
+        else:
+            b = near
         p, losses = self._rows(image, b)
         value = float(a @ losses)
         s, H, noise = self._pull(image, b, p)
         for _ in range(MOST_STEPS):
             if norm(s) <= noise:
                 break
-            step = _solve_across(H, -s)
+            step = solve_across(H, -s)
             t, slope = 2.0, float(s @ step)
             while True:
                 t *= 0.5
@@ -109,19 +147,28 @@ class Multinomial(MarginModel):
             if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (abs(value) + 1e-300):
                 break
             b, p, value, (s, H, noise) = moved, there, trial, pull
-        p.setflags(write=False)
-        self._latest[:] = [Shifted(image, b, self._error(s, H, noise), p)]
-        return self._latest[0]
+        return _memory.keep(self.design, Shifted(self.onehot, image, b, self._error(s, H, noise), p))
 
     def _rows(self, image: Array, b: Array) -> tuple[Array, Array]:
         """Probabilities and losses of all rows; one pass for both, without the overhead of scipy's."""
-        z = image + b
+        z = np.add(image, b, order="F")  # sums over classes run along columns
         z -= z.max(axis=1, keepdims=True)
-        e = np.exp(z)
+        seen = z[self._every, self._labels]
+        e = np.exp(z, out=z)
         total = e.sum(axis=1, keepdims=True)
-        return e / total, np.log(total[:, 0]) - np.sum(self.onehot * z, axis=1)
+        e /= total
+        return e, np.log(total[:, 0]) - seen
 
-    def _probabilities(self, image: Array) -> Array:
+    @cached_property
+    def _labels(self) -> npt.NDArray[np.intp]:
+        return np.argmax(self.onehot, axis=1)
+
+    @cached_property
+    def _every(self) -> npt.NDArray[np.intp]:
+        return np.arange(len(self.onehot))
+
+    def probabilities(self, image: Array) -> Array:
+        """Those of all rows at these margins."""
         return self._found(image).p if self.intercept else self._rows(image, np.zeros(self.classes))[0]
 
     def _pull(self, image: Array, b: Array, p: Array) -> tuple[Array, Array, float]:
@@ -129,11 +176,12 @@ class Multinomial(MarginModel):
         a = self.design.weights
         aP = a[:, None] * p
         H = np.diag(aP.sum(axis=0)) - p.T @ aP
-        gap, spread = p - self.onehot, p * (1.0 - p)
+        gap = p - self.onehot
+        spread = aP - aP * p
         summing = gamma(roundings(len(a)) + OF_FACTORS)
-        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * (a @ spread)
+        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * spread.sum(axis=0)
         shaken = 4.0 * EPS * (np.abs(image).max(axis=1) + float(np.abs(b).max()))  # of exponents
-        sizes += (a * shaken) @ spread
+        sizes += shaken @ spread
         return dense_product(gap, a, block_length(len(a))), H, norm(sizes) * (1.0 + 2.0 * summing) + 1e-300
 
     def _error(self, s: Array, H: Array, noise: float) -> float:
@@ -151,7 +199,7 @@ class Multinomial(MarginModel):
         return self._rows(image, self.shift(image)[0])[1]
 
     def slopes(self, image: Array) -> Array:
-        return self._probabilities(image) - self.onehot
+        return self.probabilities(image) - self.onehot
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         product: Array = self.design.pull(self.design.weights[:, None] * self.slopes(image)).T
@@ -159,11 +207,13 @@ class Multinomial(MarginModel):
 
     def hessian(self, image: Array, working: npt.NDArray[np.intp]) -> Array:
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
-        X = self.design.X.toarray() if sp.issparse(self.design.X) else self.design.X
-        a, K, d = self.design.weights, self.classes, X.shape[1]
-        p = self._probabilities(image)
+        X, a, K, d = self.design.X, self.design.weights, self.classes, self.design.shape[1]
+        p = self.probabilities(image)
         parts = [working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K)]
         ends = np.cumsum([0, *(len(part) for part in parts)])
+        if sp.issparse(X):
+            used = np.unique(working % d)
+            X, parts = X[:, used].toarray(), [np.searchsorted(used, part) for part in parts]
         columns = [X[:, part] for part in parts]
         H, across, of_b = np.empty((len(working), len(working))), np.empty((len(working), K)), np.empty((K, K))
         for k in range(K):
@@ -175,7 +225,7 @@ class Multinomial(MarginModel):
                 across[here, j], across[there, k] = columns[k].T @ c, columns[j].T @ c
                 of_b[k, j] = of_b[j, k] = float(c.sum())
         if self.intercept:
-            H -= across @ _solve_across(of_b, across.T)
+            H -= across @ solve_across(of_b, across.T)
         H[np.diag_indices(len(H))] += self.l2
         return H
 
@@ -199,7 +249,7 @@ class Multinomial(MarginModel):
         return min(majoriser_along(self.design, 0.5, z, x, spread, np.full(len(spread), 0.25)) + self.l2, self.L)
 
 
-def _solve_across(H: Array, b: Array) -> Array:
+def solve_across(H: Array, b: Array) -> Array:
     """The solution of H s = b with sum s = 0, for sums of diag(p) - p p^T, which vanish where all p are 0 or 1: then a
     little is added to them, as much as rounding may have left out."""
     K = len(H)
