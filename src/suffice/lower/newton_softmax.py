@@ -19,11 +19,12 @@ In both cases a vector in all classes alike, which softmax does not see, is mult
 They are solved no more accurately than steps deserve (Eisenstat and Walker, SIAM J. Sci. Comput. 17, 1996): up to
 FORCING times the square of the factor by which the step before has shortened the least subgradient.
 
-The matrix itself, N s^2 + s^3/3 operations that run fast for s variables, is preferred while it costs less than CG_STEPS
-products (ADMM_STEPS with an l1, whose signs take longer to be found by products).
+The matrix itself, N s^2 + s^3/3 operations that run fast for s variables, is preferred while it costs less than
+CG_STEPS products (ADMM_STEPS with an l1, whose signs take longer to be found by products).
 
 Certificates come from the gradient, by the duality gap: they need mu, but no L. A verification
-(`suffice.lower.verified_softmax`) costs as much as many steps: it is made once they have cost as much, or at their end.
+(`suffice.lower.verified_softmax`) costs as much as many steps: it is made once they have cost as much, and where
+rounding is all that is left of the gap.
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ from suffice.terms.design import largest_matrix
 from suffice.terms.multinomial import Multinomial, solve_across
 
 FIRST_WORKING_SET, GROWTH = 128, 1.5
-LOOSEST, TIGHTEST, FORCING = 0.1, 1e-3, 0.5
+LOOSEST, TIGHTEST, FORCING = 0.1, 0.01, 0.5
 MOST_PRODUCTS = 500
 CG_STEPS, ADMM_STEPS = 30.0, 120.0
 SLOW, SLOW_SPARSE = 2.0, 20.0  # times: operations of a product against those of a matrix, for the time they take
 VERIFICATION = 5.0  # times the operations of H
 SHARED = 40  # d up to so many times K
+BLURRED = 100.0  # times the rounding of a gradient: about as long, and the gap will prove no more
 STUCK = 1e-3  # of the way: no step gets on from here
 
 
@@ -101,7 +103,7 @@ class NewtonSoftmax:
         assert isinstance(model, Multinomial) and parts.l1 is not None
         image = problem.f.image(state.x) if state.image is None else state.image
         model.recall(image, state.b)
-        here = state.evidence or _evidence(problem, state.x, image)
+        here = state.evidence or _evidence(problem, state.x, image)[0]
         least = g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=image, evidence=replace(here), settled=True)
@@ -112,15 +114,15 @@ class NewtonSoftmax:
         ahead = problem.f.image(target)
         model.find(ahead, state.b + local.follow(ahead - image))
         found = search(problem, here, target, ahead)
-        there = _evidence(problem, found.x, found.image, found.gradient)
+        there, rounding = _evidence(problem, found.x, found.image, found.gradient)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
         if found.blurred and not after < before:
             return replace(state, ended=True, image=image, evidence=replace(here), settled=True)
         spent = state.spent + (H.spent if isinstance(H, SoftmaxProduct) else _price(model, len(working)))
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z)
-        ended = stuck or (found.blurred and after > 0.9 * before)
-        due = spent >= VERIFICATION * _price(model, np.count_nonzero(found.x))
-        settled = ended or (due and looks_settled(here.z, found.x, before, after))
+        ended = bool(stuck or (found.blurred and after > 0.9 * before))
+        due = spent >= VERIFICATION * _price(model, np.count_nonzero(found.x)) or after <= BLURRED * rounding
+        settled = ended or bool(due and looks_settled(here.z, found.x, before, after))
         tolerance, spent = min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST), 0.0 if settled else spent
         b = model.shift(found.image)[0]
         return SoftmaxState(found.x, b, state.k + 1, tolerance, spent, ended, found.image, there, settled)
@@ -130,16 +132,22 @@ def _in_memory(X: Any) -> bool:
     return isinstance(X, np.ndarray) or sp.issparse(X)
 
 
-def _evidence(problem: Canonical, x: Array, image: Array, gradient: Array | None = None) -> Evidence:
-    gradient = problem.f.gradient_at(x, image) if gradient is None else gradient
-    return Evidence(x, image, gradient, rounding=problem.f.gradient_rounding(x, image))
+def _evidence(problem: Canonical, x: Array, image: Array, gradient: Array | None = None) -> tuple[Evidence, float]:
+    """With a bound on the gradient's rounding."""
+    gradient, rounding = (
+        (problem.f.gradient_at(x, image) if gradient is None else gradient),
+        problem.f.gradient_rounding(x, image),
+    )
+    return Evidence(x, image, gradient, rounding=rounding), rounding
 
 
 def _working_set(x: Array, least: Array, penalised: bool) -> Indices:
+    if not penalised:
+        return np.arange(len(x))
     support = x != 0.0
     candidates = np.flatnonzero(support | (least != 0.0))
     limit = max(FIRST_WORKING_SET, int(GROWTH * np.count_nonzero(support)))
-    if len(candidates) <= limit or not penalised:
+    if len(candidates) <= limit:
         return candidates
     pull = np.abs(least[candidates])
     pull[support[candidates]] = math.inf
@@ -172,10 +180,10 @@ def _hessian(
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """The rows' curvature at some margins: p, a p, and the inverse of that of b, if there are intercepts."""
+    """The rows' curvature at some margins: p, shares = a p, and the inverse of that of b, if there are intercepts."""
 
     p: Array
-    aP: Array
+    shares: Array
     of_b: Array | None
 
     @classmethod
@@ -191,7 +199,7 @@ class Local:
         t = self._pull(U)
         if self.of_b is not None:
             db = self.of_b @ -t.sum(axis=0)
-            t += self.aP * (db - (self.p @ db)[:, None])
+            t += self.shares * (db - (self.p @ db)[:, None])
         return t
 
     def follow(self, U: Array) -> Array | float:
@@ -200,13 +208,13 @@ class Local:
 
     def _pull(self, U: Array) -> Array:
         U = np.asfortranarray(U)  # sums over classes run along columns
-        t: Array = self.aP * (U - (self.p * U).sum(axis=1, keepdims=True))
+        t: Array = self.shares * (U - (self.p * U).sum(axis=1, keepdims=True))
         return t
 
     @cached_property
     def curvature(self) -> Array:
         """a p (1 - p)."""
-        curvature: Array = self.aP - self.aP * self.p
+        curvature: Array = self.shares - self.shares * self.p
         return curvature
 
 
@@ -228,12 +236,12 @@ class SoftmaxProduct:
         cls, model: Multinomial, local: Local, ridge: float | Array, working: Indices, tolerance: float
     ) -> SoftmaxProduct:
         X, d = model.design.X, model.design.shape[1]
-        k, columns = working // d, working % d
-        used = np.unique(columns)
+        whole, k, columns = len(working) == d * model.classes, working // d, working % d
+        used = columns[:d] if whole else np.unique(columns)
         if 2 * len(used) <= d:
             X, columns = X[:, used], np.searchsorted(used, columns)
         l2 = np.broadcast_to(np.asarray(on_these(ridge, working) + model.l2, dtype=np.float64), len(working))
-        return cls(X, local, columns, k, l2, tolerance, len(working) == d * model.classes)
+        return cls(X, local, columns, k, l2, tolerance, whole)
 
     @property
     def K(self) -> int:  # noqa: N802 (the symbol)
@@ -265,7 +273,7 @@ class SoftmaxProduct:
     def _matrix(self, v: Array) -> Array:
         """The variables as a matrix with a column for each class."""
         if self.whole:
-            return v.reshape(self.K, -1).T
+            return np.ascontiguousarray(v.reshape(self.K, -1).T)
         V = np.zeros((self.X.shape[1], self.K))
         V[self.columns, self.k] = v
         return V

@@ -1,10 +1,10 @@
 r"""One fold of multinomial logistic regression (`suffice.terms.multinomial`), and its scores on held-out data.
 
-With rho >= ||W - W_hat||, ||dm_i|| <= ||x_i|| rho + beta, beta = (K - 1)(K/2)^(1/2) max_j ||x_j|| rho
-+ error of b. The Brier score phi = ||p - onehot||^2 has a residual p - onehot that is 1/2-Lipschitz in m_i, and |phi''|
-<= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Losses move by the first-order bound of `suffice.held_out`. Where the
-minimiser W + h is verified (`suffice.lower.verified_softmax`) h bounds dm_i itself, b included; phi does not see what
-all classes of a row have in common.
+With rho >= ||W - W_hat||, ||dm_i|| <= ||x_i|| rho + beta, beta = what b may move, plus its error. The Brier score phi =
+||p - onehot||^2 has a residual p - onehot that is 1/2-Lipschitz in m_i, and |phi''| <= 2/4 + 2 = 5/2; the log loss has
+phi'' <= 1/2. Losses move by the first-order bound of `suffice.held_out`. Where the minimiser W + h is verified
+(`suffice.lower.verified_softmax`) h bounds dm_i itself, b included; phi does not see what all classes of a row have in
+common.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class HeldOutSoftmax:
 
     def at(self, w: Array) -> LossAt:
         v, train = self.design.weights, self.train
-        b, error_of_b = train.shift(train.image(w))
+        image = train.image(w)
+        b, error_of_b = train.shift(image)
         m = self.design.margins(w.reshape(train.classes, -1).T) + b
         phi = SOFTMAX_SCORES[self.scoring]
         residuals = (np.sqrt(self.share * v)[:, None] * phi.residuals(m, self.onehot)).ravel()
@@ -110,7 +111,7 @@ class HeldOutSoftmax:
 
         def error(radius: float) -> float:
             reach = min(radius, sys.float_info.max)
-            beta = float(train.reach * reach + error_of_b + of_sums)
+            beta = float(train.drift(w, image, reach) + error_of_b + of_sums)
             return bound(gradient * reach + pull * beta + blurred, float(spectral * reach + beta + spread))
 
         def verified(proof: Verification) -> float:

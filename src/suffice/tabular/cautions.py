@@ -71,6 +71,8 @@ def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]
     part, target = X.iloc[some], y[some]
     if len(target) < 20:
         return
+    if task == "classification":
+        target = np.unique(target, return_inverse=True)[1]
     for name in list(X.columns)[:COLUMNS]:
         values = part[name].to_numpy()
         how = (_classes if task == "classification" else _numbers)(values, target, name in categorical)
@@ -85,26 +87,36 @@ def _codes(values: Array) -> Array:
     return np.unique([str(value) for value in values], return_inverse=True)[1]
 
 
-def _classes(values: Array, y: Array, categorical: bool) -> str:
-    labels, codes = np.unique(y, return_inverse=True)
-    most = np.bincount(codes).max() / len(y)
+def _classes(values: Array, codes: Array, categorical: bool) -> str:
+    counts = np.bincount(codes)
+    classes, most = len(counts), counts.max() / len(codes)
     if most > SEPARATED - 0.02:
         return ""
     if categorical:
         level = _codes(values)
-        if level.max() + 1 > len(y) / 5:
+        if level.max() + 1 > len(codes) / 5:
             return ""
-        table = np.zeros((level.max() + 1, len(labels)))
+        table = np.zeros((level.max() + 1, classes))
         np.add.at(table, (level, codes), 1.0)
-        right = table.max(axis=1).sum() / len(y)
+        right = table.max(axis=1).sum() / len(codes)
     else:
-        known = ~np.isnan(values.astype(float))
-        if known.sum() < 20 or len(np.unique(codes[known])) < 2:
+        numbers = values.astype(float)
+        known = ~np.isnan(numbers)
+        one, target, share = numbers[known], codes[known], known.mean()
+        if len(one) < 20 or (target == target[0]).all():
             return ""
-        one, target = values[known].astype(float)[:, None], codes[known]
-        tree = DecisionTreeClassifier(max_leaf_nodes=max(len(labels), 2), random_state=0).fit(one, target)
-        right = float(tree.score(one, target)) * known.mean() + most * (1.0 - known.mean())
+        wrong = len(one) * (1.0 - (SEPARATED - most * (1.0 - share)) / share)
+        if _changes(one, target) > classes - 1 + 2.0 * wrong + 1e-6:
+            return ""
+        tree = DecisionTreeClassifier(max_leaf_nodes=max(classes, 2), random_state=0).fit(one[:, None], target)
+        right = float(tree.score(one[:, None], target)) * share + most * (1.0 - share)
     return f"tells the class of {100 * right:.1f} % of the rows by itself" if right >= SEPARATED else ""
+
+
+def _changes(values: Array, codes: Array) -> int:
+    """How often the class changes from row to row, rows in the order of their values: intervals that are one class each
+    but for M rows have a change at each end of an interval and two for each of these rows, at most."""
+    return int(np.count_nonzero(np.diff(codes[np.lexsort((codes, values))])))
 
 
 def _numbers(values: Array, y: Array, categorical: bool) -> str:

@@ -11,8 +11,13 @@ What is proven about b:
   p_il > 0 and E_kl the C-weighted mean of dm_ik - dm_il, |E_kl| <= delta = max_i range(dm_i). Sum over all k whose db_k
   lies above a gap wider than delta: every term is positive, a contradiction. So there is no such gap, and range(db) <=
   (K - 1) delta; range(dm_i) <= 2^(1/2) ||dm_i||, and ||db|| <= range(db) K^(1/2) / 2 since sum db = 0.
-- A computed b with s = sum_i a_i (p_i - onehot_i) errs by at most -log(1 - R ||s|| / h) / R, R = 2^(1/2), h the least
-  eigenvalue of sum_i a_i H_i across sum b = 0, if that is a number. Proof: in a direction u of length 1 the third
+- Close to W it moves by no more than B = (2/h)^(1/2) ||diag(a)^(1/2) X|| rho for ||W - W'|| <= rho, h the least
+  eigenvalue of sum_i a_i H_i across sum b = 0, if  2^(1/2) (max_i ||x_i|| rho + B) <= 2 log 2. Proof: in the norm of
+  sum_i a_i H_i, db is no longer than dm in that of a_i H_i, which is at most (1/2)^(1/2) ||diag(a)^(1/2) X|| rho as
+  H_i <= 1/2; and no H_i has become less than a quarter of what it was where no row's range has moved by 2 log 2
+  (`suffice.lower.verified_softmax`).
+- A computed b with s = sum_i a_i (p_i - onehot_i) errs by at most -log(1 - R ||s|| / h) / R, R = 2^(1/2), if that is
+  a number. Proof: in a direction u of length 1 the third
   derivative is a sum of third central moments of u, each at most range(u) <= R times the variance: the second
   derivative falls no faster than exp(-R t), and the slope h (1 - exp(-R t)) / R that it adds up to makes up for ||s||.
 """
@@ -48,6 +53,7 @@ class Shifted:
     image: Array
     b: Array
     error: float
+    least: float  # eigenvalue of its curvature, at least
     p: Array
 
 
@@ -92,7 +98,7 @@ class Multinomial(MarginModel):
     @cached_property
     def reach(self) -> float:
         """A Lipschitz constant of b(W)."""
-        return self._follow * float(self.design.row_norms[self.design.weights > 0.0].max())
+        return self._follow * self._largest_row
 
     @property
     def _follow(self) -> float:
@@ -105,6 +111,23 @@ class Multinomial(MarginModel):
         found = self._found(image)
         return found.b, found.error
 
+    def drift(self, x: Array, image: Array, rho: float) -> float:
+        """A bound on how far b moves for weights within rho of x, whose image this is."""
+        if not self.intercept:
+            return 0.0
+        found, design = self._found(image), self.design
+        blur = R * (design.margin_rounding(x) * self._largest_row * norm(x) + found.error + self.classes * 64.0 * EPS)
+        if not blur < 0.01:
+            return self.reach * rho
+        h = found.least * (1.0 - 2.0 * blur)
+        B = math.sqrt(2.0 * design.squared_norm / h) * rho * (1.0 + 16.0 * EPS) if h > 0.0 else math.inf
+        near = R * (self._largest_row * rho + B) <= 1.38  # < 2 log 2
+        return min(B, self.reach * rho) if near else self.reach * rho
+
+    @cached_property
+    def _largest_row(self) -> float:
+        return float(self.design.row_norms[self.design.weights > 0.0].max())
+
     def find(self, image: Array, near: Array | None = None) -> Array:
         """b, sought anew: from `near` on, or from what the margins' means suggest."""
         return self._sought(image, near).b if self.intercept else np.zeros(self.classes)
@@ -114,7 +137,7 @@ class Multinomial(MarginModel):
         known = _memory.known(self.design, self.onehot, image) if self.intercept else None
         if self.intercept and (known is None or not np.array_equal(known.b, b)):
             p, _ = self._rows(image, b)
-            _memory.keep(self.design, Shifted(self.onehot, image, b, self._error(*self._pull(image, b, p)), p))
+            _memory.keep(self.design, Shifted(self.onehot, image, b, *self._error(*self._pull(image, b, p)), p))
 
     def _found(self, image: Array) -> Shifted:
         return _memory.known(self.design, self.onehot, image) or self._sought(image, None)
@@ -141,13 +164,13 @@ class Multinomial(MarginModel):
                 moved -= moved.mean()
                 there, losses = self._rows(image, moved)
                 trial = float(a @ losses)
-                if trial <= value + 1e-4 * t * slope + 8.0 * EPS * abs(value) or not t > 1e-10:
+                if trial <= value + 1e-4 * t * slope + 8.0 * EPS * (1.0 + abs(value)) or not t > 1e-10:
                     break
             pull = self._pull(image, moved, there)
-            if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (abs(value) + 1e-300):
+            if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (1.0 + abs(value)):
                 break
             b, p, value, (s, H, noise) = moved, there, trial, pull
-        return _memory.keep(self.design, Shifted(self.onehot, image, b, self._error(s, H, noise), p))
+        return _memory.keep(self.design, Shifted(self.onehot, image, b, *self._error(s, H, noise), p))
 
     def _rows(self, image: Array, b: Array) -> tuple[Array, Array]:
         """Probabilities and losses of all rows; one pass for both, without the overhead of scipy's."""
@@ -184,12 +207,14 @@ class Multinomial(MarginModel):
         sizes += shaken @ spread
         return dense_product(gap, a, block_length(len(a))), H, norm(sizes) * (1.0 + 2.0 * summing) + 1e-300
 
-    def _error(self, s: Array, H: Array, noise: float) -> float:
+    def _error(self, s: Array, H: Array, noise: float) -> tuple[float, float]:
+        """That of b, and h."""
         K = self.classes
         values = np.linalg.eigvalsh(H + float(np.trace(H)) / K * np.ones((K, K)) / K)
         least = float(values[0]) - 64.0 * EPS * K * float(np.trace(H))
         share = R * (norm(s) + noise) / least if least > 0.0 else math.inf
-        return -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
+        error = -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
+        return error, max(least, 0.0)
 
     def image(self, x: Array) -> Array:
         image: Array = self.design.margins(x.reshape(self.classes, -1).T)
