@@ -8,6 +8,8 @@ r"""The method that is fastest for the problem at hand.
 - A multinomial model with an l1 penalty or none: `newton_softmax`, whose systems are solved by products with X where a
   matrix would cost more. On 10 classes of 64 columns and 4 classes of 11,769 sparse ones it takes 11 products a step, 3
   steps a solve, at penalties over eight decades; FISTA takes hundreds, and finds the intercepts at each of them.
+- Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
+  (`suffice.lower.newton_columns`).
 - Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,8 +28,10 @@ from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.newton_columns import NewtonBatch
 from suffice.lower.newton_softmax import NewtonSoftmax, SoftmaxState
 from suffice.lower.parts import LinearParts
+from suffice.lower.solution import Batch
 from suffice.problem import Canonical
 from suffice.terms.design import largest_matrix
 
@@ -42,6 +47,7 @@ class Auto:
     """`newton`, `newton_softmax` or `fista_adaptive`; states are those of the method."""
 
     name: str = "auto"
+    batches: ClassVar[tuple[type[Batch], ...]] = (NewtonBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
         if FISTA.takes(problem) is None or SOFTMAX.takes(problem) is None:
