@@ -42,6 +42,7 @@ from suffice.terms.rounding import TINY, block_length, dense_product, gamma, rou
 
 R = math.sqrt(2.0)
 MOST_STEPS = 100
+HESSIAN_ROWS = 1024  # at a time
 KEPT = 3  # of a step's ends, and of its middle
 
 
@@ -232,25 +233,29 @@ class Multinomial(MarginModel):
 
     def hessian(self, image: Array, working: npt.NDArray[np.intp]) -> Array:
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
-        X, a, K, d = self.design.X, self.design.weights, self.classes, self.design.shape[1]
+        X, a, K, (N, d) = self.design.X, self.design.weights, self.classes, self.design.shape
         p = self.probabilities(image)
         parts = [working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K)]
-        ends = np.cumsum([0, *(len(part) for part in parts)])
         if sp.issparse(X):
             used = np.unique(working % d)
-            X, parts = X[:, used].toarray(), [np.searchsorted(used, part) for part in parts]
-        columns = [X[:, part] for part in parts]
-        H, across, of_b = np.empty((len(working), len(working))), np.empty((len(working), K)), np.empty((K, K))
-        for k in range(K):
-            for j in range(k + 1):
-                c = a * p[:, k] * ((k == j) - p[:, j])
-                here, there = slice(ends[k], ends[k + 1]), slice(ends[j], ends[j + 1])
-                block = columns[k].T @ (c[:, None] * columns[j])
-                H[here, there], H[there, here] = block, block.T
-                across[here, j], across[there, k] = columns[k].T @ c, columns[j].T @ c
-                of_b[k, j] = of_b[j, k] = float(c.sum())
+            X, parts = X[:, used].tocsr(), [np.searchsorted(used, part) for part in parts]
+        ends = np.cumsum([0, *(len(part) for part in parts)])
+        places = [slice(ends[k], ends[k + 1]) for k in range(K)]
+        H, across = np.zeros((len(working), len(working))), np.zeros((len(working), K))
+        # diag(p) - p p^T, class by class and for all at once, a few rows at a time
+        for first in range(0, N, HESSIAN_ROWS):
+            rows = slice(first, first + HESSIAN_ROWS)
+            block = X[rows].toarray() if sp.issparse(X) else X[rows]
+            every = np.empty((len(block), len(working)))
+            for k, (part, place) in enumerate(zip(parts, places, strict=True)):
+                columns = block[:, part] * np.sqrt(a[rows] * p[rows, k])[:, None]
+                H[place, place] += columns.T @ columns
+                across[place, k] += columns.T @ np.sqrt(a[rows] * p[rows, k])
+                every[:, place] = columns * np.sqrt(p[rows, k])[:, None]
+            H -= every.T @ every
+            across -= every.T @ (np.sqrt(a[rows])[:, None] * p[rows])
         if self.intercept:
-            H -= across @ solve_across(of_b, across.T)
+            H -= across @ solve_across(np.diag(a @ p) - p.T @ (a[:, None] * p), across.T)
         H[np.diag_indices(len(H))] += self.l2
         return H
 
