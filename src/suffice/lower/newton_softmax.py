@@ -121,7 +121,7 @@ class NewtonSoftmax:
         spent = state.spent + (H.spent if isinstance(H, SoftmaxProduct) else _price(model, len(working)))
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z)
         ended = bool(stuck or (found.blurred and after > 0.9 * before))
-        due = spent >= VERIFICATION * _price(model, np.count_nonzero(found.x)) or after <= BLURRED * rounding
+        due = spent >= VERIFICATION * _price(model, int(np.count_nonzero(found.x))) or after <= BLURRED * rounding
         settled = ended or bool(due and looks_settled(here.z, found.x, before, after))
         tolerance, spent = min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST), 0.0 if settled else spent
         b = model.shift(found.image)[0]
@@ -252,7 +252,7 @@ class SoftmaxProduct:
         """Operations of a product, in the time of fast ones."""
         sparse = sp.issparse(self.X)
         entries = self.X.nnz if sparse else math.prod(self.X.shape)
-        return (SLOW_SPARSE if sparse else SLOW) * 4.0 * entries * self.K
+        return (SLOW_SPARSE if sparse else SLOW) * 4.0 * float(entries) * self.K
 
     @property
     def spent(self) -> float:

@@ -185,7 +185,8 @@ class Multinomial(MarginModel):
 
     @cached_property
     def _labels(self) -> npt.NDArray[np.intp]:
-        return np.argmax(self.onehot, axis=1)
+        labels: npt.NDArray[np.intp] = np.argmax(self.onehot, axis=1)
+        return labels
 
     @cached_property
     def _every(self) -> npt.NDArray[np.intp]:
