@@ -28,6 +28,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -238,6 +239,9 @@ class MinimisedIntercept(Protocol):
         ...
 
 
+_latest: WeakKeyDictionary[HeldOut, tuple[Array, LossAt]] = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the problem that b(w)
@@ -255,6 +259,13 @@ class HeldOut:
         return {**known, "counted": True} if self.counted else known
 
     def at(self, w: Array) -> LossAt:
+        """The loss at w; the latest one is kept, which an evaluation asks for several times."""
+        known = _latest.get(self)
+        if known is None or not np.array_equal(known[0], w):
+            _latest[self] = known = np.array(w), self._at(w)
+        return known[1]
+
+    def _at(self, w: Array) -> LossAt:
         design, score, y, train = self.design, self.score, self.y, self.train
         times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
         v = np.ones(design.shape[0]) if self.counted else design.weights

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from suffice.arrays import Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma
 
@@ -134,22 +134,23 @@ class SignedFactor(Factor):
         return along, rounding, norms
 
     def norms(self, design: Design, useful: float) -> Array:
-        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`.
+
+        H is no less than C_i x_i x_i^T, so that x_i^T H^-1 x_i <= 1 / C_i whatever X is; only rows for which neither
+        that nor their length is enough are solved for.
+        """
         ones = self.scale[len(self.support) :]
-        cheap: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
-        cheap = cheap * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
-        if float(cheap.max()) <= useful:
-            return cheap
-        X = design.X
-        norms = np.empty(X.shape[0])
-        for place, rows in self.blocks(X):
+        bounds: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
+        bounds = bounds * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
+        with np.errstate(divide="ignore"):
+            bounds = np.minimum(bounds, math.sqrt(1.0 + self.tau) * (1.0 + 8.0 * EPS) / np.sqrt(self.curvature))
+        matter = np.flatnonzero(bounds > useful)
+        X = design.X[matter] if len(matter) < len(bounds) else design.X
+        for place, rows in self.blocks(X) if len(matter) else ():
             sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
-            cheap = sizes * self.inverse_norm + LEAST
-            matter = cheap > useful
-            if matter.any():
-                cheap[matter] = (row_norms(rows[matter] @ self.Z) + self.slack * sizes[matter]) * self.up + LEAST
-            norms[place] = cheap
-        return norms
+            sharp = (row_norms(rows @ self.Z) + self.slack * sizes) * self.up + LEAST
+            bounds[matter[place]] = np.minimum(bounds[matter[place]], sharp)
+        return bounds
 
 
 def row_norms(A: Array) -> Array:

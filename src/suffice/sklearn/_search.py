@@ -59,8 +59,8 @@ from suffice.sklearn._cv_results import (
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
-from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._penalty_search import PenaltySearch
+from suffice.sklearn._recorded import RecordedProblem, fold_losses
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import Adapter, find_adapter
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
@@ -187,7 +187,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
-        tolerance: float = 1e-4,
+        tolerance: float | str = "statistical",
         initial: Mapping[str, float] | None = None,
         options: Options | None = None,
         n_jobs: int | None = None,
@@ -208,7 +208,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         began = time.monotonic()
         final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
-        positive(self.tolerance, "tolerance")
+        if self.tolerance != "statistical":
+            positive(self.tolerance, "tolerance")
         if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
             raise ValueError(
                 f"refit must be True, False, 'one_se', 'sklearn' or the name of one of the scores, got {self.refit!r}"

@@ -7,7 +7,8 @@ nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - 
 
     theta with all parameters that are near a bound moved onto it,
     theta with one of them moved,                                     for each of them,
-    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW,
+    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW
+                                                                      (by 1/2 if the search ended with `enough`),
 
 which are no more than m + 1 + 4 FEW points. (With more parameters, looks around the end would be nearly as many as the
 evaluations of the search.) F is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4 if that does
@@ -77,11 +78,11 @@ def search_with_edges(
     runs = [search(starts, options)]
     looks: list[Evaluation] = []
     while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
-        if runs[-1].status not in (Status.CONVERGED, Status.ACCURACY):
+        if runs[-1].status not in (Status.CONVERGED, Status.SUFFICES, Status.ACCURACY):
             break
         seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
         places = edges(best.point, *bounds)
-        for step in (share * radius for share in STEPS if len(radius) <= FEW):
+        for step in (share * radius for share in (STEPS if options.enough == 0.0 else STEPS[1:]) if len(radius) <= FEW):
             places += [
                 place
                 for place in around(best.point, step, *bounds)

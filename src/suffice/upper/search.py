@@ -216,7 +216,10 @@ def _step(state: State, setting: Setting) -> State:
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if fitted is not None and predicted <= fitted.doubt(s):
         return _restart(state, fitted, setting)
-    if predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting)):
+    short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
+    if options.enough > 0.0 and predicted <= options.enough and (short or _promised_little(state, options)):
+        return replace(state, status=Status.SUFFICES)
+    if short:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
         if state.delta > state.rho:
@@ -236,6 +239,12 @@ def _step(state: State, setting: Setting) -> State:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
     state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _promised_little(state: State, options: Options) -> bool:
+    """Whether the latest step that was tried was worth no evaluation either."""
+    promised = (record.predicted for record in reversed(state.records) if record.predicted is not None)
+    return next(promised, math.inf) <= options.enough
 
 
 def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
