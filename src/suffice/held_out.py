@@ -36,7 +36,7 @@ from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.verified import LinearVerification, Verification
-from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.design import Design
 from suffice.terms.rounding import gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
@@ -317,8 +317,7 @@ class HeldOut:
             along, rounded, doubt = proof.along(design.X)
             shift = of_sums + (0.0 if train is None else 4.0 * EPS * abs(b) + abs(b - proof.b))
             S = proof.factor.support
-            entries = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])[S]
-            entries = entries * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
+            entries = design.pull_gammas[S] * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
             vector = adjoint[S]
             if proof.factor.intercept:
                 vector = np.append(vector, float(pulls.sum()))

@@ -171,8 +171,7 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
     sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
     slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
     rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
-    of_sums = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
-    of_sums = of_sums * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
+    of_sums = design.pull_gammas * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
     of_sums += design.underflow
     u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
     if model.intercept is not None:

@@ -36,7 +36,7 @@ from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
 SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
-LARGEST = 5e-4  # and of the loss, where that is less
+LARGEST = 2e-4  # and of the loss, where that is less
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
 LITTLE = 1e-4  # of the loss: what is not worth a warning
