@@ -12,7 +12,8 @@ takes back one change at a time, by patches: the statistical tolerance, the choi
 small sparse folds.
 
 Rivals are those of scikit-learn, and glum where it is installed. adelie makes folds of its own, celer 0.7.4 does not
-work with scikit-learn 1.9, and skglm's class for cross-validation takes one kind of penalty at a time. Data: tables of the wheel ISLP (`table_sources`), of scikit-learn, and synthetic ones.
+work with scikit-learn 1.9, and skglm's class for cross-validation takes one kind of penalty at a time. Data: tables of
+the wheel ISLP (`table_sources`), of scikit-learn, and synthetic ones.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _frame(name: str, target: str, positive: str | None = None, drop: tuple[str,
     frame = _islp(name).drop(columns=list(drop))
     y = frame.pop(target)
     X = _standardised(pd.get_dummies(frame, drop_first=True))
-    return X, (y.to_numpy(dtype=float) if positive is None else (y == positive).to_numpy().astype(int)), positive is not None
+    if positive is None:
+        return X, y.to_numpy(dtype=float), False
+    return X, (y == positive).to_numpy().astype(int), True
 
 
 def _nci60() -> Data:
@@ -310,18 +313,21 @@ def page(result: dict[str, Any]) -> str:
         rows.append([name, f"{best:.6g}", shown(runs[OURS], best), counts, listed])
         changed = [shown(runs[tool], best) if tool in runs else "" for tool in ("before", OURS, *ABLATIONS)]
         ablation.append([name, *changed])
-    return "\n\n".join(
-        [
-            "# Tuning a table",
-            "CPU seconds of the whole search, how far the exact cross-validated loss is above the least of all, and the\n"
-            "time until penalties within 0.1 % of it were at hand. One thread of a machine that others use as well.",
-            table(["table", "best loss", "suffice", "evaluations, steps", "others"], rows),
-            f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}.",
-            "## What each change brought",
-            table(["table", "before", "now", *ABLATIONS], ablation),
-            f"Measured: {result['provenance']}",
-        ]
-    ) + "\n"
+    return (
+        "\n\n".join(
+            [
+                "# Tuning a table",
+                "CPU seconds of the whole search, how far the exact cross-validated loss is above the least of all,\n"
+                "and the time until penalties within 0.1 % of it were at hand. One thread, on a machine in use.",
+                table(["table", "best loss", "suffice", "evaluations, steps", "others"], rows),
+                f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}.",
+                "## What each change brought",
+                table(["table", "before", "now", *ABLATIONS], ablation),
+                f"Measured: {result['provenance']}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def main() -> None:

@@ -214,4 +214,5 @@ def _dense_block(X: Any, first: int, B: int, support: Indices) -> Array:
     if sp.issparse(block):
         dense: Array = (block[:, support] if len(support) < X.shape[1] else block).toarray()
         return dense
-    return block.take(support, axis=1) if len(support) < X.shape[1] else block
+    part: Array = block.take(support, axis=1) if len(support) < X.shape[1] else block
+    return part

@@ -215,6 +215,7 @@ def _region(
     model: Verifiable, S: Indices, m: Array, blur: Callable[[bool], Array], u: Array, error: Array
 ) -> tuple[SignedFactor, Region] | None:
     """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
+    unbounded = math.isinf(model.loss.curvature)
     if not isinstance(model.loss, Bending):
         return _kinked_region(model, S, m, blur(True), u, error)
     a, M = host(model.design.weights), model.loss.third
@@ -223,12 +224,13 @@ def _region(
     factor = SignedFactor.of(model.design, S, C, model.l2[S], model.intercept is not None, gram)
     if factor is None:
         return None
+
     def bend(useful: float) -> float:
         return M * float(np.max(factor.norms(model.design, useful)[a > 0.0])) if M > 0.0 else 0.0
 
     for sharp in (False, True):
         off = blur(sharp)
-        if math.isinf(model.loss.curvature) and not np.all(m + off < LARGEST_EXPONENT):
+        if unbounded and not np.all(m + off < LARGEST_EXPONENT):
             continue
         own = M * float(off[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
         shaken = math.sqrt(float(C @ (off * off))) * (1.0 + gamma(len(m) + 8))

@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.arrays import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel, positive
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
@@ -47,6 +47,13 @@ EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes
 
 
 Tolerance = float | Literal["statistical"]
+
+
+def check_tolerance(tolerance: object) -> None:
+    if isinstance(tolerance, str) and tolerance != "statistical":
+        raise ValueError(f"tolerance must be 'statistical' or a positive number, got {tolerance!r}")
+    if not isinstance(tolerance, str):
+        positive(tolerance, "tolerance")  # type: ignore[arg-type]
 
 
 def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
@@ -87,6 +94,16 @@ class Beyond:
             return f"one decade beyond, the loss is higher by {100.0 * (low / b - 1.0):.2g} % or more"
         most = max(high / a - 1.0, 1.0 - low / b) if a > 0.0 else math.inf
         return f"one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
+
+
+def _what_is_known(best: Evaluation, enough: float) -> str:
+    """What a search that ended with `enough` has proven, and what it has not."""
+    (low, high), error = best.interval, standard_error(best)
+    share = f", {100.0 * (high - low) / error:.2g} % of its standard error over folds ({error:.3g})" if error else ""
+    return (
+        f"the loss at the best penalties is proven to lie in an interval of width {high - low:.2g}{share}; that no more "
+        f"than {enough:.2g} is left to gain near by is what the model says, not a proof"
+    )
 
 
 def _nothing_yet() -> Result:
@@ -180,6 +197,8 @@ class PenaltySearch:
             return problem.best
         best = self._refined(problem.best)
         self._found(best)
+        if self.result.status is Status.SUFFICES:
+            self.result = replace(self.result, detail=_what_is_known(best, options.enough))
         if self.one_se:
             return self._within_one_se(best)
         problem.purpose = "beyond"

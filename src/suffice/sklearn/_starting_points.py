@@ -66,9 +66,7 @@ RISING = 1.05  # it rises towards the corner if it is so many times its least on
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def best_of_a_few(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False
-) -> list[Array]:
+def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one."""
     lattice = Lattice.of(noted, folds, space, frugal)
     lattice.look(lattice.plainest)
@@ -96,9 +94,9 @@ class Lattice:
     noted: RecordedProblem
     levels: list[list[float]]
     kind: Array  # the number of every parameter's kind
-    frugal: bool = False
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
+    frugal: bool = False
 
     def __post_init__(self) -> None:
         self.inner: Place = tuple(
@@ -118,7 +116,7 @@ class Lattice:
             levels_of(kind, largest[kind], float(lower[number == i].min()), float(upper[number == i].max()), len(kinds))
             for i, kind in enumerate(kinds)
         ]
-        lattice = cls(noted, levels, number, frugal)
+        lattice = cls(noted, levels, number, frugal=frugal)
         if kinds[0] == "l1":
             params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
             every = (

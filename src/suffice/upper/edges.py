@@ -96,7 +96,8 @@ def search_with_edges(
         for place in unseen:
             made = _looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None)
             better += [] if made is None else [made]
-            level = looks and np.array_equal(looks[-1].point, place) and looks[-1].interval[0] <= best.interval[1] * LEVEL
+            seen_there = bool(looks) and np.array_equal(looks[-1].point, place)
+            level = seen_there and looks[-1].interval[0] <= LEVEL * best.interval[1]
             if options.enough > 0.0 and made is None and level:
                 farther = np.clip(best.point + FARTHER * (place - best.point), *bounds)
                 if not any(np.array_equal(farther, other) for other in unseen):
