@@ -20,10 +20,12 @@ Not all of the lattice is worth its work, most of which goes into small penaltie
    again of l1 at the second inner level of l2, from where the first line was best. Each goes on to its end, or to
    where F has turned upwards, or is level and not good;
 3. the corner of the smallest penalties, unless F rises towards it: what lies there is seen from nowhere else;
-4. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
+4. where a parabola through a place and its neighbours along an axis, both seen and higher, has its least value, if that
+   promises to be better than all looks so far: levels are a decade apart, and a valley may lie between two of them;
+5. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
    seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better
    than all its neighbours seen so far, and nearly as good as the best of all;
-5. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
+6. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
 
 The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
 
@@ -78,6 +80,8 @@ def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace,
                 break
     if lattice.falls_to_the_corner():
         lattice.look(lattice.corner)
+    for place in lattice.between():
+        lattice.look(place)
     while True:
         valleys = lattice.valleys()
         unseen = [place for valley in valleys for place in lattice.unseen(valley)]
@@ -205,6 +209,30 @@ class Lattice:
             if not rises and (k > 0 or self.first_line[-1][0] == levels[-1]):
                 places.append(between[-1])
         return [place for place in places if place not in self.heights]
+
+    def between(self) -> list[Place]:
+        """New places, on new levels, where parabolas along an axis are less than all that was seen."""
+        found, least = [], min(self.heights.values())
+        for place, height in list(self.heights.items()):
+            for k, levels in enumerate(self.levels):
+                i = levels.index(place[k])
+                if not 0 < i < len(levels) - 1 or (self.plateau and place == self.plainest):
+                    continue
+                ends = [(*place[:k], levels[j], *place[k + 1 :]) for j in (i - 1, i + 1)]
+                if any(self.heights.get(end, 0.0) <= height for end in ends):
+                    continue
+                (up, above), (down, below) = ((end[k] - place[k], self.heights[end] - height) for end in ends)
+                bend = (above / up - below / down) / (up - down)
+                slope = above / up - bend * up
+                to = -0.5 * slope / bend
+                if height + 0.5 * slope * to < least and min(abs(to), up - to, to - down) >= 0.5 * NEAR:
+                    found.append((*place[:k], place[k] + to, *place[k + 1 :]))
+        for place in found:
+            for levels, level in zip(self.levels, place, strict=True):
+                if level not in levels:
+                    levels.append(level)
+                    levels.sort(reverse=True)
+        return found
 
     def halved(self, place: Place) -> bool:
         """Whether the lattice has got a new level near the place, halfway to a neighbour that is farther than WIDE."""
