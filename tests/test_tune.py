@@ -1158,3 +1158,19 @@ def test_an_oracle_that_is_no_function_of_theta_does_no_harm(seed, m):
         options=Options(max_evaluations=150, final_radius=1e-12),
     )
     assert np.isfinite(result.theta).all() and result.evaluations > m
+
+
+@pytest.mark.parametrize("enough", [1e-3, 1e-6])
+def test_a_search_ends_when_nothing_worth_an_evaluation_is_promised(enough):
+    def rosenbrock(x):
+        return np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0], 1.0])
+
+    bounds = (np.full(2, -2.0), np.full(2, 2.0))
+    found, whole = (
+        tune(exact(rosenbrock), [-1.2, 1.0], bounds=bounds, options=Options(max_evaluations=500, enough=given))
+        for given in (enough, 0.0)
+    )
+    assert found.status is Status.SUFFICES and found.success
+    assert whole.status is Status.CONVERGED
+    assert found.evaluations < whole.evaluations
+    assert found.cost <= 1.0 + 20.0 * enough  # F is 1 where it is least

@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,7 +37,7 @@ from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.verified import LinearVerification, Verification
-from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.design import Design
 from suffice.terms.rounding import gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
@@ -257,6 +258,9 @@ class MinimisedIntercept(Protocol):
         ...
 
 
+_latest: WeakKeyDictionary[HeldOut, tuple[Array, LossAt]] = WeakKeyDictionary()
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the problem that b(w)
@@ -274,6 +278,13 @@ class HeldOut:
         return {**known, "counted": True} if self.counted else known
 
     def at(self, w: Array) -> LossAt:
+        """The loss at w; the latest one is kept, which an evaluation asks for several times."""
+        known = _latest.get(self)
+        if known is None or not np.array_equal(known[0], w):
+            _latest[self] = known = np.array(w), self._at(w)
+        return known[1]
+
+    def _at(self, w: Array) -> LossAt:
         design, score, y, train = self.design, self.score, self.y, self.train
         times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
         v = np.ones(design.shape[0]) if self.counted else design.weights
@@ -325,8 +336,7 @@ class HeldOut:
             along, rounded, doubt = proof.along(design.X)
             shift = of_sums + (0.0 if train is None else 4.0 * EPS * abs(b) + abs(b - proof.b))
             S = proof.factor.support
-            entries = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])[S]
-            entries = entries * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
+            entries = design.pull_gammas[S] * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
             vector = adjoint[S]
             if proof.factor.intercept:
                 vector = np.append(vector, float(pulls.sum()))

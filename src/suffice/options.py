@@ -32,6 +32,9 @@ class Options:
         Seconds at most, checked after every evaluation (`SufficeSearchCV` gives up what is under way).
     target_cost : float, default 0.0
         Stop when F is proven to be no larger.
+    enough : float, default 0.0
+        A decrease of F that is worth no evaluation: the search ends when two models in a row promise no more than that
+        within the trust region, or one whose best step is too short to be made.
     initial_radius : float, default 0.1
         The first trust radius (Ehrhardt and Roberts 2021: a tenth of the box).
     final_radius : float, default 1e-5
@@ -71,6 +74,7 @@ class Options:
     max_work: float = math.inf
     max_seconds: float = math.inf
     target_cost: float = 0.0
+    enough: float = 0.0
 
     initial_radius: float = 0.1
     final_radius: float = 1e-5
@@ -95,6 +99,7 @@ class Options:
         positive(self.max_work, "max_work", infinite=True)
         positive(self.max_seconds, "max_seconds", infinite=True)
         positive(self.target_cost, "target_cost", zero=True)
+        positive(self.enough, "enough", zero=True)
         positive(self.initial_radius, "initial_radius")
         positive(self.final_radius, "final_radius")
         positive(self.accuracy_factor, "accuracy_factor")

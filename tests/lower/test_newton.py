@@ -242,7 +242,7 @@ def test_other_problems_are_refused(smooth, prox, words):
 
 def test_auto_takes_fista_where_it_is_as_fast():
     family = FAMILIES["logistic"]
-    easy, hard = (family.at(l1=0.01, l2=family.at(l1=0.0, l2=1.0).L / kappa) for kappa in (10.0, 1e4))
+    easy, hard = (family.at(l1=0.01, l2=family.at(l1=0.0, l2=1.0).L / kappa) for kappa in (5.0, 1e4))
     assert easy.kappa < auto.EASY < hard.kappa
     assert isinstance(solve(easy, within=1e-4).state, FistaState)
     assert isinstance(solve(hard, within=1e-4).state, NewtonState)

@@ -99,7 +99,8 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
     design = Design.of(storage(X))
     forms = [
         quadratic.Matrix(H),
-        quadratic.Factor.of(design.X, W, c, ridge, mean[W] if centred else None),
+        quadratic.Factor.of(sp.csr_array(X), W, c, ridge, mean[W] if centred else None),
+        quadratic.Wide.of(X, W, c, ridge, mean[W] if centred else None),
         quadratic.Product(design, W, c, ridge, centred),
     ]
     v, added, few, many = rng.standard_normal(40), rng.random(40), np.array([3, 8, 30]), np.arange(25)

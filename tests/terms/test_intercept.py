@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import suffice
-from suffice.terms import L1, LOGISTIC, POISSON, SQUARED
+from suffice.terms import L1, LOGISTIC, POISSON, SQUARED, intercept
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from tests.reference import GroupNorms, minimise, norm
@@ -109,3 +109,46 @@ def test_certificates_of_the_weights_hold(psi, solver, seed, within):
 def test_targets_without_a_finite_intercept_are_refused(psi, y):
     with pytest.raises(ValueError, match="intercept is not finite"):
         _ = Intercepted(Design.of(np.eye(5)), y, PSI[psi]).at_zero
+
+
+@pytest.mark.parametrize("psi", PSI)
+def test_the_intercept_belongs_to_the_margins_whatever_was_asked_before(psi):
+    """A solve that is continued elsewhere must find the same bits."""
+    model, w, _ = asked(psi)
+    image = model.image(w)
+    for share in (0.5, 0.9, 1.1):
+        model.b(model.image(share * w))
+    again = Intercepted(Design.of(model.design.X), model.y, model.loss, 3.0)
+    assert model.intercept(image) == again.intercept(again.image(w))
+
+
+@pytest.mark.parametrize("psi", PSI)
+def test_what_is_known_at_the_intercept_proves_its_error_without_another_pass(psi, monkeypatch):
+    model, w, _ = asked(psi)
+    image = model.image(w)
+    b = model.b(image)
+    monkeypatch.setattr(intercept, "slope_and_bend", lambda *_: pytest.fail("rows were passed once more"))
+    found, error = model.intercept(image)
+    assert found == b and 0.0 < error < 1e-12 * (1.0 + abs(b))
+    assert np.isfinite(model.gradient_at(w, image)).all() and np.isfinite(model.rounding_at(w, image))
+
+
+def test_models_with_other_penalties_share_products_and_intercepts(monkeypatch):
+    model, w, _ = asked("logistic")
+    image = model.image(w)
+    b = model.b(image)
+    monkeypatch.setattr(intercept, "slope_and_bend", lambda *_: pytest.fail("rows were passed once more"))
+    other = Intercepted(model.design, model.y, model.loss, 5.0)
+    assert other.image(w.copy()) is image and other.b(image) == b
+    assert not np.array_equal(other.image(2.0 * w), image)
+
+
+def asked(psi):
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((60, 4))
+    y = {
+        "squared": rng.standard_normal(60),
+        "logistic": np.sign(rng.standard_normal(60)),
+        "poisson": rng.poisson(2.0, 60) * 1.0,
+    }
+    return Intercepted(Design.of(X), y[psi], PSI[psi], 0.1), 0.3 * rng.standard_normal(4), rng

@@ -36,8 +36,9 @@ from suffice.problem import Canonical
 from suffice.terms.design import largest_matrix
 
 NEWTON, FISTA, SOFTMAX = Newton(), AdaptiveFista(), NewtonSoftmax()
-EASY = 150.0  # kappa up to which FISTA is as fast
+EASY = 10.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
+LEAST = 100_000  # entries that a step of FISTA costs in any case
 
 AutoState = NewtonState | SoftmaxState | FistaState
 
@@ -76,7 +77,7 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     if terms is None:
         return False
     design, s = terms.model.design, float(np.count_nonzero(x))
-    entries = getattr(design.X, "nnz", math.prod(design.shape))
+    entries = max(getattr(design.X, "nnz", math.prod(design.shape)), LEAST)
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
     return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries

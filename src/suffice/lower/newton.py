@@ -37,7 +37,7 @@ from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import Found, search
 from suffice.lower.parts import LinearParts
-from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, minimise_model, on_these
+from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design, largest_matrix
@@ -271,7 +271,7 @@ def _of_curvature(
         return Product(design, W, curvature, ridge, centred)
     if factors:
         mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
-        return Factor.of(design.X, W, curvature, ridge, mean)
+        return (Factor if sp.issparse(design.X) else Wide).of(design.X, W, curvature, ridge, mean)
     if known is not None:
         rows, weights = np.arange(N), curvature
         H = known[np.ix_(W, W)]

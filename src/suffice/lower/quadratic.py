@@ -1,16 +1,16 @@
 r"""The model of a Newton step,  q(v) = <g, v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1,  and its minimiser.
 
-H = A^T C A + D on the columns of a working set, A of N rows and s columns, C and D diagonal, comes in three forms:
+H = A^T C A + D on the columns of a working set, A of N rows and s columns, C and D diagonal, comes in these forms:
 
 - `Matrix`: H itself, s^2 numbers, for s <= N;
-- `Factor`: A, where it has fewer rows than columns. With any D' > 0 in place of D,
+- `Wide` and `Factor`: B or, of a sparse X, A, where it has fewer rows than columns. With any D' > 0 in place of D,
 
       (A^T C A + D')^-1 = D'^-1 - D'^-1 B^T (1 + B D'^-1 B^T)^-1 B D'^-1,        B = C^(1/2) A,
 
   takes a matrix of N^2 numbers, and of fewer where entries of C vanish (Woodbury);
 - `Product`: nothing but v -> H v, where neither fits.
 
-The first two minimise q by ADMM, one solve with H + R, R = 0.3 diag(H), per iteration:
+All but the last minimise q by ADMM, one solve with H + R, R = 0.3 diag(H), per iteration:
 
     s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,7 @@ ADMM_ITERATIONS, ITERATIONS = 100, 500  # the latter of FISTA, and of conjugate 
 FACES = 20
 CHECK_EVERY = 5
 CG_TOLERANCE = 0.02  # by which conjugate gradients shorten a residual
+SAFE = 1e-2  # of the largest entry of diag(H): where D is no less, nothing cancels in a solve
 BLOCK_BYTES = 1 << 22  # of columns of A that are dense at a time
 
 
@@ -102,8 +104,7 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A, C and D of the module's text: A = X - 1 m^T, X dense or sparse, on some of its columns; `mean` is m, or None
-    for 0."""
+    """A, C and D of the module's text: A = X - 1 m^T, X sparse, on some of its columns; `mean` is m, or None for 0."""
 
     X: Any
     columns: Indices
@@ -184,6 +185,67 @@ class Factor:
             scaled = block * root[:, None] / np.sqrt(D[place])
             outer = dsyrk(1.0, scaled.T, beta=1.0, c=outer, trans=1, overwrite_c=True)
         return outer
+
+
+@dataclass(frozen=True, eq=False)
+class Wide:
+    """B and D of the module's text, B dense."""
+
+    B: Array
+    ridge: float | Array
+
+    @classmethod
+    def of(cls, X: Array, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> Wide:
+        """Of rows that count only: others are zero in B."""
+        rows = np.flatnonzero(curvature)
+        B = X[rows] if len(columns) == X.shape[1] else X[rows].take(columns, axis=1)
+        if mean is not None:
+            B -= mean
+        B *= np.sqrt(curvature[rows])[:, None]
+        return cls(B, ridge)
+
+    @cached_property
+    def squares(self) -> Array:
+        """The diagonal of B^T B."""
+        squares: Array = np.einsum("ij,ij->j", self.B, self.B)
+        return squares
+
+    @property
+    def diagonal(self) -> Array:
+        return self.squares + self.ridge
+
+    def product(self, v: Array) -> Array:
+        product: Array = (self.B @ v) @ self.B + self.ridge * v
+        return product
+
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        D = np.broadcast_to(np.asarray(self.ridge + added, dtype=np.float64), self.B.shape[1])
+        if len(self.B) == 0:
+            return lambda b: np.asarray(b / D)
+        scaled = self.B / np.sqrt(D)
+        factor = _factor(dsyrk(1.0, scaled.T, trans=1), 1.0)
+
+        def once(b: Array) -> Array:
+            inner = _solved(factor, self.B @ (b / D))
+            solved: Array = (b - inner @ self.B) / D
+            return solved
+
+        def solve(b: Array) -> Array:
+            s = once(b)
+            return s + once(b - (self.product(s) + added * s))  # what cancels for a small D is had again
+
+        return once if float(D.min()) > SAFE * float(self.squares.max(initial=0.0)) else solve
+
+    def on(self, free: Indices) -> Quadratic:
+        part, ridge = self.B.take(free, axis=1), on_these(self.ridge, free)
+        if len(free) > len(part):
+            return Wide(part, ridge)
+        H = part.T @ part
+        H[np.diag_indices(len(H))] += ridge
+        return Matrix(H)
+
+    def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+        return _admm(self, gradient, w, l1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,7 +359,7 @@ def _least_along(v: Array, step: Array, slope: float, bend: float, l1: float | A
     return max(-slope / bend, 0.0) if bend > 0.0 else 0.0, none
 
 
-def _admm(H: Matrix | Factor, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
+def _admm(H: Matrix | Wide | Factor, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
     b, R = H.product(w) - gradient, 0.3 * H.diagonal
     solve, threshold = H.solver(R), l1 / R
     v, y = w, np.clip(-gradient, -l1, l1)

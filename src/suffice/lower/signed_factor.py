@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from suffice.arrays import Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma
 
@@ -134,22 +134,23 @@ class SignedFactor(Factor):
         return along, rounding, norms
 
     def norms(self, design: Design, useful: float) -> Array:
-        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`."""
+        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`.
+
+        H is no less than C_i x_i x_i^T, so that x_i^T H^-1 x_i <= 1 / C_i whatever X is; only rows for which neither
+        that nor their length is enough are solved for.
+        """
         ones = self.scale[len(self.support) :]
-        cheap: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
-        cheap = cheap * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
-        if float(cheap.max()) <= useful:
-            return cheap
-        X = design.X
-        norms = np.empty(X.shape[0])
-        for place, rows in self.blocks(X):
+        bounds: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
+        bounds = bounds * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
+        with np.errstate(divide="ignore"):
+            bounds = np.minimum(bounds, math.sqrt(1.0 + self.tau) * (1.0 + 8.0 * EPS) / np.sqrt(self.curvature))
+        matter = np.flatnonzero(bounds > useful)
+        X = design.X[matter] if len(matter) < len(bounds) else design.X
+        for place, rows in self.blocks(X) if len(matter) else ():
             sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
-            cheap = sizes * self.inverse_norm + LEAST
-            matter = cheap > useful
-            if matter.any():
-                cheap[matter] = (row_norms(rows[matter] @ self.Z) + self.slack * sizes[matter]) * self.up + LEAST
-            norms[place] = cheap
-        return norms
+            sharp = (row_norms(rows @ self.Z) + self.slack * sizes) * self.up + LEAST
+            bounds[matter[place]] = np.minimum(bounds[matter[place]], sharp)
+        return bounds
 
 
 def row_norms(A: Array) -> Array:
@@ -179,25 +180,39 @@ def rows_at_once(N: int) -> tuple[int, int]:
     return B, B + math.ceil(N / B) + 1
 
 
-def _blocks(X: Any, support: Indices, scale: Array, most: int = 0) -> Iterator[tuple[slice, Array]]:
-    s, N = len(support), X.shape[0]
-    B = max(GRAM_ROWS, most)
+def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Array]]:
+    s, N, B = len(support), X.shape[0], GRAM_ROWS
     X = X.tocsr() if sp.issparse(X) else X
     kept = np.empty((min(B, N), len(scale)))
     for first in range(0, N, B):
-        block = X[first : first + B]
-        block = block[:, support] if s < X.shape[1] else block
+        block = _dense_block(X, first, B, support)
         rows = kept[: block.shape[0]]
-        np.multiply(block.toarray() if sp.issparse(block) else block, scale[:s], out=rows[:, :s])
+        np.multiply(block, scale[:s], out=rows[:, :s])
         rows[:, s:] = scale[s:]
         yield slice(first, first + len(rows)), rows
 
 
 def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
     """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
-    n, (B, terms) = len(support) + intercept, rows_at_once(X.shape[0])
-    H = np.zeros((n, n), order="F")
-    for place, rows in _blocks(X, support, np.ones(n), B):
-        rows *= root[place, None]
-        H += rows.T @ rows
+    s, (B, terms) = len(support), rows_at_once(X.shape[0])
+    X = X.tocsr() if sp.issparse(X) else X
+    H = np.zeros((s + intercept, s + intercept), order="F")
+    for first in range(0, X.shape[0], B):
+        block, weight = _dense_block(X, first, B, support), root[first : first + B]
+        rows = np.multiply(block, weight[:, None], out=None if np.may_share_memory(block, X) else block)
+        H[:s, :s] += rows.T @ rows
+        if intercept:
+            H[:s, s] += weight @ rows
+            H[s, s] += weight @ weight
+    H[s:, :s] = H[:s, s:].T
     return H, terms
+
+
+def _dense_block(X: Any, first: int, B: int, support: Indices) -> Array:
+    """B rows of X on the support: of all columns of a dense X a view, else a copy."""
+    block = X[first : first + B]
+    if sp.issparse(block):
+        dense: Array = (block[:, support] if len(support) < X.shape[1] else block).toarray()
+        return dense
+    part: Array = block.take(support, axis=1) if len(support) < X.shape[1] else block
+    return part

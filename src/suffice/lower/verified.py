@@ -51,6 +51,7 @@ from suffice.terms.rounding import TINY, U, gamma
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
+LITTLE = 0.01  # of rho: what the margins' rounding may add before it is bounded more sharply
 TRIES = 4  # to find the rows that may reach a kink
 
 
@@ -162,23 +163,26 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
     if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
         return None
     a, m = host(design.weights), image + b
-    blur = design.margin_rounding(w) * design.absolute_margins(w) * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
-    blur += 4.0 * EPS * (np.abs(image) + abs(b))
-    if not np.isfinite(m).all() or (math.isinf(model.loss.curvature) and not np.all(m + blur < LARGEST_EXPONENT)):
+    if not np.isfinite(m).all():
         return None
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
     sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
     slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
     rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
-    of_sums = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
-    of_sums = of_sums * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
+    of_sums = design.pull_gammas * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
     of_sums += design.underflow
     u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
     if model.intercept is not None:
         u = np.append(u, float((a * slopes).sum()))
         doubt = gamma(len(m) + OF_FACTORS) * float(a @ (np.abs(slopes) + bends)) * (1.0 + gamma(len(m)))
         error = np.append(error, doubt + design.underflow)
+
+    def blur(sharp: bool) -> Array:
+        """How far the margins may be off; sharper, and whatever the units of columns, at the price of a product."""
+        sizes = design.absolute_margins(w) if sharp else design.row_norms * norm(w)
+        off: Array = design.margin_rounding(w) * sizes * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
+        return off + 4.0 * EPS * (np.abs(image) + abs(b))
 
     found = _region(model, S, m, blur, u, error)
     if found is None:
@@ -208,24 +212,32 @@ def signs_kept(
 
 
 def _region(
-    model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array
+    model: Verifiable, S: Indices, m: Array, blur: Callable[[bool], Array], u: Array, error: Array
 ) -> tuple[SignedFactor, Region] | None:
+    """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
+    unbounded = math.isinf(model.loss.curvature)
     if not isinstance(model.loss, Bending):
-        return _kinked_region(model, S, m, blur, u, error)
+        return _kinked_region(model, S, m, blur(True), u, error)
     a, M = host(model.design.weights), model.loss.third
     C = a * model.loss.second(m, model.y)
     gram = model.design.gram if isinstance(model.loss, Squared) and model.intercept is None else None
     factor = SignedFactor.of(model.design, S, C, model.l2[S], model.intercept is not None, gram)
     if factor is None:
         return None
-    own = M * float(blur[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
-    shaken = math.sqrt(float(C @ (blur * blur))) * (1.0 + gamma(len(m) + 8))
 
     def bend(useful: float) -> float:
         return M * float(np.max(factor.norms(model.design, useful)[a > 0.0])) if M > 0.0 else 0.0
 
-    region = bent_region(factor, own, shaken, u, error, bend, C)
-    return None if region is None else (factor, region)
+    for sharp in (False, True):
+        off = blur(sharp)
+        if unbounded and not np.all(m + off < LARGEST_EXPONENT):
+            continue
+        own = M * float(off[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
+        shaken = math.sqrt(float(C @ (off * off))) * (1.0 + gamma(len(m) + 8))
+        region = bent_region(factor, own, shaken, u, error, bend, C)
+        if region is not None and (sharp or max(shaken, own * region.rho) <= LITTLE * region.rho):
+            return factor, region
+    return None
 
 
 def bent_region(

@@ -16,15 +16,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
-from suffice.arrays import Array, outside_stacklevel
+from suffice.arrays import Array, outside_stacklevel, positive
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._starting_points import best_of_a_few
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
@@ -34,6 +35,8 @@ from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
+SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
+LARGEST = 2e-4  # and of the loss, where that is less
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
 LITTLE = 1e-4  # of the loss: what is not worth a warning
@@ -43,9 +46,22 @@ MOST_BEYOND = 3  # edges that are looked beyond
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
-def fold_losses(evaluation: Evaluation) -> Array:
-    """The loss of every fold; F is their mean."""
-    return evaluation.coarse**2 * len(evaluation.coarse)
+Tolerance = float | Literal["statistical"]
+
+
+def check_tolerance(tolerance: object) -> None:
+    if isinstance(tolerance, str) and tolerance != "statistical":
+        raise ValueError(f"tolerance must be 'statistical' or a positive number, got {tolerance!r}")
+    if not isinstance(tolerance, str):
+        positive(tolerance, "tolerance")  # type: ignore[arg-type]
+
+
+def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
+    """How accurate F is to be: a share of it, or of its standard error over folds where that is less than LARGEST."""
+    if tolerance != "statistical":
+        return tolerance * evaluation.cost
+    error = standard_error(evaluation)
+    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * evaluation.cost)
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,16 @@ class Beyond:
         return f"one decade beyond, the loss changes by less than {100.0 * most:.2g} %"
 
 
+def _what_is_known(best: Evaluation, enough: float) -> str:
+    """What a search that ended with `enough` has proven, and what it has not."""
+    (low, high), error = best.interval, standard_error(best)
+    share = f", {100.0 * (high - low) / error:.2g} % of its standard error over folds ({error:.3g})" if error else ""
+    return (
+        f"the loss at the best penalties is proven to lie in an interval of width {high - low:.2g}{share}; that no more "
+        f"than {enough:.2g} is left to gain near by is what the model says, not a proof"
+    )
+
+
 def _nothing_yet() -> Result:
     return Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
 
@@ -93,7 +119,7 @@ class PenaltySearch:
     space: PenaltySpace
     options: Options
     initial: Mapping[str, float] | None
-    tolerance: float
+    tolerance: Tolerance
     one_se: bool
     began: float = field(default_factory=time.monotonic)
     result: Result = field(default_factory=_nothing_yet)
@@ -136,10 +162,16 @@ class PenaltySearch:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
-            starts = best_of_a_few(problem, self.folds, self.space)
+            starts = best_of_a_few(problem, self.folds, self.space, self.statistical)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
+
+        if self.statistical and options.enough == 0.0:
+            if not problem.notes:
+                problem.purpose = "first look"
+                problem.look(starts[0], within=math.inf)
+            options = replace(options, enough=worth(problem.best, self.tolerance))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
@@ -165,11 +197,18 @@ class PenaltySearch:
             return problem.best
         best = self._refined(problem.best)
         self._found(best)
+        if self.result.status is Status.SUFFICES:
+            self.result = replace(self.result, detail=_what_is_known(best, options.enough))
         if self.one_se:
             return self._within_one_se(best)
         problem.purpose = "beyond"
         self._look_beyond(best)
         return best
+
+    @property
+    def statistical(self) -> bool:
+        """Whether the search ends where what is left is small against the standard error over folds."""
+        return self.tolerance == "statistical"
 
     def _until(self, share: float) -> float:
         """When so much of max_seconds has passed."""
@@ -206,9 +245,10 @@ class PenaltySearch:
         self.problem.purpose, self.problem.until = "final", self._until(REFINING)
         for _ in range(4):
             low, high = evaluation.interval
-            if high - low <= self.tolerance * evaluation.cost or evaluation.cost == 0.0:
+            wanted = worth(evaluation, self.tolerance)
+            if high - low <= wanted or evaluation.cost == 0.0:
                 break
-            within = 0.2 * self.tolerance * math.sqrt(evaluation.cost / len(evaluation.e))
+            within = 0.2 * wanted / math.sqrt(evaluation.cost * len(evaluation.e))
             try:
                 before, evaluation = evaluation, self.problem.look(evaluation.point, within=within, warm=evaluation)
             except TimeOver:
@@ -220,15 +260,14 @@ class PenaltySearch:
 
     def _within_one_se(self, best: Evaluation) -> Evaluation:
         """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
-        losses = fold_losses(best)
-        limit = best.cost + float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else best.cost
+        limit = best.cost + standard_error(best)
         self.problem.purpose = "one standard error"
         upper = self.problem.space.bounds[1]
         low, high, chosen = 0.0, float(np.min(upper - best.point)), best
         trial = high
         for _ in range(ONE_SE_STEPS):
             there = np.minimum(best.point + trial, upper)
-            within = 0.02 * math.sqrt(best.cost / len(losses))
+            within = 0.02 * math.sqrt(best.cost / len(best.e))
             try:
                 evaluation = self.problem.look(there, within=within, warm=chosen)
             except TimeOver:

@@ -39,7 +39,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import outside_stacklevel, positive
+from suffice.arrays import outside_stacklevel
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.journal.answers import SearchJournal
@@ -59,8 +59,8 @@ from suffice.sklearn._cv_results import (
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
-from suffice.sklearn._penalty_search import PenaltySearch, fold_losses
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._penalty_search import PenaltySearch, Tolerance, check_tolerance
+from suffice.sklearn._recorded import RecordedProblem, fold_losses
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import Adapter, find_adapter
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
@@ -115,8 +115,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         multiple of the penalties whose loss is within one standard error (over folds) of the best. "sklearn": by the
         estimator's own `fit`, with a `ConvergenceWarning` if its coefficients are proven to lie farther from exact
         ones than 1 % of their norm.
-    tolerance : float, default 1e-4
-        How accurate the score of the best penalties is to be in the end, relative to the loss.
+    tolerance : "statistical" or float, default "statistical"
+        When to end. "statistical": when what is left to gain is small against what the data can tell. Let e be 1 % of
+        the standard error of the loss over folds, and no more than 0.02 % of the loss. The search ends when its model
+        promises no decrease of more than e near the best penalties, first looks are as few as that allows, and in the
+        end the loss is proven to lie in an interval no wider than e, where arithmetic allows. What the model promises
+        is no proof: `result_.message` says which is which. A number: the search goes on to `options.final_radius`, and
+        in the end the interval is no wider than that number times the loss.
     initial : dict, default None
         Where to begin, by name; None: at the best of a few points spread over the space and its edges.
     options : suffice.Options, default None
@@ -187,7 +192,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         cv: Any = None,
         scoring: Any = None,
         refit: bool | str = True,
-        tolerance: float = 1e-4,
+        tolerance: Tolerance = "statistical",
         initial: Mapping[str, float] | None = None,
         options: Options | None = None,
         n_jobs: int | None = None,
@@ -208,7 +213,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         began = time.monotonic()
         final, _ = split_pipeline(self.estimator)
         adapter = find_adapter(final)
-        positive(self.tolerance, "tolerance")
+        check_tolerance(self.tolerance)
         if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
             raise ValueError(
                 f"refit must be True, False, 'one_se', 'sklearn' or the name of one of the scores, got {self.refit!r}"

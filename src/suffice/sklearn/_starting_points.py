@@ -20,12 +20,18 @@ Not all of the lattice is worth its work, most of which goes into small penaltie
    again of l1 at the second inner level of l2, from where the first line was best. Each goes on to its end, or to
    where F has turned upwards, or is level and not good;
 3. the corner of the smallest penalties, unless F rises towards it: what lies there is seen from nowhere else;
-4. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
+4. where a parabola through a place and its neighbours along an axis, both seen and higher, has its least value, if that
+   promises to be better than all looks so far: levels are a decade apart, and a valley may lie between two of them;
+5. around every valley its neighbours, and the points where its levels of l1 and l2 meet the lower edges, unless F is
    seen to rise on the way there (for l1 also if the first line has not come to the edge). A valley is a point better
    than all its neighbours seen so far, and nearly as good as the best of all;
-5. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
+6. points halfway to neighbours of the best one that are farther away than WIDE: edges may be far.
 
 The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
+
+With `frugal` looks, where a share of the standard error of F over folds is all that is asked for, what F rises by is
+held against that: a line has turned upwards where F has risen by TURNED_SE of it, a valley is nearly as good within
+NEARLY_SE, and neither the third line nor points halfway to neighbours are looked at.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -42,7 +48,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 
@@ -56,14 +62,15 @@ NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; GAP
 NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
 TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
+TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace) -> list[Array]:
+def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one."""
-    lattice = Lattice.of(noted, folds, space)
+    lattice = Lattice.of(noted, folds, space, frugal)
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
@@ -73,12 +80,14 @@ def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace)
                 break
     if lattice.falls_to_the_corner():
         lattice.look(lattice.corner)
+    for place in lattice.between():
+        lattice.look(place)
     while True:
         valleys = lattice.valleys()
         unseen = [place for valley in valleys for place in lattice.unseen(valley)]
         if unseen:
             lattice.look(unseen[0])
-        elif not lattice.halved(valleys[0]):
+        elif frugal or not lattice.halved(valleys[0]):
             return [lattice.theta(place) for place in valleys[:2]]
 
 
@@ -91,6 +100,7 @@ class Lattice:
     kind: Array  # the number of every parameter's kind
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
+    frugal: bool = False
 
     def __post_init__(self) -> None:
         self.inner: Place = tuple(
@@ -98,7 +108,7 @@ class Lattice:
         )  # the smallest inner level of l2, if there is one
 
     @classmethod
-    def of(cls, noted: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Lattice:
+    def of(cls, noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> Lattice:
         lower, upper = noted.space.bounds
         kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in space.names)]
         number = np.array([kinds.index(kind_of(name)) for name in space.names])
@@ -110,7 +120,7 @@ class Lattice:
             levels_of(kind, largest[kind], float(lower[number == i].min()), float(upper[number == i].max()), len(kinds))
             for i, kind in enumerate(kinds)
         ]
-        lattice = cls(noted, levels, number)
+        lattice = cls(noted, levels, number, frugal=frugal)
         if kinds[0] == "l1":
             params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
             every = (
@@ -154,13 +164,19 @@ class Lattice:
         if len(self.levels) > 1 and falling:
             l1, l2 = self.levels
             yield [(l1[-1], level) for level in l2[1:-1]]
+            if self.frugal:
+                return
             best = min(self.first_line, key=lambda place: self.heights[place])[0]
             yield [(level, l2[2]) for level in falling if level <= best and len(l2) > 4]
 
     def ends(self, heights: list[float]) -> bool:
         """Whether a line with these heights has turned upwards, or is level and not good."""
-        level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], TURNED * min(self.heights.values()))
-        return heights[-1] > TURNED * min(heights) or level
+        level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], self.above(min(self.heights.values())))
+        return heights[-1] > self.above(min(heights)) or level
+
+    def above(self, height: float, times: float = TURNED, errors: float = TURNED_SE) -> float:
+        """So many times a height, or as many standard errors above it where that is less."""
+        return min(times * height, height + errors * standard_error(self.noted.best) if self.frugal else math.inf)
 
     @property
     def first_line(self) -> list[Place]:
@@ -170,7 +186,7 @@ class Lattice:
     def falls_to_the_corner(self) -> bool:
         """Whether F hardly rises, if at all, where the first line meets the edge."""
         heights = [self.heights[place] for place in self.first_line]
-        return self.first_line[-1][0] == self.corner[0] and heights[-1] <= RISING * min(heights)
+        return self.first_line[-1][0] == self.corner[0] and heights[-1] <= self.above(min(heights), RISING)
 
     def neighbours(self, place: Place) -> list[Place]:
         """The next places along every axis; the plateau is one place, next to all that are one level below it."""
@@ -188,10 +204,35 @@ class Lattice:
         places = self.neighbours(valley)
         for k, levels in enumerate(self.levels):
             between = [(*valley[:k], level, *valley[k + 1 :]) for level in levels[levels.index(valley[k]) :]]
-            rises = any(self.heights.get(place, 0.0) > TURNED * self.heights[valley] for place in between)
+            high = self.above(self.heights[valley])
+            rises = any(self.heights.get(place, 0.0) > high for place in between)
             if not rises and (k > 0 or self.first_line[-1][0] == levels[-1]):
                 places.append(between[-1])
         return [place for place in places if place not in self.heights]
+
+    def between(self) -> list[Place]:
+        """New places, on new levels, where parabolas along an axis are less than all that was seen."""
+        found, least = [], min(self.heights.values())
+        for place, height in list(self.heights.items()):
+            for k, levels in enumerate(self.levels):
+                i = levels.index(place[k])
+                if not 0 < i < len(levels) - 1 or (self.plateau and place == self.plainest):
+                    continue
+                ends = [(*place[:k], levels[j], *place[k + 1 :]) for j in (i - 1, i + 1)]
+                if any(self.heights.get(end, 0.0) <= height for end in ends):
+                    continue
+                (up, above), (down, below) = ((end[k] - place[k], self.heights[end] - height) for end in ends)
+                bend = (above / up - below / down) / (up - down)
+                slope = above / up - bend * up
+                to = -0.5 * slope / bend
+                if height + 0.5 * slope * to < least and min(abs(to), up - to, to - down) >= 0.5 * NEAR:
+                    found.append((*place[:k], place[k] + to, *place[k + 1 :]))
+        for place in found:
+            for levels, level in zip(self.levels, place, strict=True):
+                if level not in levels:
+                    levels.append(level)
+                    levels.sort(reverse=True)
+        return found
 
     def halved(self, place: Place) -> bool:
         """Whether the lattice has got a new level near the place, halfway to a neighbour that is farther than WIDE."""
@@ -209,7 +250,7 @@ class Lattice:
         """Places better than all neighbours seen, and nearly as good as the best, which is the first. Of places that
         are alike the one seen first counts as better, so that a plateau has a valley, too."""
         rank = {place: (height, k) for k, (place, height) in enumerate(self.heights.items())}
-        limit = NEARLY * min(self.heights.values())
+        limit = self.above(min(self.heights.values()), NEARLY, NEARLY_SE)
         low = [
             place
             for place, height in self.heights.items()

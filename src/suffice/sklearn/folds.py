@@ -44,6 +44,7 @@ from suffice.terms.prox import L1, WeightedL1
 from suffice.terms.smooth import Ridged
 
 FLOOR = 1e-7
+SMALL = 1 << 24  # bytes: a sparse matrix that takes no more than that as a dense one is solved faster as such
 
 Intercept = Literal["none", "free", "column"]
 
@@ -73,7 +74,8 @@ def penalised(
 
 class LinearFold:
     """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column.
-    Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit."""
+    Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit; so are sparse
+    rows that take no more than SMALL as dense ones."""
 
     def __init__(
         self,
@@ -86,7 +88,9 @@ class LinearFold:
         centre: bool = True,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
-        self.centred = centre and intercept == "free" and not sp.issparse(X)
+        self.dense = not sp.issparse(X) or (centre and 8 * math.prod(X.shape) <= SMALL)
+        self.centred = centre and intercept == "free" and self.dense
+        X = self._as_array(X)
         self.total = float(sample_weight.sum())
         self.columns = int(X.shape[1])
         self.shift = self.rest = np.zeros(self.columns)
@@ -110,8 +114,13 @@ class LinearFold:
             model = self._model(0.0)
             _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
 
+    def _as_array(self, X: Any) -> Any:
+        """Sparse rows of a fold that is small as a dense one."""
+        return X.toarray() if self.dense and sp.issparse(X) else X
+
     def _rows(self, X: Any) -> Any:
         """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
+        X = self._as_array(X)
         if self.kind == "column":
             column = np.full((X.shape[0], 1), self.scaling)
             return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])

@@ -173,8 +173,15 @@ class Design:
     def pull_rounding(self) -> float:
         """c with ||fl(X^T a r) - X^T a r|| <= c ||diag(a)^(1/2) r||, for entries of a and r that err by a few units
         each, and a last sum with a term of the size of the result."""
-        sizes = np.array([gamma(float(count) + OF_FACTORS) for count in self.pull.roundings]) * self.column_norms
+        sizes = self.pull_gammas * self.column_norms
         return norm(sizes) * (1.0 + gamma(sum(self.shape)))
+
+    @cached_property
+    def pull_gammas(self) -> Array:
+        """gamma of all roundings that a term of X^T (a psi') passes, for every column."""
+        counts, place = np.unique(self.pull.roundings, return_inverse=True)
+        gammas: Array = np.array([gamma(float(count) + OF_FACTORS) for count in counts])[place]
+        return gammas
 
     @property
     def underflow(self) -> float:

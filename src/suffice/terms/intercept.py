@@ -12,8 +12,14 @@ The sum is jointly convex in (w, b), so f is convex, and with b(w) the minimisin
   sum a_i psi'(m'_i + b(m) - t) <= sum a_i psi'(m_i + b(m)) = 0, and the left side increases with b: b(m') >= b(m) - t.
   Exchange m and m' for the other side. In terms of weights, |b(w) - b(w')| <= max_i ||x_i|| ||w - w'||.
 
-b is found by Newton's method inside the bracket that the last statement gives from b at m = 0. A bound on its error is
-proven by the signs of the sum at b - e and b + e, each larger than its own rounding.
+b is found by Newton's method inside the bracket that the last statement gives from b at m = 0, and belongs to the
+margins alone, whatever was solved before: a solution continued is the same to the last bit. A bound on its error e is
+proven from what is known at b. Let t bound |s(b)|, s(b) = sum_i a_i psi'(m_i + b), with its rounding. Where |psi'''| <=
+M psi'' (`Bending`), psi'' falls by no more than e^(-M |e|) within |e|, and
+
+    s(b + e) >= -t + s'(b) (1 - exp(-M e)) / M >= 0      for      e = -ln(1 - M t / s'(b)) / M,
+
+for b - e alike. Other losses are asked at b - e and b + e: signs that are larger than their own rounding prove it.
 """
 
 from __future__ import annotations
@@ -27,14 +33,43 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
-from suffice.terms.linear import CARRIED, LossModel, rounding_through
-from suffice.terms.margin_losses import LARGEST_EXPONENT, MarginLoss, slope_and_bend
+from suffice.terms.linear import CARRIED, LossModel, rounding_of_pull, rounding_through
+from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
+CLOSE = 1e-7  # a Newton step for b that is no longer than so is the last one, but for rounding
+KEPT = 3  # images with their b
 
-_origins: WeakKeyDictionary[Design, list[tuple[Array, MarginLoss, tuple[float, float]]]] = WeakKeyDictionary()
+
+@dataclass(frozen=True, eq=False)
+class Root:
+    """b at some margins, with psi' and no less than psi'' of every row there."""
+
+    image: Array
+    b: float
+    slope: Array
+    bend: Array
+    _known: dict[str, float] = field(default_factory=dict)  # its error, and the sum of losses, once they were needed
+
+
+@dataclass(eq=False)
+class Roots:
+    """What models of the same data and loss have in common, whatever their penalties are."""
+
+    y: Array
+    loss: MarginLoss
+    origin: tuple[float, float] | None = None  # b for w = 0, and its error
+    roots: list[Root] = field(default_factory=list)  # the latest first
+    images: list[tuple[Array, Array]] = field(default_factory=list)  # w, a copy of its own, and X w
+
+    def keep(self, root: Root) -> Root:
+        self.roots[:] = [root, *self.roots[: KEPT - 1]]
+        return root
+
+
+_shared: WeakKeyDictionary[Design, list[Roots]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +78,6 @@ class Intercepted(LossModel):
 
     X is dense or sparse in main memory; rows with a_i = 0 do not count.
     """
-
-    # The latest image with its b. Images are never written to.
-    _latest: list[tuple[Array, float]] = field(default_factory=list, init=False, repr=False)
-    _error_of: list[tuple[Array, float]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def reach(self) -> float:
@@ -58,83 +89,134 @@ class Intercepted(LossModel):
         """b for w = 0."""
         return self._origin[0]
 
-    @cached_property
+    @property
+    def _roots(self) -> Roots:
+        known = _shared.setdefault(self.design, [])
+        for roots in known:
+            if roots.y is self.y and roots.loss == self.loss:
+                return roots
+        known.append(Roots(self.y, self.loss))
+        return known[-1]
+
+    @property
     def _origin(self) -> tuple[float, float]:
         """b for w = 0 with its error: the same for all penalties, and found once."""
-        known = _origins.setdefault(self.design, [])
-        for y, loss, origin in known:
-            if y is self.y and loss == self.loss:
-                return origin
-        zero = np.zeros(len(self.y))
-        b = self._root(zero, 0.0, *self._wide_bracket())
-        known.append((self.y, self.loss, (b, self._error(zero, b))))
-        return known[-1][2]
+        roots = self._roots
+        if roots.origin is None:
+            root = self._root(np.zeros(len(self.y)), 0.0, *self._wide_bracket())
+            roots.origin = root.b, self._error(root)
+        return roots.origin
+
+    def image(self, x: Array) -> Array:
+        """X x; images are never written to, and the latest are kept."""
+        images = self._roots.images
+        for known, image in images:
+            if np.array_equal(known, x):
+                return image
+        image = super().image(x)
+        images[:] = [(np.array(x), image), *images[: KEPT - 1]]
+        return image
+
+    def at(self, image: Array) -> Root:
+        """b at these margins, and what was found with it."""
+        roots = self._roots
+        for root in roots.roots:
+            if root.image is image:
+                return root
+        counts, (origin, error) = self._counts, self._origin
+        inside = image if counts is None else image[counts]
+        low, high = float(inside.min()), float(inside.max())
+        slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
+        b = origin - float(self.design.weights @ image)
+        return roots.keep(self._root(image, b, origin - high - slack, origin - low + slack))
 
     def b(self, image: Array) -> float:
         """b at these margins, in floating-point arithmetic."""
-        for known, b in self._latest:
-            if known is image:
-                return b
-        counts, (origin, error) = self.design.weights > 0.0, self._origin
-        low, high = float(image[counts].min()), float(image[counts].max())
-        slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
-        b = self._root(image, origin - float(self.design.weights @ image), origin - high - slack, origin - low + slack)
-        self._latest[:] = [(image, b)]
-        return b
+        return self.at(image).b
 
     def intercept(self, image: Array) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
-        b = self.b(image)
-        for known, error in self._error_of:
-            if known is image:
-                return b, error
-        self._error_of[:] = [(image, self._error(image, b))]
-        return b, self._error_of[0][1]
+        root = self.at(image)
+        if "error" not in root._known:
+            root._known["error"] = self._error(root)
+        return root.b, root._known["error"]
 
     def shift_within(self, image: Array, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
         return self.reach * radius + self.intercept(image)[1]
 
-    def _pull(self, image: Array, b: float) -> tuple[float, float, float]:
-        """s(b) = sum a_i psi'(m_i + b), its derivative, and a bound on the rounding of s."""
-        a, m = self.design.weights, image + b
-        slope, bend = slope_and_bend(self.loss, m, self.y)
-        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        sizes = self._summing * (np.abs(slope) + bend) + 2.0 * EPS * bend * (np.abs(image) + abs(b))
-        return dot(a, slope), float(a @ bend), float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
+    @cached_property
+    def _counts(self) -> Array | None:
+        """Which rows count; None for all."""
+        counts: Array = self.design.weights > 0.0
+        return None if counts.all() else counts
+
+    @cached_property
+    def _third(self) -> float:
+        """M, infinite for a loss that has none."""
+        return self.loss.third if isinstance(self.loss, Bending) else math.inf
 
     @cached_property
     def _summing(self) -> float:
         return gamma(roundings(len(self.y)) + OF_FACTORS)
 
-    def _root(self, image: Array, b: float, low: float, high: float) -> float:
+    def _pull(self, image: Array, b: float) -> tuple[Root, float, float]:
+        """s(b) = sum a_i psi'(m_i + b), and its derivative."""
+        slope, bend = slope_and_bend(self.loss, image + b, self.y)
+        a = self.design.weights
+        return Root(image, b, slope, bend), dot(a, slope), float(a @ bend)
+
+    def _noise(self, root: Root) -> float:
+        """A bound on the rounding of s."""
+        a, bend = self.design.weights, root.bend
+        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
+        sizes = self._summing * (np.abs(root.slope) + bend) + 2.0 * EPS * bend * (np.abs(root.image) + abs(root.b))
+        return float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
+
+    def _root(self, image: Array, b: float, low: float, high: float) -> Root:
+        close = False
         for _ in range(MOST_STEPS):
             b = min(max(b, low), high)
-            s, bend, noise = self._pull(image, b)
-            if abs(s) <= noise or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+            root, s, bend = self._pull(image, b)
+            if close or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+                break
+            step = s / bend if bend > 0.0 else math.inf
+            if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(s) <= self._noise(root):
                 break
             low, high = (b, high) if s < 0.0 else (low, b)
-            step = s / bend if bend > 0.0 else math.inf
-            b = b - step if low < b - step < high else 0.5 * (low + high)
-        return b
+            inside = low < b - step < high
+            close = inside and abs(step) <= CLOSE and self._third < math.inf
+            b = b - step if inside else 0.5 * (low + high)
+        return root
 
-    def _error(self, image: Array, b: float) -> float:
-        s, bend, noise = self._pull(image, b)
+    def _error(self, root: Root) -> float:
+        image, b, a = root.image, root.b, self.design.weights
+        s, bend, noise = dot(a, root.slope), float(a @ root.bend), self._noise(root)
+        if self._third < math.inf:
+            M = self._third
+            # What was computed is no less than psi'', by a few roundings of it and of psi' (1 - q in `Logistic`).
+            shaken = 2.0 * EPS * M * (float(np.abs(image).max(initial=0.0)) + abs(b))
+            least = bend * (1.0 - gamma(len(a) + 32)) * math.exp(-shaken) - 16.0 * EPS * float(a @ np.abs(root.slope))
+            t = (abs(s) + noise) / least if least > 0.0 else math.inf
+            if M * t < 0.5:
+                return (-math.log1p(-M * t) / M if M > 0.0 else t) * (1.0 + 32.0 * EPS)
         error = max(2.0 * (noise + abs(s)) / bend if bend > 0.0 else 0.0, 2.0 * EPS * (abs(b) + norm(image)), 1e-300)
         for _ in range(MOST_STEPS):
-            above, _, above_noise = self._pull(image, b + error)
-            below, _, below_noise = self._pull(image, b - error)
-            if above >= above_noise and below <= -below_noise:
+            if self._sign(image, b + error) > 0 and self._sign(image, b - error) < 0:
                 return error
             error *= 2.0
         return math.inf
 
+    def _sign(self, image: Array, b: float) -> int:
+        """That of s(b) where it is proven, else 0."""
+        root, s, _ = self._pull(image, b)
+        noise = self._noise(root)
+        return int(s >= noise) - int(s <= -noise)
+
     def _wide_bracket(self) -> tuple[float, float]:
         zero, size = np.zeros(len(self.y)), 1.0
         while size < LARGEST_EXPONENT or not math.isinf(self.loss.curvature):
-            below, _, below_noise = self._pull(zero, -size)
-            above, _, above_noise = self._pull(zero, size)
-            if below <= -below_noise and above >= above_noise:
+            if self._sign(zero, -size) < 0 and self._sign(zero, size) > 0:
                 return -size, size
             size *= 2.0
             if not size < 1e100:
@@ -143,6 +225,19 @@ class Intercepted(LossModel):
 
     def shifted(self, image: Array, by: Array) -> Array:
         return image + self.b(by)
+
+    def value_at(self, x: Array, image: Array) -> float:
+        known = self.at(image)._known
+        if "loss" not in known:
+            known["loss"] = float(self.design.weights @ self.losses(image))
+        return known["loss"] + 0.5 * self.l2 * float(x @ x)
+
+    def slopes(self, image: Array) -> Array:
+        return np.array(self.at(image).slope)
+
+    def row_curvature(self, image: Array) -> Array:
+        curvature: Array = self.design.weights * self.at(image).bend
+        return curvature
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         return self._rounding(x, image, CARRIED)
@@ -153,9 +248,16 @@ class Intercepted(LossModel):
     def _rounding(self, x: Array, image: Array, products: float) -> float:
         # b errs by the largest error of a margin, and has its own.
         design = self.design
-        counts = design.weights > 0.0
-        b, error_of_b = self.intercept(image)
+        root, error_of_b = self.at(image), self.intercept(image)[1]
         error = products * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(b))
-        through = rounding_through(design, self.loss, image + b, self.y, error, counts)
-        return through + 2.0 * EPS * self.l2 * norm(x)
+        counts = design.weights > 0.0
+        error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(root.b))
+        of_l2 = 2.0 * EPS * self.l2 * norm(x)
+        largest = float(error[counts].max())
+        if self._third == math.inf or not largest < 1.0:
+            return rounding_through(design, self.loss, image + root.b, self.y, error, counts) + of_l2
+        bend = root.bend * (math.exp(self._third * largest) * (1.0 + 32.0 * EPS)) + TINY
+        if math.isinf(self.loss.curvature) and not np.all(bend[counts] < LARGEST):
+            return math.inf
+        roots = np.sqrt(design.weights)  # 0 where rows do not count
+        return rounding_of_pull(design, roots, root.slope, bend, np.where(counts, error, 0.0)) + of_l2

@@ -190,10 +190,15 @@ def rounding_through(
     bend = loss.curvature_between(m - error, m + error, y)
     if math.isinf(loss.curvature) and not np.all(bend < LARGEST):
         return math.inf
+    return rounding_of_pull(design, root, loss.derivative(m, y), bend, error)
+
+
+def rounding_of_pull(design: Design, root: Array, slope: Array, bend: Array, error: Array) -> float:
+    """`rounding_through` for psi' and the largest psi'' within the margins' error; `root` holds the a_i^(1/2)."""
     with np.errstate(over="ignore"):
         through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
         # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        derivative = norm(root * (np.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
+        derivative = norm(root * (np.abs(slope) + bend * (1.0 + error)))
         return through_margins + design.pull_rounding * derivative + design.underflow
 
 

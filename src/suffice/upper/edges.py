@@ -7,7 +7,9 @@ nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - 
 
     theta with all parameters that are near a bound moved onto it,
     theta with one of them moved,                                     for each of them,
-    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW,
+    theta with one parameter moved by 1/4 or 1/2 of initial_radius,   for each parameter and both ways, if m <= FEW
+                                                                      (with Options(enough=...) by 1/2 only, and
+                                                                      FARTHER times that where F has not risen by GAIN),
 
 which are no more than m + 1 + 4 FEW points. (With more parameters, looks around the end would be nearly as many as the
 evaluations of the search.) F is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4 if that does
@@ -35,8 +37,10 @@ from suffice.upper.scaling import Scaling
 
 REACH = 1.0 / 3.0  # of the width of the box
 GAIN = 1e-3  # of F: what is worth another search
+LEVEL = 1.0 + GAIN
 ROUGH = 0.1
 STEPS = (0.25, 0.5)  # of initial_radius: how far to look around
+FARTHER = 4.0
 FEW = 3
 SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
 
@@ -77,19 +81,27 @@ def search_with_edges(
     runs = [search(starts, options)]
     looks: list[Evaluation] = []
     while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
-        if runs[-1].status not in (Status.CONVERGED, Status.ACCURACY):
+        if runs[-1].status not in (Status.CONVERGED, Status.SUFFICES, Status.ACCURACY):
             break
         seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
         places = edges(best.point, *bounds)
-        for step in (share * radius for share in STEPS if len(radius) <= FEW):
+        for step in (share * radius for share in (STEPS if options.enough == 0.0 else STEPS[1:]) if len(radius) <= FEW):
             places += [
                 place
                 for place in around(best.point, step, *bounds)
                 if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
             ]
         unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]
-        looked = [_looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None) for place in unseen]
-        better = [made for made in looked if made is not None]
+        better = []
+        for place in unseen:
+            made = _looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None)
+            better += [] if made is None else [made]
+            seen_there = bool(looks) and np.array_equal(looks[-1].point, place)
+            level = seen_there and looks[-1].interval[0] <= LEVEL * best.interval[1]
+            if options.enough > 0.0 and made is None and level:
+                farther = np.clip(best.point + FARTHER * (place - best.point), *bounds)
+                if not any(np.array_equal(farther, other) for other in unseen):
+                    unseen.append(farther)
         left = spent.left(runs, looks)
         if not better or left is None:
             break

@@ -73,6 +73,7 @@ SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation
 FORGET = 0.5  # how much an older step counts when the two models are compared
 LOOKS = 3  # how often a search may look along flat directions before it ends
 WORTH = 0.01  # of F: what a look there is to tell
+CLOSE = 0.3  # of initial_radius: the largest rho at which a model tells what is left to gain
 ROUNDING = 1e-12  # of F: a decrease that is none
 
 
@@ -216,7 +217,10 @@ def _step(state: State, setting: Setting) -> State:
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if fitted is not None and predicted <= fitted.doubt(s):
         return _restart(state, fitted, setting)
-    if predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting)):
+    short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
+    if _suffices(state, predicted, short, options):
+        return replace(state, status=Status.SUFFICES)
+    if short:
         return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
         if state.delta > state.rho:
@@ -236,6 +240,15 @@ def _step(state: State, setting: Setting) -> State:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
     state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _suffices(state: State, predicted: float, short: bool, options: Options) -> bool:
+    """Whether nothing worth an evaluation is promised on a radius small enough to tell: by this model, whose step is
+    too short to be made, or by this one and the one of the latest step that was tried."""
+    if not 0.0 < options.enough >= predicted or state.rho > CLOSE * options.initial_radius:
+        return False
+    promised = (record.predicted for record in reversed(state.records) if record.predicted is not None)
+    return short or next(promised, math.inf) <= options.enough
 
 
 def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
