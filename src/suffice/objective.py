@@ -56,6 +56,17 @@ class BatchObjective(Protocol):
 
 
 @runtime_checkable
+class DifferentiableObjective(Protocol):
+    """An objective that can tell the derivatives of an evaluation it has made."""
+
+    def differentiate(self, evaluation: Evaluation) -> Evaluation:
+        """The same evaluation with its `jacobian`, or with the `gradient` of F where there are too many parameters, and
+        with what that cost added to its work. Unchanged where there is no derivative to be had. Nothing that is proven
+        rests on derivatives: they are to be as accurate as the evaluation's solutions, and need no bound."""
+        ...
+
+
+@runtime_checkable
 class NamedObjective(Protocol):
     """An objective whose parameters have names and ranges."""
 
