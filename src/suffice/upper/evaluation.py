@@ -32,8 +32,8 @@ class Evaluation:
     """Residuals at theta with proven errors: one error per residual, or per block if `blocks` gives the blocks' sizes.
 
     `work` is what this evaluation cost, in any unit. `solutions` is whatever the oracle wants back as `warm` later.
-    `distance` is the proven distance of the weights, for `policy="weights"`. `jacobian` has one row per residual and one
-    column per parameter; `gradient` is that of F, for those who have no Jacobian.
+    `distance` is the proven distance of the weights, for `policy="weights"`. `jacobian` has one row per residual and
+    one column per parameter; `gradient` is that of F, for those who have no Jacobian.
     """
 
     theta: npt.ArrayLike
