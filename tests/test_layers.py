@@ -23,7 +23,7 @@ ORDER = [
     {"losses", "problems", "result"},
     {"upper"},
     {"objective"},
-    {"journal"},
+    {"journal", "derivatives"},
     {"bilevel"},
     {"tuner"},
     {"tune"},

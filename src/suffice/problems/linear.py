@@ -77,6 +77,11 @@ class ElasticNetModel:
         smooth = LinearModel(self.design, self.y, self.loss, l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
 
+    def cross(self, x: Array, **params: float) -> Array:
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        columns = {"l1": np.sign(x), "l2": x}
+        return np.column_stack([columns[name] for name in params])
+
 
 class ElasticNetLogistic(ElasticNetModel):
     """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
