@@ -32,6 +32,7 @@ from suffice.upper.state import Point, Setting, State, pooled
 ENOUGH = 4
 WIDER = 4.0  # the radius of interpolation, over the one at which derivatives have failed
 
+
 def wanted(state: State, options: Options) -> bool:
     """Whether an evaluation is to come with derivatives."""
     if options.derivatives == "never" or options.noise is not None or options.model == "linear":
@@ -53,8 +54,16 @@ def take_up(state: State, options: Options) -> State:
     pool = pooled(state.pool, others) if others else state.pool
     first = (*state.first, *(point.u for point in others))
     return replace(
-        state, by_derivatives=True, first=first, points=(current,), incumbent=0, pool=pool,
-        misses=(0.0,) * 3, failures=0, tested=False, sparsity=None,
+        state,
+        by_derivatives=True,
+        first=first,
+        points=(current,),
+        incumbent=0,
+        pool=pool,
+        misses=(0.0,) * 3,
+        failures=0,
+        tested=False,
+        sparsity=None,
     )
 
 
@@ -86,7 +95,10 @@ def after_step(state: State, point: Point, accepted: bool, very: bool, setting: 
     left = state.points[0] if accepted else point
     failures = max(state.failures - 1, 0) if very else state.failures + (not accepted)
     state = replace(
-        state, points=(point,) if accepted else state.points, pool=pooled(state.pool, [left]), failures=failures,
+        state,
+        points=(point,) if accepted else state.points,
+        pool=pooled(state.pool, [left]),
+        failures=failures,
         tested=state.tested and not accepted,
     )
     if failures >= ENOUGH or (accepted and not known(point.evaluation)):

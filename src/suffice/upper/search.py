@@ -261,7 +261,11 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         if asked is not None:
             return asked
     t, distance = farthest(points, state.incumbent)
-    if not state.by_derivatives and state.sparsity is None and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if (
+        not state.by_derivatives
+        and state.sparsity is None
+        and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho)
+    ):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
