@@ -18,8 +18,10 @@ from suffice.problems import (
     ElasticNetLogistic,
     ElasticNetModel,
     ElasticNetPoisson,
+    Grouped,
     Reconstruction,
     SampledFourier,
+    SampleWeights,
 )
 from suffice.terms.margin_losses import SquaredHinge
 
@@ -90,6 +92,54 @@ def test_the_jacobian_of_a_linear_model_is_that_of_its_exact_solutions(name, mon
         [lower], [loss], space=PENALTIES, penalty=lambda params: [0.1 * params["l1"] ** -0.5, 1e-3 / params["l2"]]
     )
     check(problem, AT, monkeypatch)
+
+
+def test_the_jacobian_in_penalties_of_groups_and_of_single_features(monkeypatch):
+    model, loss = LINEAR["logistic, Brier"]
+    by_name = Grouped(model, {"a": [0, 3, 5], "b": [1, 2, 4, *range(6, 12)]})
+    space = suffice.Space(l2_b=(1e-4, 1.0), l1=(1e-4, 1.0), l2_a=(1e-4, 1.0), l1_a=(1e-4, 1.0))
+    problem = suffice.BilevelProblem([by_name], [loss], space=space)
+    check(problem, {"l1": 0.05, "l1_a": 0.03, "l2_a": 0.02, "l2_b": 0.07}, monkeypatch)
+    monkeypatch.undo()
+    each = Grouped(model, range(12))
+    space = suffice.Space(**dict.fromkeys(each.names("l1"), (1e-4, 1.0)), l2=(1e-4, 1.0))
+    at = {name: 0.03 + 0.003 * j for j, name in enumerate(each.names("l1"))} | {"l2": 0.05}
+    check(suffice.BilevelProblem([each], [loss], space=space), at, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (ElasticNet(X[:9, :4], y[:9]), SquaredError(X_val[:, :4], y_val)),
+        (ElasticNetLogistic(sp.csr_array(X[:9, :4]), y[:9] > 0), Brier(X_val[:, :4], y_val > 0)),
+    ],
+)
+def test_the_jacobian_in_weights_of_samples(model, loss, monkeypatch):
+    lower = SampleWeights(model, l1=0.03)
+    space = suffice.Space(**dict.fromkeys(lower.names, (0.0, 2.0)), l2=(1e-4, 1.0))
+    problem = suffice.BilevelProblem([lower], [loss], space=space)
+    check(problem, {s: 0.5 + 0.02 * i for i, s in enumerate(lower.names)} | {"l2": 0.05}, monkeypatch)
+
+
+def test_weights_of_samples_that_are_all_one_change_nothing():
+    model = LINEAR["squares"][0]
+    ours = SampleWeights(model, **AT)
+    found = suffice.solve(ours.at(**dict.fromkeys(ours.names, 1.0)), within=1e-10, solver="newton").x
+    assert norm(found - suffice.solve(model.at(**AT), within=1e-10, solver="newton").x) < 1e-9
+    with pytest.raises(ValueError, match="s7 is missing"):
+        ours.at(**{name: 1.0 for name in ours.names if name != "s7"})
+    with pytest.raises(ValueError, match="l1 is fixed"):
+        ours.at(l1=1.0, **dict.fromkeys(ours.names, 1.0))
+
+
+@pytest.mark.parametrize("groups", [{"a": [0, 1]}, {"a": range(12), "b": [3]}, [0, 1, 2]])
+def test_groups_hold_every_column_once(groups):
+    with pytest.raises(ValueError, match="groups must"):
+        Grouped(LINEAR["squares"][0], groups)
+    with pytest.raises(ValueError, match="l1_1 must be given, or l1"):
+        Grouped(LINEAR["squares"][0], np.arange(12) % 2).at(l1_0=1.0, l2=1.0)
+    with pytest.raises(TypeError, match="unknown parameters: l3"):
+        Grouped(LINEAR["squares"][0], np.arange(12) % 2).at(l1=1.0, l2=1.0, l3=2.0)
 
 
 def test_a_vanishing_weight_of_rows_takes_no_part(monkeypatch):

@@ -25,7 +25,8 @@ from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
-from suffice.sklearn.folds import FLOOR, penalised
+from suffice.problems.linear import penalised
+from suffice.sklearn.folds import FLOOR
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import TINY, gamma, norm_rounding
