@@ -24,6 +24,7 @@ from suffice.problems import (
     SampleWeights,
 )
 from suffice.terms.margin_losses import SquaredHinge
+from suffice.terms.prox import NonNegative
 
 rng = np.random.default_rng(5)
 X, X_val = rng.standard_normal((60, 12)), rng.standard_normal((25, 12))
@@ -216,6 +217,47 @@ def test_conjugate_gradients_start_from_the_derivative_nearby(monkeypatch):
     there = [problem.evaluate(theta + 1e-6, within=1e-3, warm=warm) for warm in (loose, problem.differentiate(loose))]
     from_zero, from_nearby = (problem.differentiate(made).work - made.work for made in there)
     assert from_nearby == 1.0 < from_zero
+
+
+class Pulses:
+    """A user's own f with a Hessian, over non-negative x."""
+
+    def at(self, *, l1, l2):
+        class Smooth:
+            def value(self, x):
+                return 0.5 * norm(X @ x - y) ** 2 + 0.5 * l2 * x @ x + l1 * x.sum()
+
+            def gradient(self, x):
+                return X.T @ (X @ x - y) + l2 * x + l1
+
+            def hessian_product(self, x, v):
+                return X.T @ (X @ v) + l2 * v
+
+        return suffice.Composite(Smooth(), NonNegative(), mu=l2, L=l2 + np.linalg.norm(X, 2) ** 2, size=12)
+
+    def cross(self, x, **params):
+        return np.column_stack([{"l1": np.ones(12), "l2": x}[name] for name in params])
+
+
+def test_a_problem_of_ones_own_over_a_box(monkeypatch):
+    problem = suffice.BilevelProblem([Pulses()], [SquaredError(X_val, y_val)], space=PENALTIES)
+    at = {"l1": 3.0, "l2": 5.0}
+    x = exact(problem, PENALTIES.theta(at)).solutions[0].x
+    assert 0 < np.count_nonzero(x) < 12
+    check(problem, at, monkeypatch)
+
+
+def test_derivatives_of_a_matrix_that_lives_elsewhere_are_the_same():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    there, held = torch.tensor(X), torch.tensor(X_val)
+    theta, found = PENALTIES.theta(AT), []
+    for rows, held_rows in ((X, X_val), (there, held)):
+        problem = suffice.BilevelProblem(
+            [ElasticNetLogistic(rows, y > 0)], [Brier(held_rows, y_val > 0)], space=PENALTIES
+        )
+        found.append(problem.differentiate(exact(problem, theta)).J)
+    assert relative(found[1], found[0]) < 1e-9
 
 
 def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
