@@ -273,6 +273,18 @@ def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
     assert not hasattr(problem.fixed(10), "differentiate")
 
 
+def test_a_hessian_that_is_not_finite_leaves_an_evaluation_as_it_is():
+    class Steep(Pulses):
+        def at(self, *, l1, l2):
+            problem = super().at(l1=l1, l2=l2)
+            problem.smooth.hessian_product = lambda x, v: np.full(12, np.nan)
+            return problem
+
+    problem = suffice.BilevelProblem([Steep()], [SquaredError(X_val, y_val)], space=PENALTIES)
+    made = problem.evaluate(PENALTIES.theta({"l1": 3.0, "l2": 5.0}), within=1e-6)
+    assert problem.differentiate(made) is made
+
+
 def test_a_solution_of_nothing_but_zeros_does_not_move():
     lower, loss = LINEAR["squares"]
     problem = suffice.BilevelProblem([lower], [loss], space=PENALTIES)

@@ -50,6 +50,7 @@ from suffice.terms.variation import Variation
 Indices = npt.NDArray[np.intp]
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
+UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
 MOST_FACTORED = 2000  # variables of a multinomial model whose H is made: it takes K^2 passes over the rows
 MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
 
@@ -112,7 +113,7 @@ class Iterative:
     diagonal: Array | float
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        value, made = conjugate_gradients(self.product, 1.0 / self.diagonal, B, start, accuracy, MOST_PRODUCTS)
+        value, made = _iterated(self.product, self.diagonal, B, start, accuracy)
         return Solved(value, float(made), True)
 
 
@@ -201,18 +202,22 @@ def solve_together(
         parts = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
         none = all(starts[j] is None for j in members)
         start = None if none else np.where(together.mask, np.concatenate(parts, axis=1), 0.0)
-        X, made = conjugate_gradients(
-            together.product,
-            1.0 / together.diagonal,
-            np.where(together.mask, B, 0.0),
-            start,
-            min(accuracies[j] for j in members),
-            MOST_PRODUCTS,
-        )
+        B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
+        X, made = _iterated(together.product, together.diagonal, B, start, accuracy)
         ends = np.cumsum([sides[j].shape[1] for j in members])
         for j, part in zip(members, np.split(X, ends[:-1], axis=1), strict=True):
             found[j] = Solved(part, float(made), True)
     return [one for one in found if one is not None]
+
+
+def _iterated(
+    product: Callable[[Array], Array], diagonal: Array | float, B: Array, start: Array | None, accuracy: float
+) -> tuple[Array, int]:
+    """H^-1 B and the number of products; ArithmeticError where an H that is not what it should be leaves much of B."""
+    X, made, left = conjugate_gradients(product, 1.0 / diagonal, B, start, accuracy, MOST_PRODUCTS)
+    if not left <= UNSOLVED:
+        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side after {made} products")
+    return X, made
 
 
 @dataclass(frozen=True, eq=False)
