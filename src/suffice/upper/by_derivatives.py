@@ -9,14 +9,15 @@ very well takes one back; ENOUGH of them, and the search goes back to interpolat
 the incumbent on a radius that is wider again. And before a search by derivatives ends, one evaluation tests them: all
 parameters move, each by as much as changes the residuals like the others (by the Jacobian), at most by h:
 
-    d_j = +-h min_i ||J_i|| / ||J_j||,       ||r(u + d) - r - J d|| <= LIKE ||J d||,
+    d_j = +-h min_i ||J_i|| / ||J_j||,       ||r(u + d) - r - J d|| <= LIKE h min_i ||J_i||,
 
-up to the errors of both, or the search goes on by interpolation. A column of J that is wrong, be it much too large or
-much too small, fails that test.
+with signs such that the changes do not cancel, up to the errors of both, or the search goes on by interpolation. A
+column of J that is wrong, be it much too large or much too small, fails that test.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import is_coarse, useful
 from suffice.upper.geometry import first_points
-from suffice.upper.hermite import curved, gauss_newton, power_law, slopes
+from suffice.upper.hermite import curved, gauss_newton, power_law, slopes, usable
 from suffice.upper.model import Model, fit, linear_basis, quadratic_basis
 from suffice.upper.state import Plan, Point, Setting, State, Trial, pooled
 
@@ -36,8 +37,8 @@ THRIFT = 1e-3
 ENOUGH = 4
 WIDER = 4.0  # the radius of interpolation, over the one at which derivatives have failed
 NEW = 0.3  # of a direction has to be new for a point to take part in an interpolation
-LIKE = 0.5  # of the change that was foreseen: how far a test may be off
-TEST = 0.01  # of initial_radius: h
+LIKE = 0.5  # of the change that one parameter makes: how far a test may be off
+TEST = 1e-3  # of initial_radius: h
 ROUNDING = 1e-9  # of the residuals: a change that is none
 
 
@@ -45,12 +46,12 @@ def wanted(state: State, options: Options) -> bool:
     """Whether an evaluation is to come with derivatives."""
     if options.derivatives == "never" or options.noise is not None or options.model == "linear":
         return False
-    return not state.records or state.by_derivatives or options.derivatives == "always"
+    return not state.records or state.by_derivatives
 
 
 def known(evaluation: Evaluation) -> bool:
     """Whether its Jacobian can be used."""
-    return evaluation.J is not None and bool(np.isfinite(evaluation.J).all())
+    return evaluation.J is not None and usable(evaluation.J)
 
 
 def begin(state: State) -> State:
@@ -64,14 +65,8 @@ def end(state: State) -> State:
 
 
 def take_up(state: State, options: Options) -> State:
-    """Models from derivatives, from here on, if they are wanted and the incumbent has any."""
-    current = state.points[state.incumbent]
-    if state.by_derivatives or not wanted(state, options) or not known(current.evaluation):
-        return state
-    others = [point for t, point in enumerate(state.points) if t != state.incumbent]
-    pool = pooled(state.pool, others) if others else state.pool
-    first = (*state.first, *(point.u for point in others))
-    return begin(replace(state, first=first, points=(current,), incumbent=0, pool=pool))
+    """Models from derivatives, from the first evaluation on, if they are wanted and it has any."""
+    return begin(state) if wanted(state, options) and known(state.points[0].evaluation) else state
 
 
 def give_up(state: State, setting: Setting) -> State:
@@ -143,29 +138,39 @@ def failed(state: State, plan: Plan, setting: Setting) -> State:
 def test(state: State, setting: Setting) -> tuple[Array, float]:
     """Where to test the derivatives at the incumbent, and how accurately."""
     current, scaling = state.points[0], setting.scaling
-    J = slopes(current.evaluation, scaling.unit, coarse=False)
-    assert J is not None
-    h = max(TEST * setting.options.initial_radius, setting.options.final_radius)
+    J, share, h = _slopes_to_test(state, setting)
     sizes = np.linalg.norm(J, axis=0)
-    least = float(np.min(sizes[sizes > 0.0], initial=np.inf))
-    d = h * np.where(sizes > 0.0, least / np.where(sizes > 0.0, sizes, 1.0), 1.0)
-    signs = np.random.default_rng(len(state.records)).choice([-1.0, 1.0], len(d))
-    signs = np.where(current.u + d > scaling.high, -1.0, np.where(current.u - d < scaling.low, 1.0, signs))
-    u = np.clip(current.u + signs * d, scaling.low, scaling.high)
-    foreseen = norm(J @ (u - current.u))
-    return u, 0.25 * LIKE * foreseen / np.sqrt(len(current.evaluation.e))
+    d = h * np.where(sizes > 0.0, share / np.where(sizes > 0.0, sizes, 1.0), 1.0)
+    change = np.zeros(len(J))
+    for j in range(len(d)):
+        sign = -1.0 if float(change @ J[:, j]) < 0.0 else 1.0
+        if not scaling.low[j] <= current.u[j] + sign * d[j] <= scaling.high[j]:
+            sign = -sign
+        d[j] *= sign
+        change += J[:, j] * d[j]
+    u = np.clip(current.u + d, scaling.low, scaling.high)
+    return u, 0.25 * LIKE * h * share / math.sqrt(len(current.evaluation.e))
 
 
 def after_test(state: State, point: Point, setting: Setting) -> State:
     """The point becomes an old one; derivatives that have not foreseen it are given up."""
     current = state.points[0]
-    J = slopes(current.evaluation, setting.scaling.unit, coarse=False)
-    assert J is not None
+    J, share, h = _slopes_to_test(state, setting)
     foreseen = J @ (point.u - current.u)
     missed = norm(point.evaluation.r - current.evaluation.r - foreseen)
     blur = norm(current.evaluation.e) + norm(point.evaluation.e) + ROUNDING * norm(current.evaluation.r)
     state = replace(state, pool=pooled(state.pool, [point]))
-    return replace(state, tested=True) if missed <= LIKE * norm(foreseen) + blur else give_up(state, setting)
+    right = missed <= LIKE * min(h * share, norm(foreseen)) + blur
+    return replace(state, tested=True) if right else give_up(state, setting)
+
+
+def _slopes_to_test(state: State, setting: Setting) -> tuple[Array, float, float]:
+    """J, the least norm of a column that is not 0, and h."""
+    J = slopes(state.points[0].evaluation, setting.scaling.unit, coarse=False)
+    assert J is not None
+    sizes = np.linalg.norm(J, axis=0)
+    least = float(np.min(sizes[sizes > 0.0])) if sizes.any() else 0.0
+    return J, least, max(TEST * setting.options.initial_radius, setting.options.final_radius)
 
 
 def squared(state: State, setting: Setting) -> Array:

@@ -44,12 +44,18 @@ from suffice.upper.state import MOST_EQUATIONS
 
 THIRD, NUGGET = 0.1, 1e-10
 LARGEST = 300.0  # exponent
+STEEPEST = 1e100
+
+
+def usable(J: Array) -> bool:
+    """Whether slopes are numbers whose squares are numbers."""
+    return bool((np.abs(J) <= STEEPEST).all())
 
 
 def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
     """d r / d u, or that of the norms of blocks; None if it is not known."""
     J = evaluation.J
-    if J is None or not np.isfinite(J).all():
+    if J is None or not usable(J):
         return None
     J = J * unit
     if not coarse or evaluation.blocks is None:

@@ -517,9 +517,7 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judg
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
     state = placed(state, trial.point, t)
-    state = replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted)
-    anew = accepted and not _noisy(state, setting)
-    return (by_derivatives.take_up(state, options) if anew else state), judged
+    return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
 
 
 def _misses(state: State, trial: Trial) -> tuple[float, ...]:
