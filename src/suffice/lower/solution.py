@@ -81,6 +81,7 @@ class Solution:
     initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
     error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
+    tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
 
     @property
     def reached(self) -> bool:
@@ -106,6 +107,8 @@ class Ask:
 
 class Batch(Protocol):
     """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
+
+    alone: ClassVar[bool]  #: whether a single problem goes this way, too
 
     @property
     def look(self) -> int:
@@ -147,6 +150,10 @@ class Batch(Protocol):
 
     def finite(self) -> npt.NDArray[np.bool_]:
         """Which problems are still in the range of floats."""
+        ...
+
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """Which problems no step can bring on, as far as the method can tell."""
         ...
 
     def start_radius(self, j: int) -> float:
