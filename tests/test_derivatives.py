@@ -102,10 +102,27 @@ def test_the_jacobian_in_penalties_of_groups_and_of_single_features(monkeypatch)
     problem = suffice.BilevelProblem([by_name], [loss], space=space)
     check(problem, {"l1": 0.05, "l1_a": 0.03, "l2_a": 0.02, "l2_b": 0.07}, monkeypatch)
     monkeypatch.undo()
-    each = Grouped(model, range(12))
-    space = suffice.Space(**dict.fromkeys(each.names("l1"), (1e-4, 1.0)), l2=(1e-4, 1.0))
-    at = {name: 0.03 + 0.003 * j for j, name in enumerate(each.names("l1"))} | {"l2": 0.05}
+    each = Grouped(model, range(12), l2=0.05)
+    space = suffice.Space(**dict.fromkeys(each.names("l1"), (1e-4, 1.0)))
+    at = {name: 0.03 + 0.003 * j for j, name in enumerate(each.names("l1"))}
     check(suffice.BilevelProblem([each], [loss], space=space), at, monkeypatch)
+    with pytest.raises(ValueError, match=r"l2 is fixed at 0.05 by this problem, got l2_3"):
+        each.at(**at, l2_3=1.0)
+
+
+def test_penalties_of_twenty_groups_are_found_in_few_evaluations():
+    rng = np.random.default_rng(0)
+    X, X_val, w = rng.standard_normal((300, 100)), rng.standard_normal((300, 100)), np.zeros(100)
+    for group in range(0, 20, 2):
+        w[5 * group : 5 * group + 5] = (0.2 + group / 10) * rng.standard_normal(5)
+    y, y_val = (rows @ w + 2.0 * rng.standard_normal(300) for rows in (X, X_val))
+    lower = Grouped(ElasticNet(X, y), np.arange(100) // 5, l1=1e-3)
+    space = suffice.Space(**dict.fromkeys(lower.names("l2"), (1e-4, 1e2)))
+    problem = suffice.BilevelProblem([lower], [SquaredError(X_val, y_val)], space=space)
+    options = suffice.Options(max_evaluations=25, final_radius=1e-3)
+    result = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=options)
+    far = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=suffice.Options(derivatives="never"))
+    assert result.cost < far.cost * (1.0 + 1e-4)
 
 
 @pytest.mark.parametrize(
