@@ -427,8 +427,14 @@ def test_no_array_of_an_evaluation_can_be_written_to(solver):
 
 
 def asked(problem, policy):
+    """The answer to a request, as `tune` has it made."""
     method = problem.evaluate_weights if policy == "weights" else problem.evaluate
-    return lambda request: method(request.theta, within=request.within, warm=request.warm)
+
+    def answer(request):
+        made = method(request.theta, within=request.within, warm=request.warm)
+        return problem.differentiate(made) if request.derivatives else made
+
+    return answer
 
 
 @pytest.mark.parametrize("policy", POLICIES)
