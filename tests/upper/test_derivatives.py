@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import suffice
+from suffice.journal.codec import encode
+from suffice.journal.states import Held, held_by, state_from_plain, state_to_plain
 from suffice.upper import hermite
 from suffice.upper.by_derivatives import known
 from suffice.upper.state import Point, pooled, sloped_pool_size
@@ -363,3 +365,25 @@ def test_a_long_run_with_forgotten_jacobians_resumes_to_the_same_bits(tmp_path: 
     suffice.tune(objective, np.ones(m), options=options, journal=tmp_path / "run", callback=_stopping(objective, 7))
     resumed = suffice.resume(tmp_path / "run", problem=objective)
     assert [record.theta for record in resumed.history] == [record.theta for record in whole.history]
+
+
+def test_states_of_earlier_versions_are_read() -> None:
+    """They know nothing of derivatives, and name evaluations without saying whether there are Jacobians."""
+    tuner = suffice.Tuner([-1.2, 1.0])
+    held: tuple[Held, ...] = ()
+    lines = {}
+    for number in range(1, 6):
+        theta, pending = tuner.ask().theta, tuner.known.pending
+        assert pending is not None
+        evaluation = suffice.Evaluation(theta, rosenbrock(theta), np.zeros(2))
+        tuner.tell(evaluation)
+        held = held_by(tuner.known, held, evaluation, number)
+        lines[number] = {"evaluation": encode(evaluation), "u": encode(pending.u)}
+    plain = state_to_plain(tuner.known, held)
+    for name in ("by_derivatives", "failures", "tested"):
+        del plain[name]
+    for name in ("points", "pool"):
+        plain[name] = [reference[:4] for reference in plain[name]]
+    plain["best"] = plain["best"][:4]
+    state, _ = state_from_plain(plain, lines, tuner.history)
+    assert encode(state) == encode(tuner.known)

@@ -35,7 +35,7 @@ from suffice.upper.state import Plan, Point, Setting, State, Trial, pooled
 MODELS = 4
 THRIFT = 1e-3
 ENOUGH = 4
-WIDER = 4.0  # the radius of interpolation, over the one at which derivatives have failed
+WIDER = 16.0  # the radius of interpolation, over the one at which derivatives have failed
 NEW = 0.3  # of a direction has to be new for a point to take part in an interpolation
 LIKE = 0.5  # of the change that one parameter makes: how far a test may be off
 TEST = 1e-3  # of initial_radius: h
@@ -70,11 +70,11 @@ def take_up(state: State, options: Options) -> State:
 
 
 def give_up(state: State, setting: Setting) -> State:
-    """Models by interpolation, from here on, with first points of their own."""
+    """Models by interpolation, from here on, with first points of their own and a radius at which kinks matter less."""
     scaling, options = setting.scaling, setting.options
-    delta = min(WIDER * state.delta, max(options.initial_radius, state.delta))
+    delta = min(WIDER * state.delta, options.initial_radius)
     first = first_points(state.points[0].u, delta, scaling.low, scaling.high, options.seed)[1:]
-    return end(replace(state, delta=delta, first=tuple(first), after_failure=False))
+    return end(replace(state, delta=delta, rho=delta, first=tuple(first), after_failure=False))
 
 
 def competing(state: State, setting: Setting) -> Sequence[Model]:
