@@ -16,6 +16,7 @@ from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options
 from suffice.result import OracleError, Record, Result, Status
+from suffice.upper.by_derivatives import wanted as derivatives_wanted
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import absorb, decide, start
@@ -27,12 +28,14 @@ STATE_FORMAT = "suffice tuner 1"
 @dataclass(frozen=True)
 class Request:
     """Evaluate `theta` so that the error of each residual, or with policy="weights" the distance of the weights,
-    is at most `within`. `warm` is the nearest earlier evaluation; at the same theta it is to be continued."""
+    is at most `within`. `warm` is the nearest earlier evaluation; at the same theta it is to be continued.
+    `derivatives`: the evaluation may carry a Jacobian, and the search would use it."""
 
     theta: Array
     within: float
     warm: Evaluation | None = None
     purpose: str = ""
+    derivatives: bool = False
 
 
 class Tuner:
@@ -105,7 +108,8 @@ class Tuner:
         if self._asked_at is None:
             self._asked_at = time.monotonic()
         theta = self._setting.scaling.to_theta(pending.u)
-        return Request(theta, pending.within, pending.warm, pending.purpose.value)
+        wanted = derivatives_wanted(self._state, self.options)
+        return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted)
 
     def tell(self, evaluation: Evaluation) -> Record:
         """Take in the evaluation of the request. An unusable one raises `OracleError` and changes nothing."""

@@ -186,6 +186,7 @@ def _hints(cls: type) -> dict[str, Any]:
     hints = {item.name: hints[item.name] for item in fields(cls) if item.init}
     if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
         hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
+        hints |= dict.fromkeys(("jacobian", "gradient"), Array | None)
     if cls is Solution:
         hints |= {"solver": str, "state": SolverState | None}
     if cls is Options:  # which checks itself, and takes whole numbers for real ones

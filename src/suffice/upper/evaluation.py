@@ -8,6 +8,9 @@ Residuals may come in blocks, such as all samples that judge one model. Errors t
 far the block's norm ||r~_j|| can be from ||r_j||: the interval of F reads the same with norms in place of residuals.
 It is much tighter than one made from every sample's own error, since not all samples can be off in the worst way at
 once.
+
+An evaluation may also carry derivatives: the Jacobian J = d r / d theta of all residuals, or only the gradient of F,
+which is 2 J^T r where there is a Jacobian. They err by an unknown amount, and nothing that is proven rests on them.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ class Evaluation:
     """Residuals at theta with proven errors: one error per residual, or per block if `blocks` gives the blocks' sizes.
 
     `work` is what this evaluation cost, in any unit. `solutions` is whatever the oracle wants back as `warm` later.
-    `distance` is the proven distance of the weights, for `policy="weights"`.
+    `distance` is the proven distance of the weights, for `policy="weights"`. `jacobian` has one row per residual and
+    one column per parameter; `gradient` is that of F, for those who have no Jacobian.
     """
 
     theta: npt.ArrayLike
@@ -39,6 +43,8 @@ class Evaluation:
     solutions: Sequence[Any] = ()
     distance: float | None = None
     blocks: Sequence[int] | None = None
+    jacobian: npt.ArrayLike | None = None
+    gradient: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
         for name in ("theta", "residuals", "errors"):
@@ -55,6 +61,12 @@ class Evaluation:
         if self.e.shape != (count,):
             raise ValueError(f"errors must have shape ({count},), one per residual or block, got {self.e.shape}")
         object.__setattr__(self, "solutions", tuple(self.solutions))
+        for name, shape in (("jacobian", (len(self.r), len(self.point))), ("gradient", (len(self.point),))):
+            if getattr(self, name) is not None:
+                value = np.array(getattr(self, name), dtype=np.float64)
+                if value.shape != shape:
+                    raise ValueError(f"{name} must have shape {shape}, got {value.shape}")
+                object.__setattr__(self, name, frozen(value))
 
     @property
     def r(self) -> Array:
@@ -70,6 +82,16 @@ class Evaluation:
     def point(self) -> Array:
         """theta as an array."""
         return self.theta  # type: ignore[return-value]
+
+    @property
+    def J(self) -> Array | None:  # noqa: N802 (a symbol)
+        """The Jacobian d r / d theta, if it is known."""
+        return self.jacobian  # type: ignore[return-value]
+
+    @cached_property
+    def slope(self) -> Array | None:
+        """The gradient of F, if it is known: 2 J^T r."""
+        return self.gradient if self.J is None else 2.0 * (self.J.T @ self.r)  # type: ignore[return-value]
 
     @cached_property
     def coarse(self) -> Array:

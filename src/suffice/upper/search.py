@@ -22,7 +22,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Status
-from suffice.upper import limit, noise
+from suffice.upper import by_derivatives, limit, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
@@ -40,7 +40,7 @@ from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points
 from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, judge, next_radius, next_rho
-from suffice.upper.model import Model, fit, linear_basis, minimise
+from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
 from suffice.upper.records import Judged, budget_status, record_of
 from suffice.upper.sparsity import (
     Flags,
@@ -87,7 +87,7 @@ def start(u0: Array, setting: Setting) -> State:
 def decide(state: State, setting: Setting) -> State:
     """Think until an evaluation is pending or the search has ended."""
     while state.status is Status.RUNNING and state.pending is None:
-        if state.first:
+        if state.first and not state.by_derivatives:
             state = _ask_first(state, setting)
         elif state.unseen:
             current = state.points[state.incumbent].evaluation
@@ -130,6 +130,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
             state = replace(state, first=state.first[1:], points=points, incumbent=best, retries=0)
+            if len(points) == 1:
+                state = by_derivatives.take_up(state, setting.options)
             return _look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
@@ -139,6 +141,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.UNSEEN:
             return _look(state, point, setting), None
+        case Purpose.TEST:
+            return by_derivatives.after_test(state, point, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -164,6 +168,8 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             return replace(state, retries=state.retries + 1, after_failure=True), None
         case Purpose.UNSEEN:
             return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1), None
+        case Purpose.TEST:
+            return by_derivatives.give_up(state, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -178,7 +184,8 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             plan, state = state.plan, replace(state, plan=None)
     delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
-    return replace(state, delta=delta, after_failure=True), judged
+    state = replace(state, delta=delta, after_failure=True)
+    return (by_derivatives.failed(state, plan, setting) if state.by_derivatives else state), judged
 
 
 # Deciding
@@ -204,15 +211,24 @@ def _step(state: State, setting: Setting) -> State:
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
+    if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
+        return by_derivatives.give_up(state, setting)
     fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
         state, fitted = smoothed_model(state, setting)
         current, models = state.points[state.incumbent], [fitted.model]
+    elif state.by_derivatives:
+        models = by_derivatives.competing(state, setting)
     else:
         models = competing_models(state, setting)
-    model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
-    s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
+    models = [*models, *[models[-1]] * (len(state.misses) - len(models))]
+    model = models[min(range(len(models)), key=lambda i: state.misses[i])]
+    room = scaling.low - current.u, scaling.high - current.u
+    if state.by_derivatives:
+        s, predicted = thrifty(model, state.delta, *room, by_derivatives.THRIFT)
+    else:
+        s, predicted = minimise(model, state.delta, *room)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if fitted is not None and predicted <= fitted.doubt(s):
@@ -234,7 +250,7 @@ def _step(state: State, setting: Setting) -> State:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
-    foreseen = (models[0].value(s), models[-1].value(s))
+    foreseen = tuple(model.value(s) for model in models)
     plan = Plan(predicted, length, foreseen)
     if fitted is not None:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
@@ -269,7 +285,11 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         if asked is not None:
             return asked
     t, distance = farthest(points, state.incumbent)
-    if state.sparsity is None and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if (
+        not state.by_derivatives
+        and state.sparsity is None
+        and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho)
+    ):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
@@ -284,6 +304,8 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
+    if state.rho <= options.final_radius and state.by_derivatives and not state.tested:
+        return _test_derivatives(state, setting)
     if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
         state, fitted = smoothed_model(state, setting)
         return _restart(state, fitted, setting)
@@ -297,10 +319,21 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
 def _flat(state: State, setting: Setting) -> list[Array]:
     """Points along directions in which the model is flat."""
     k, scaling = state.incumbent, setting.scaling
-    points = np.array([point.u for point in state.points])
-    model = fit(linear_basis(points, k), k, stack(state.points, coarse=False), np.empty((0, 0)))
-    squared = 0.5 * model.derivatives(np.zeros(len(points[k])))[1]
-    return unseen(points[k], squared, model.F, setting.options.initial_radius, scaling.low, scaling.high)
+    u, F = state.points[k].u, state.points[k].evaluation.cost
+    if state.by_derivatives:
+        squared = by_derivatives.squared(state, setting)
+    else:
+        points = np.array([point.u for point in state.points])
+        model = fit(linear_basis(points, k), k, stack(state.points, coarse=False), np.empty((0, 0)))
+        squared = 0.5 * model.derivatives(np.zeros(len(u)))[1]
+    return unseen(u, squared, F, setting.options.initial_radius, scaling.low, scaling.high)
+
+
+def _test_derivatives(state: State, setting: Setting) -> State:
+    if _noisy(state, setting) or not by_derivatives.known(state.points[0].evaluation):
+        return by_derivatives.give_up(state, setting)
+    u, within = by_derivatives.test(state, setting)
+    return _ask(state, Purpose.TEST, u, within)
 
 
 def _look(state: State, point: Point, setting: Setting) -> State:
@@ -310,6 +343,8 @@ def _look(state: State, point: Point, setting: Setting) -> State:
     if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
         first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
         begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
+        if state.by_derivatives:
+            begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
         return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
     pool = pooled(state.pool, [point])
     return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
@@ -423,6 +458,8 @@ def _ask_near(
 def _look_for_sparsity(state: State, setting: Setting) -> State:
     if state.first or setting.options.model == "linear" or setting.options.noise is not None:
         return state
+    if state.failures:  # supports are told by points around the start, and these are not
+        return state
     points = np.array([point.u for point in state.points])
     return replace(state, sparsity=supports(points, stack(state.points, is_coarse(state))))
 
@@ -485,16 +522,19 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judg
     if not accepted:
         ratio = min(ratio, options.eta2 if verdict is Verdict.UNLIKELY else 0.0)
     delta = next_radius(ratio, plan.length, state.delta, state.rho, setting.options)
+    state = replace(state, trial=None, misses=_misses(state, trial))
+    if state.by_derivatives:
+        state = replace(state, delta=delta, after_failure=not accepted)
+        return by_derivatives.after_step(state, trial, accepted, ratio > options.eta2, setting), judged
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
-    state = placed(replace(state, trial=None, misses=_misses(state, trial)), trial.point, t)
+    state = placed(state, trial.point, t)
     return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
 
 
-def _misses(state: State, trial: Trial) -> tuple[float, float]:
-    quadratic, linear = (
+def _misses(state: State, trial: Trial) -> tuple[float, ...]:
+    return tuple(
         FORGET * miss + math.log(max(abs(foreseen - trial.point.evaluation.cost), 1e-300))
         for miss, foreseen in zip(state.misses, trial.plan.foreseen, strict=True)
     )
-    return quadratic, linear

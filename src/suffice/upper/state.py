@@ -13,6 +13,7 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import Supports
 
+MOST_EQUATIONS = 300  # of a model with derivatives, for the curvature
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -42,11 +43,11 @@ class Pending:
 
 @dataclass(frozen=True)
 class Plan:
-    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
+    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by each model."""
 
     predicted: float
     length: float
-    foreseen: tuple[float, float]
+    foreseen: tuple[float, ...]
     noise: float = 0.0  # eps of `suffice.upper.noise`: what noise alone makes of a difference of two F~
     origin: float = math.nan  # F~ where the step starts, averaged
 
@@ -71,7 +72,7 @@ class State:
     pending: Pending | None = None
     plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
-    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
+    misses: tuple[float, ...] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
     after_failure: bool = False
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     promise: float = math.inf  # the decrease that the latest step promised
@@ -86,6 +87,9 @@ class State:
     best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
     sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
     checked: float = math.inf  # the rho at which that was tested last
+    by_derivatives: bool = False  # models come from derivatives: `points` is the incumbent alone
+    failures: int = 0  # of such models, less their successes
+    tested: bool = False  # whether they have foreseen an evaluation that was made to test them
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0
@@ -117,16 +121,27 @@ def pool_size(m: int) -> int:
     return min((m + 1) * (m + 2), 4 * m + 60)
 
 
+def sloped_pool_size(m: int) -> int:
+    """How many of them keep their Jacobians: as many as a model has equations for."""
+    return max(MOST_EQUATIONS // (m + 1), 2)
+
+
 def placed(state: State, point: Point, t: int) -> State:
     return replace(state, points=swapped(state.points, t, point), pool=pooled(state.pool, [state.points[t]]))
 
 
 def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
     """The pool with the points that have left the model."""
-    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
-    for i in range(max(len(grown) - WARM_POOL, 0)):
-        if grown[i].evaluation.solutions:
-            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
+    m = len(left[0].u)
+    grown = [*pool, *left][-pool_size(m) :]
+    for i, point in enumerate(grown):
+        age, evaluation = len(grown) - i, point.evaluation
+        if age > WARM_POOL and evaluation.solutions:
+            evaluation = replace(evaluation, solutions=())
+        if age > sloped_pool_size(m) and evaluation.J is not None:
+            evaluation = replace(evaluation, jacobian=None)
+        if evaluation is not point.evaluation:
+            grown[i] = replace(point, evaluation=evaluation)
     return tuple(grown)
 
 
