@@ -179,8 +179,13 @@ def test_in_ask_and_tell_derivatives_may_be_missing_anywhere(missing: set[int]) 
 
 
 def test_always_refuses_an_objective_without_derivatives_before_any_work() -> None:
-    calls = []
-    objective = suffice.exact(lambda x: calls.append(1) or x)
+    calls: list[Vector] = []
+
+    def fun(x: Vector) -> Vector:
+        calls.append(x)
+        return x
+
+    objective = suffice.exact(fun)
     with pytest.raises(TypeError, match=r"derivatives='always' needs an objective that offers differentiate"):
         suffice.tune(objective, [1.0], options=suffice.Options(derivatives="always"))
     assert not calls
