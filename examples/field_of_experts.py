@@ -7,7 +7,7 @@ all, tuned first. The lower level is one function in torch; mu = 1, and L = 1 + 
 itself)||_1 / eps is proven, since the Fourier transform of that correlation is sum_k a_k |k_k^|^2. Training patches and
 the test image come from scikit-image's photographs.
 
-    python examples/field_of_experts.py --evaluations 150 --out field_of_experts.png
+    python examples/field_of_experts.py --evaluations 60 --out field_of_experts.png
 
 Needs the extras gpu, imaging and plot.
 """
@@ -158,9 +158,9 @@ def psnr(image, truth):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--evaluations", type=int, default=150)
-    parser.add_argument("--patches", type=int, default=3, help="of each of four photographs")
-    parser.add_argument("--size", type=int, default=40)
+    parser.add_argument("--evaluations", type=int, default=60)
+    parser.add_argument("--patches", type=int, default=2, help="of each of four photographs")
+    parser.add_argument("--size", type=int, default=28)
     parser.add_argument("--out", default="field_of_experts.png")
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -61,7 +61,7 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
 ) -> Evaluation:
-    """The evaluation with its derivatives, or as it is where a problem or a loss offers none, or where H is singular."""
+    """The evaluation with its derivatives; as it is where a problem or a loss offers none, or where H is singular."""
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return _differentiated(evaluation, lower, losses, space, penalty, penalty_jacobian)
