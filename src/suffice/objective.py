@@ -7,12 +7,13 @@ what that is good for. `offered` finds out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.options import Policy
+from suffice.options import Options, Policy
 from suffice.result import OracleError
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
@@ -157,14 +158,52 @@ def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:
     return evaluate
 
 
-class exact:  # noqa: N801 (reads like a function)
-    """A plain function theta -> residuals as an objective without errors."""
+def derivatives_of(objective: object, options: Options) -> Callable[[Evaluation], Evaluation] | None:
+    """The method that adds derivatives to an evaluation, if there is one and the options allow it; whatever it raises
+    comes out as an `OracleError`. Options that insist on it refuse an objective that has none."""
+    own = offered(objective, DifferentiableObjective)
+    if own is None and options.derivatives == "always":
+        raise TypeError(
+            f"derivatives='always' needs an objective that offers differentiate(evaluation), {objective!r} does not"
+        )
+    if own is None or options.derivatives == "never":
+        return None
 
-    def __init__(self, fun: Callable[[Array], Any]) -> None:
+    def differentiate(evaluation: Evaluation) -> Evaluation:
+        try:
+            return own.differentiate(evaluation)
+        except Exception as error:
+            where = np.array2string(evaluation.point, precision=17)
+            raise OracleError(
+                f"the objective raised {error!r} in differentiate at theta = {where}", evaluation.point
+            ) from error
+
+    return differentiate
+
+
+class exact:  # noqa: N801 (reads like a function)
+    """A plain function theta -> residuals as an objective without errors.
+
+    `jacobian`, if there is one, is a function theta -> d residuals / d theta, one row per residual and one column per
+    parameter; models of steps then use it (`Options(derivatives=...)`). Every call of either counts as one unit of
+    work.
+    """
+
+    differentiate: Callable[[Evaluation], Evaluation] | None
+
+    def __init__(self, fun: Callable[[Array], Any], jacobian: Callable[[Array], Any] | None = None) -> None:
         if not callable(fun):
             raise TypeError(f"fun must be callable, got {fun!r}")
-        self.fun = fun
+        if jacobian is not None and not callable(jacobian):
+            raise TypeError(f"jacobian must be callable, got {jacobian!r}")
+        self.fun, self.jacobian = fun, jacobian
+        self.differentiate = None if jacobian is None else self._differentiate
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         residuals = np.atleast_1d(np.asarray(self.fun(theta.copy()), dtype=np.float64))
         return Evaluation(theta, residuals, np.zeros(residuals.shape), work=1)
+
+    def _differentiate(self, evaluation: Evaluation) -> Evaluation:
+        assert self.jacobian is not None
+        J = np.asarray(self.jacobian(evaluation.point.copy()), dtype=np.float64)
+        return replace(evaluation, jacobian=J, work=evaluation.work + 1)

@@ -11,6 +11,7 @@ from suffice.arrays import positive, whole_number
 Policy = Literal["residual", "weights"]
 ModelKind = Literal["competing", "linear"]
 NoiseKind = Literal["additive", "multiplicative", "unknown"]
+Derivatives = Literal["auto", "never", "always"]
 
 BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these say when to stop, never where to go
 
@@ -42,6 +43,10 @@ class Options:
         Model points are accurate to c delta^2, c this factor and delta the trust radius; the paper's study uses 100.
     model : {"competing", "linear"}, default "competing"
         Quadratic models of the residuals that compete with linear ones, or linear ones only, as in the paper.
+    derivatives : {"auto", "never", "always"}, default "auto"
+        Whether models of a step may use derivatives of the residuals; verdicts never do. "auto": where the objective
+        offers them, until their models have failed repeatedly. "always": an objective that offers none is refused, and
+        derivatives are taken up again after such failures. With model="linear" or noise, "auto" is "never".
     seed : int | None, default None
         None: first points along the axes; a number: along a random orthogonal basis.
     noise : {"additive", "multiplicative", "unknown"} or None, default None
@@ -78,6 +83,7 @@ class Options:
     policy: Policy = "residual"
     accuracy_factor: float = 10.0
     model: ModelKind = "competing"
+    derivatives: Derivatives = "auto"
     seed: int | None = None
 
     noise: NoiseKind | None = None
@@ -106,6 +112,13 @@ class Options:
             raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy!r}")
         if self.model not in get_args(ModelKind):
             raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
+        if self.derivatives not in get_args(Derivatives):
+            raise ValueError(f"derivatives must be one of {', '.join(get_args(Derivatives))}, got {self.derivatives!r}")
+        if self.derivatives == "always" and (self.noise is not None or self.model == "linear"):
+            raise ValueError(
+                "derivatives='always' needs model='competing' and noise=None, "
+                f"got model={self.model!r}, noise={self.noise!r}"
+            )
         if self.noise is not None and self.noise not in get_args(NoiseKind):
             raise ValueError(f"noise must be None or one of {', '.join(get_args(NoiseKind))}, got {self.noise!r}")
         if (self.noise in ("additive", "multiplicative")) != (self.noise_level is not None):

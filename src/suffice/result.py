@@ -27,6 +27,7 @@ class Status(Enum):
     MAX_WORK = ("max_work was reached", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    KINK = ("no step along the gradient decreases F, however short: F has a kink here, or the gradient is wrong", False)
     NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
     OVERTAKEN = ("another start has overtaken this one", False)
     STOPPED = ("the callback asked to stop", False)

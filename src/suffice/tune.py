@@ -30,6 +30,7 @@ from suffice.objective import (
     BatchObjective,
     FingerprintedObjective,
     Objective,
+    derivatives_of,
     events_of,
     exact,
     lower_bound_of,
@@ -37,7 +38,7 @@ from suffice.objective import (
     oracle,
     space_of,
 )
-from suffice.options import BUDGETS, Options, Policy
+from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
 from suffice.tuner import Request, Tuner
@@ -99,7 +100,7 @@ def tune(
     free = lower_bound_of(objective)
     thetas = _starts(theta0, starts, space)
     tuners = [Tuner(theta, bounds=bounds, scale=scale, options=options, lower_bound=free) for theta in thetas]
-    oracle(objective, tuners[0].options.policy)  # whoever has none learns it before a journal is made
+    _check_objective(objective, tuners[0].options)  # whoever has none learns it before a journal is made
     _check_callback(callback)
     run = _Run(tuners, objective, callback, listed=starts is not None)
     if journal is None:
@@ -144,7 +145,7 @@ def resume(
             cause = error
         _refuse_changes(book.folder, contents, options, _fingerprint(problem))
         tuner = _taken_up(contents, options, problem)
-        oracle(problem, tuner.options.policy)
+        _check_objective(problem, tuner.options)
         run = _Run([tuner], problem, callback, [book])
         if tuner.done:
             return run.result()
@@ -164,7 +165,7 @@ def _resume_starts(
         _refuse_changes(journals.folder, one, options, fingerprint)
     turn, seconds = journals.latest()
     tuners = [_taken_up(one, options, problem) for one in contents]
-    oracle(problem, tuners[0].options.policy)
+    _check_objective(problem, tuners[0].options)
     for tuner, mark in zip(tuners, journals.marks, strict=True):
         if mark.given_up is not None:
             tuner.stop(Status.OVERTAKEN, mark.given_up)
@@ -265,6 +266,11 @@ def _fingerprint(objective: object) -> dict[str, str]:
     return found.parts
 
 
+def _check_objective(objective: object, options: Options) -> None:
+    oracle(objective, options.policy)
+    derivatives_of(objective, options)
+
+
 def _check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}")
@@ -359,7 +365,7 @@ class _Run:
 
     def _make(self, turn: Sequence[Tuner], began: float) -> list[Record]:
         """The evaluations of a turn, each told to its start; with journals, all on disk when this returns."""
-        answers = _evaluate(self.objective, [tuner.ask() for tuner in turn], self.tuners[0].options.policy)
+        answers = _evaluate(self.objective, [tuner.ask() for tuner in turn], self.tuners[0].options)
         if not self.books:
             return [tuner.tell(one) for tuner, one in zip(turn, answers, strict=True)]
         evaluations = list(answers)
@@ -417,8 +423,10 @@ def _encoded(tuner: Tuner, evaluation: Evaluation) -> Any:
         raise OracleError(f"evaluation at theta = {where}: {error}", theta) from error
 
 
-def _evaluate(objective: Objective, requests: Sequence[Request], policy: Policy) -> Iterator[Evaluation]:
-    """All requests of a turn: at once where the objective offers it, else one after the other."""
+def _evaluate(objective: Objective, requests: Sequence[Request], options: Options) -> Iterator[Evaluation]:
+    """All requests of a turn: at once where the objective offers it, else one after the other; with derivatives where
+    they are wanted and to be had."""
+    policy, differentiate = options.policy, derivatives_of(objective, options)
     one_by_one, batch = oracle(objective, policy), offered(objective, BatchObjective)
     answers: list[Evaluation] = []
     if batch is not None and len(requests) > 1:
@@ -426,6 +434,8 @@ def _evaluate(objective: Objective, requests: Sequence[Request], policy: Policy)
         within, warm = [request.within for request in requests], [request.warm for request in requests]
         with suppress(Exception):  # whoever it was will fail alone as well, and is named then
             answers = list(batch.evaluate_all(thetas, within=within, warm=warm, policy=policy))
-    yield from answers
-    for request in requests[len(answers) :]:
-        yield one_by_one(request.theta, within=request.within, warm=request.warm)
+    for i, request in enumerate(requests):
+        known = i < len(answers)
+        answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
+        usable = isinstance(answer, Evaluation) and answer.failure is None
+        yield differentiate(answer) if request.derivatives and differentiate is not None and usable else answer
