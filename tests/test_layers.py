@@ -20,10 +20,10 @@ ORDER = [
     {"problem"},
     {"lower", "upper.evaluation"},
     {"held_out", "certifying"},
-    {"losses", "problems", "result"},
+    {"losses", "problems", "autodiff", "result"},
     {"upper"},
     {"objective"},
-    {"journal"},
+    {"journal", "derivatives"},
     {"bilevel"},
     {"tuner"},
     {"tune"},
@@ -38,7 +38,7 @@ ORDER = [
 ]
 
 # Two wings that know nothing of each other, so that either may be used, read and tested without the other.
-LOWER = {"terms", "problem", "lower", "held_out", "losses", "problems"}
+LOWER = {"terms", "problem", "lower", "held_out", "losses", "problems", "autodiff"}
 UPPER = {"upper.evaluation", "result", "upper", "objective"}
 
 # Edges that go upwards, but not before somebody calls for them.

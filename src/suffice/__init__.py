@@ -1,6 +1,6 @@
 """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
 
-from suffice import datasets, losses, problems, terms
+from suffice import autodiff, datasets, losses, problems, terms
 from suffice.bilevel import BilevelProblem
 from suffice.certifying import FitReport, certify
 from suffice.journal import Journal, JournalError
@@ -37,6 +37,7 @@ __all__ = [
     "Space",
     "Status",
     "Tuner",
+    "autodiff",
     "certify",
     "datasets",
     "exact",

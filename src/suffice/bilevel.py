@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.arrays import Array, norm, positive, whole_number
+from suffice.derivatives import Penalty, differentiated
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
@@ -36,7 +37,6 @@ INFORMATIVE = 0.2
 
 On = Literal["residual", "weights", "steps"]
 
-Penalty = Callable[[Mapping[str, float]], Any]
 Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
 
 
@@ -44,10 +44,12 @@ class BilevelProblem:
     """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
 
     `lower[j].at(**params)` is the j-th problem at fixed parameters, and `losses[j]` judges its solution. `space` names
-    the parameters and their ranges. `penalty(params)` gives residuals known exactly, whose squares sum to J. `solver`
-    is as in `suffice.solve`. `max_steps` bounds a single solve: an evaluation that needs more comes back with the
-    accuracy it has reached, and is continued if it matters. `executor` says where problems are solved: in this
-    process, those that share X together (None), or side by side elsewhere (`suffice.executors`).
+    the parameters and their ranges. `penalty(params)` gives residuals known exactly, whose squares sum to J, and
+    `penalty_jacobian(params)` their derivatives, a row for each and a column for every parameter; differences of
+    `penalty` stand in for it. `solver` is as in `suffice.solve`. `max_steps` bounds a single solve: an evaluation that
+    needs more comes back with the accuracy it has reached, and is continued if it matters. `executor` says where
+    problems are solved: in this process, those that share X together (None), or side by side elsewhere
+    (`suffice.executors`).
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class BilevelProblem:
         *,
         space: Space,
         penalty: Penalty | None = None,
+        penalty_jacobian: Penalty | None = None,
         solver: str | Solver = "auto",
         max_steps: int = 100_000,
         executor: Any = None,
@@ -73,10 +76,13 @@ class BilevelProblem:
         for j, loss in enumerate(self.losses):
             if not callable(getattr(loss, "at", None)):
                 raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
-        if penalty is not None and not callable(penalty):
-            raise TypeError(f"penalty must be callable, got {penalty!r}")
+        for name, function in (("penalty", penalty), ("penalty_jacobian", penalty_jacobian)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be callable, got {function!r}")
+        if penalty is None and penalty_jacobian is not None:
+            raise ValueError("penalty_jacobian needs the penalty that it is the derivative of")
         find_solver(solver)
-        self.space, self.penalty, self.solver = space, penalty, solver
+        self.space, self.penalty, self.penalty_jacobian, self.solver = space, penalty, penalty_jacobian, solver
         self.max_steps = whole_number(max_steps, "max_steps", least=1)
         self.executor: Spread | None = find(executor)
         self._share = Share(self.lower, self.losses, solver, self.max_steps)
@@ -109,6 +115,12 @@ class BilevelProblem:
         for accuracy in accuracies:
             positive(accuracy, "within", zero=True, infinite=True)
         return self._evaluate(thetas, warm, policy, accuracies)
+
+    def differentiate(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
+        where a lower-level problem or a loss offers no derivatives. They are as accurate as the evaluation's solutions,
+        and proven to be nothing. It is made in this process, wherever solutions come from."""
+        return differentiated(evaluation, self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
@@ -206,7 +218,11 @@ class BilevelProblem:
         else:
             travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
             answers = self.executor.map(self._share, travelling)
-        return [replace(answer, problem=problem) for answer, problem in zip(answers, problems, strict=True)]
+        tangents = [None if task.start is None else task.start.tangent for task in tasks]
+        return [
+            replace(answer, problem=problem, tangent=tangent)
+            for answer, problem, tangent in zip(answers, problems, tangents, strict=True)
+        ]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]

@@ -27,7 +27,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,10 +36,18 @@ from scipy.special import expit
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.verified import LinearVerification, Verification
 from suffice.terms.design import OF_FACTORS, Design
-from suffice.terms.rounding import gamma, norm_rounding
+from suffice.terms.rounding import TINY, gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The derivative R = d residuals / d w at one w, as products."""
+
+    forward: Callable[[Array], Array]  #: V -> R V, for a matrix V of one row per weight
+    adjoint: Callable[[Array], Array]  #: u -> R^T u, for a vector u of one entry per residual
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class LossAt:
     residuals: Array
     error: Callable[[float], float]
     verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
+    linear: Linear | None = None  #: how the residuals move with w, where that is known
 
     @property
     def residual(self) -> float:
@@ -104,6 +113,15 @@ class Phi(Protocol):
         ...
 
 
+@runtime_checkable
+class SmoothPhi(Protocol):
+    """A phi that knows how its residuals move."""
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        """d residuals / d m."""
+        ...
+
+
 class _EvenlyBent:
     """phi'' is bounded by the same number everywhere."""
 
@@ -122,6 +140,10 @@ class BrierScore(_EvenlyBent):
 
     def residuals(self, m: Array, y: Array) -> Array:
         result: Array = -y * expit(-y * m)
+        return result
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        result: Array = expit(m) * expit(-m)
         return result
 
     def derivative(self, m: Array, y: Array) -> Array:
@@ -144,6 +166,9 @@ class LogScore(_EvenlyBent):
     def residuals(self, m: Array, y: Array) -> Array:
         return np.sqrt(np.logaddexp(0.0, -y * m))
 
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
+
     def derivative(self, m: Array, y: Array) -> Array:
         result: Array = -y * expit(-y * m)
         return result
@@ -163,6 +188,9 @@ class SquaredScore(_EvenlyBent):
     def residuals(self, m: Array, y: Array) -> Array:
         return m - y
 
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return np.ones_like(m)
+
     def derivative(self, m: Array, y: Array) -> Array:
         return 2.0 * (m - y)
 
@@ -180,6 +208,9 @@ class HingeScore(_EvenlyBent):
 
     def residuals(self, m: Array, y: Array) -> Array:
         return np.maximum(0.0, 1.0 - y * m)
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return np.where(y * m < 1.0, -y, 0.0)
 
     def derivative(self, m: Array, y: Array) -> Array:
         return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
@@ -207,6 +238,12 @@ class PoissonScore:
         size: Array = np.sqrt(self._deviance(m, y))
         return np.where(np.exp(np.minimum(m, 700.0)) >= y, size, -size)
 
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        residuals = self.residuals(m, y)
+        near = np.abs(residuals) <= 1e-6 * np.sqrt(y)  # there they are sqrt(2 y) t, up to a third of t
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(near, np.sqrt(y), 0.5 * self.derivative(m, y) / residuals)
+
     def derivative(self, m: Array, y: Array) -> Array:
         return 2.0 * (np.exp(np.minimum(m, 700.0)) - y)
 
@@ -231,6 +268,10 @@ class MinimisedIntercept(Protocol):
 
     def intercept(self, image: Array) -> tuple[float, float]:
         """b, and a bound on its error."""
+        ...
+
+    def intercept_gradient(self, image: Array) -> Array:
+        """d b / d w."""
         ...
 
     def shift_within(self, image: Array, radius: float) -> float:
@@ -319,4 +360,26 @@ class HeldOut:
             far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma(len(m) + 8))
             return bound(first, h, far)
 
-        return LossAt(residuals, error, verified if isinstance(design.X, np.ndarray) or sp.issparse(design.X) else None)
+        provable = isinstance(design.X, np.ndarray) or sp.issparse(design.X)
+        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image))
+
+    def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
+        if not isinstance(self.score, SmoothPhi):
+            return None
+        design, train, score = self.design, self.train, self.score
+
+        def slopes() -> Array:
+            return math.sqrt(self.share) * np.sqrt(v) * score.residual_slopes(m, self.y)
+
+        def forward(V: Array) -> Array:
+            moved = host(design.margins(V))
+            if train is not None:
+                moved = moved + train.intercept_gradient(image) @ V
+            return slopes()[:, None] * moved
+
+        def adjoint(u: Array) -> Array:
+            pulls = slopes() * u
+            pulled = design.adjoint(pulls)
+            return pulled if train is None else pulled + train.intercept_gradient(image) * float(pulls.sum())
+
+        return Linear(forward, adjoint)

@@ -25,6 +25,7 @@ from suffice.arrays import Array, frozen, host, lives_elsewhere, positive, vecto
 from suffice.held_out import (
     BrierScore,
     HeldOut,
+    Linear,
     LogScore,
     LossAt,
     Phi,
@@ -69,16 +70,20 @@ class SquaredDistance:
     def at(self, w: Array) -> LossAt:
         residuals = _weights(w, len(self.target)) - self.target
         rounding = norm_rounding(residuals)
-        return LossAt(residuals, lambda radius: radius + rounding)
+        return LossAt(residuals, lambda radius: radius + rounding, linear=Linear(lambda V: V, lambda u: u))
 
 
 class Lipschitz:
-    """Any loss(w) >= 0 with |loss(v) - loss(w)| <= constant ||v - w||."""
+    """Any loss(w) >= 0 with |loss(v) - loss(w)| <= constant ||v - w||. With its `gradient(w)` a search can make use of
+    derivatives."""
 
-    def __init__(self, loss: Callable[[Array], float], constant: float) -> None:
-        if not callable(loss):
-            raise TypeError(f"loss must be callable, got {loss!r}")
-        self.loss = loss
+    def __init__(
+        self, loss: Callable[[Array], float], constant: float, *, gradient: Callable[[Array], Array] | None = None
+    ) -> None:
+        for name, function in (("loss", loss), ("gradient", gradient)):
+            if not callable(function) and (function is not None or name == "loss"):
+                raise TypeError(f"{name} must be callable, got {function!r}")
+        self.loss, self.gradient = loss, gradient
         self.constant = positive(constant, "constant", zero=True)
 
     def at(self, w: Array) -> LossAt:
@@ -92,7 +97,13 @@ class Lipschitz:
 
         residuals = np.array([math.sqrt(value)])
         rounding = norm_rounding(residuals)
-        return LossAt(residuals, error)
+        return LossAt(residuals, error, linear=self._linear(w, float(residuals[0])))
+
+    def _linear(self, w: Array, residual: float) -> Linear | None:
+        if self.gradient is None or residual == 0.0:
+            return None
+        slope = np.asarray(self.gradient(w), dtype=np.float64) / (2.0 * residual)
+        return Linear(lambda V: (slope @ V)[None, :], lambda u: slope * float(u[0]))
 
 
 class _MarginLoss:

@@ -16,6 +16,7 @@ from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options
 from suffice.result import OracleError, Record, Result, Status
+from suffice.upper.by_derivatives import wanted as derivatives_wanted
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.method import absorb, decide, start
 from suffice.upper.scaling import Scaling
@@ -107,7 +108,7 @@ class Tuner:
         if self._asked_at is None:
             self._asked_at = time.monotonic()
         theta = self._setting.scaling.to_theta(pending.u)
-        wanted = isinstance(self._state, ManyState)
+        wanted = isinstance(self._state, ManyState) or derivatives_wanted(self._state, self.options)
         return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted)
 
     def tell(self, evaluation: Evaluation) -> Record:

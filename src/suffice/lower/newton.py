@@ -263,7 +263,22 @@ def _of_curvature(
     problem: Canonical, terms: LinearParts, metric: Metric, curvature: Array, known: Array | None = None
 ) -> Quadratic:
     """H with this C, on the metric's working set and rows; X^T C X may be known."""
-    design, W = terms.model.design, metric.working
+    precision = _precision(problem, terms.model.design)
+    return hessian_on(terms, metric.working, curvature, metric.rows, precision, known)
+
+
+def exact_hessian(terms: LinearParts, x: Array, working: Indices) -> Quadratic:
+    """H = X_W^T C X_W + l2 at x on some columns, from all rows and in float64."""
+    known = _known_hessian(terms)
+    C = terms.model.row_curvature(terms.model.image(x)) if known is None else terms.model.design.weights
+    return hessian_on(terms, working, C, terms.model.design.shape[0], np.float64, known)
+
+
+def hessian_on(
+    terms: LinearParts, W: Indices, curvature: Array, count: int, precision: type, known: Array | None = None
+) -> Quadratic:
+    """H with this C on the columns W, from about `count` rows; X^T C X may be known."""
+    design = terms.model.design
     ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
@@ -276,8 +291,8 @@ def _of_curvature(
         rows, weights = np.arange(N), curvature
         H = known[np.ix_(W, W)]
     else:
-        rows, weights = sample_rows(curvature, design.row_norms, metric.rows)
-        H = gram(design.X, W, rows, np.sqrt(weights), _precision(problem, design))
+        rows, weights = sample_rows(curvature, design.row_norms, count)
+        H = gram(design.X, W, rows, np.sqrt(weights), precision)
     if centred and weights.any():
         mean = (design.X[rows].T @ weights)[W]
         H -= np.outer(mean, mean / weights.sum())

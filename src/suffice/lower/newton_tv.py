@@ -19,6 +19,7 @@ DENSE_SIZE real unknowns. The certificate is the (gap) rule at x: ||grad f(x)|| 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -60,7 +61,7 @@ class NewtonTV:
         f = problem.f
         if not isinstance(f, Variation) or not isinstance(problem.g, Zero):
             return "is for problems of suffice.problems.imaging, without a further term g"
-        if not _banded(f) and f.size > DENSE_SIZE:
+        if not has_factor(f):
             return (
                 f"solves dense systems for this problem, of at most {DENSE_SIZE} real unknowns, "
                 f"got {f.size}; use 'fista'"
@@ -76,7 +77,7 @@ class NewtonTV:
         g = f.gradient(x) if state.gradient is None else state.gradient
         d, eta = (_components(part, f) for part in f.slopes(f.pixels(x)))
         w = np.zeros_like(d) if state.dual is None else state.dual
-        s = _solve(f, d, eta, w, -g)
+        s = _solver(f, d, eta, w)(-g)
         x_new = self._search(problem, f, x, g, s)
         d_change = _components(f.slopes(f.pixels(s))[0], f)
         w_new = (d + d_change) / eta - w * np.sum(d * d_change, axis=0) / eta**2
@@ -97,8 +98,19 @@ class NewtonTV:
         return x - g / problem.L
 
 
+def has_factor(f: Variation) -> bool:
+    """Whether Newton's matrix is banded, or small enough to be dense."""
+    return _banded(f) or f.size <= DENSE_SIZE
+
+
+def hessian_solver(f: Variation, x: Array) -> Callable[[Array], Array]:
+    """B -> (hess f(x))^-1 B, for a vector B or a matrix."""
+    d, eta = (_components(part, f) for part in f.slopes(f.pixels(x)))
+    return _solver(f, d, eta, d / eta)
+
+
 def _banded(f: Variation) -> bool:
-    return f.operator is None and f.axes == 1
+    return f.operator is None and f.weights is None and f.axes == 1
 
 
 def _components(part: Array, f: Variation) -> Array:
@@ -109,7 +121,8 @@ def _components(part: Array, f: Variation) -> Array:
     return np.array([half[k].ravel() for k in range(f.axes) for half in parts])
 
 
-def _solve(f: Variation, d: Array, eta: Array, w: Array, rhs: Array) -> Array:
+def _solver(f: Variation, d: Array, eta: Array, w: Array) -> Callable[[Array], Array]:
+    """The inverse of the matrix of a step, for vectors and matrices; it is the Hessian's where w = d / eta."""
     eta, q = eta[0], len(d)
     C = np.empty((q, q, len(eta)))  # the matrices (1 - w d^T / eta) alpha / eta, symmetrised, one per pixel
     for r in range(q):
@@ -118,12 +131,11 @@ def _solve(f: Variation, d: Array, eta: Array, w: Array, rhs: Array) -> Array:
     if _banded(f):
         bands = _bands(f, C)[-f.size :]  # a single pixel has one diagonal only
         bands[-1] += 1.0 + f.eps_l2
-        solved: Array = scipy.linalg.solveh_banded(bands, rhs, overwrite_ab=True, check_finite=False)
-        return solved
+        return lambda rhs: scipy.linalg.solveh_banded(bands, rhs, check_finite=False)
     H = f.gram + _dense(f, C)
     H[np.diag_indices(f.size)] += f.eps_l2
-    solved = scipy.linalg.cho_solve(scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False), rhs)
-    return solved
+    factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
+    return lambda rhs: scipy.linalg.cho_solve(factor, rhs)
 
 
 def _bands(f: Variation, C: Array) -> Array:

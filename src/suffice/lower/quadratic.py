@@ -203,17 +203,17 @@ class Product:
         return diagonal
 
     def product(self, v: Array) -> Array:
-        whole = np.zeros(self.design.shape[1])
+        whole = np.zeros((self.design.shape[1], *v.shape[1:]))
         whole[self.working] = v
         image = host(self.design.margins(whole))
         if self.centred and self.curvature.any():
-            image = image - float(self.curvature @ image) / self.curvature.sum()
-        product: Array = self.design.adjoint(like(self.curvature * image, self.design.X))[self.working]
-        return product + self.ridge * v
+            image = image - (self.curvature @ image) / self.curvature.sum()
+        pulled: Array = self.design.adjoint(like(scaled(self.curvature, image), self.design.X))[self.working]
+        return pulled + scaled(self.ridge, v)
 
     def solver(self, added: Array | float = 0.0) -> Solve:
         inverse = 1.0 / (self.diagonal + added)
-        return lambda b: _conjugate_gradients(lambda v: self.product(v) + added * v, inverse, b)
+        return lambda b: conjugate_gradients(lambda v: self.product(v) + added * v, inverse, b)[0]
 
     def on(self, free: Indices) -> Product:
         return Product(self.design, self.working[free], self.curvature, on_these(self.ridge, free), self.centred)
@@ -345,22 +345,43 @@ def _with_signs_of(
     return exact if norm(l1_least_subgradient(l1, exact, gradient + H.product(exact - w))) <= goal else None
 
 
-def _conjugate_gradients(product: Solve, inverse: Array, b: Array) -> Array:
-    x, r = np.zeros_like(b), b
-    p = z = inverse * r
-    rz, enough = float(r @ z), CG_TOLERANCE * norm(b)
-    for _ in range(ITERATIONS):
-        if rz == 0.0:
+def scaled(weights: float | Array, v: Array) -> Array:
+    """diag(weights) v for a vector v or a matrix, or entry by entry for weights of every entry."""
+    result: Array = weights * v if np.ndim(weights) == v.ndim else (weights * v.T).T
+    return result
+
+
+def conjugate_gradients(
+    product: Solve,
+    inverse: float | Array,
+    b: Array,
+    start: Array | None = None,
+    tolerance: float = CG_TOLERANCE,
+    most: int = ITERATIONS,
+) -> tuple[Array, int]:
+    """H^-1 b by products with H, preconditioned by a diagonal, and the number of products. Columns of a matrix b are
+    systems of their own, all of them to a residual of `tolerance` times the norm of b's column."""
+    x = np.zeros_like(b) if start is None else start
+    r = b if start is None else b - product(start)
+    made = 0 if start is None else 1
+    p = z = scaled(inverse, r)
+    rz, enough = np.sum(r * z, axis=0), tolerance * np.sqrt(np.sum(b * b, axis=0))
+    while made < most:
+        going = (np.sqrt(np.sum(r * r, axis=0)) > enough) & (rz > 0.0)
+        if not np.any(going):
             break
         Hp = product(p)
-        a = rz / float(p @ Hp)
-        x, r = x + a * p, r - a * Hp
-        if norm(r) <= enough:
+        made += 1
+        bend = np.sum(p * Hp, axis=0)
+        going &= bend > 0.0  # rounding is all that is left elsewhere
+        step = np.where(going, rz / np.where(going, bend, 1.0), 0.0)
+        x, r = x + step * p, r - step * Hp
+        z = scaled(inverse, r)
+        before, rz = rz, np.sum(r * z, axis=0)
+        p = z + np.where(going, rz / np.where(going, before, 1.0), 0.0) * p
+        if not np.any(going):
             break
-        z = inverse * r
-        rz, before = float(r @ z), rz
-        p = z + rz / before * p
-    return x
+    return x, made
 
 
 def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:

@@ -81,6 +81,7 @@ class Solution:
     initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
     error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
+    tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
 
     @property
     def reached(self) -> bool:

@@ -1,4 +1,4 @@
-"""Ready-made lower-level problems: linear models (`linear`) and images (`imaging`)."""
+"""Ready-made lower-level problems: linear models (`linear`), with many hyperparameters (`many`), images (`imaging`)."""
 
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
@@ -9,6 +9,7 @@ from suffice.problems.linear import (
     ElasticNetPoisson,
     LowerLevel,
 )
+from suffice.problems.many import Grouped, SampleWeights
 from suffice.terms.labels import signs
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "ElasticNetLogistic",
     "ElasticNetModel",
     "ElasticNetPoisson",
+    "Grouped",
     "LowerLevel",
     "Reconstruction",
+    "SampleWeights",
     "SampledFourier",
     "signs",
 ]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, frozen, positive
+from suffice.lower.sensitivity import matrix_of
 from suffice.lower.solution import Solution
 from suffice.problem import Composite
 from suffice.terms.measurement import Fourier, General
@@ -81,6 +82,16 @@ class _Image:
         if name not in self._fixed:
             raise ValueError(f"{name} must be given, here or to the problem's constructor")
         return float(self._fixed[name])
+
+    def cross(self, x: Array, **params: Any) -> Any:
+        """d/dp grad f(x), a column for every parameter p (`suffice.lower.sensitivity`)."""
+        f = self.at(**params).smooth
+        assert isinstance(f, Variation)
+        return np.column_stack([f.cross(x, name) for name in params])
+
+    def at(self, *args: Any, **params: Any) -> Composite:
+        """The problem at fixed parameters."""
+        raise NotImplementedError
 
     def _composite(
         self, y: Pixels, operator: Measurement | None, weights: Array | None, alpha: Any, eps_l2: Any, eps_tv: Any
@@ -182,6 +193,40 @@ class SampledFourier(_Image):
         if weights is None:
             raise ValueError("c must be given, here or to the problem's constructor")
         return self._composite(self.y, self.operator, weights, alpha, eps_l2, eps_tv)
+
+    def cross(self, x: Array, **params: Any) -> Any:
+        f = self.at(**params).smooth
+        assert isinstance(f, Variation) and f.weights is not None
+        names = list(params)
+        others = [k for k, name in enumerate(names) if name not in ("c", *self.names)]
+        samples = [k for k, name in enumerate(names) if name in self.names]
+        fixed = np.zeros((self.size, len(names)))
+        for k in others:
+            fixed[:, k] = f.cross(x, names[k])
+        # dw/dc = (1 + w)^2, and sample i contributes A^H e_i w_i (A x - y)_i to the gradient.
+        pull = (self.operator.apply(f.pixels(x)) - self.y) * (1.0 + f.weights) ** 2
+        if "c" in params:
+            fixed[:, names.index("c")] = flat(self._real(self.operator.adjoint(pull)))
+        order = [self.names.index(names[k]) for k in samples]
+        pulls = pull.reshape(-1)[order]
+
+        def product(V: Array) -> Array:
+            data = np.zeros((V.shape[1], pull.size), dtype=complex)
+            data[:, order] = V[samples].T * pulls
+            images = self._real(self.operator.adjoint(data.reshape(-1, *self.shape)))
+            return fixed @ V + np.ascontiguousarray(images).view(np.float64).reshape(len(images), -1).T
+
+        def adjoint(Q: Array) -> Array:
+            result = fixed.T @ Q
+            data = self.operator.apply(f.pixels(np.ascontiguousarray(Q.T))).reshape(Q.shape[1], -1)
+            result[samples] = (np.conj(pulls) * data[:, order]).real.T
+            return result
+
+        return matrix_of(product, adjoint, fixed.shape) if samples else fixed
+
+    def _real(self, image: Pixels) -> Pixels:
+        """The image, or its real part where pixels are real."""
+        return image if self.dtype.kind == "c" else np.ascontiguousarray(image.real)
 
     def _weights(self, c: Any) -> Array:
         samples = np.asarray(c, dtype=np.float64)

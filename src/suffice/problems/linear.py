@@ -12,7 +12,7 @@ exactly 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
@@ -25,7 +25,8 @@ from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
-from suffice.terms.prox import L1
+from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.smooth import Ridged
 
 
 class LowerLevel(Protocol):
@@ -70,12 +71,15 @@ class ElasticNetModel:
         largest = float(np.max(np.abs(model.gradient_at(origin, image))))
         return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
 
-    def at(self, *, l1: float, l2: float) -> Composite:
-        """The problem at fixed penalties l1 >= 0 and l2 >= 0; without an l2 a solution is proven where the data supply
-        the curvature."""
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True)
-        smooth = LinearModel(self.design, self.y, self.loss, l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties l1 >= 0 and l2 >= 0, one for all weights or one each; without an l2 a solution
+        is proven where the data supply the curvature."""
+        return penalised(lambda ridge: LinearModel(self.design, self.y, self.loss, ridge), l1, l2, 0.0, self.size)
+
+    def cross(self, x: Array, **params: float) -> Array:
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        columns = {"l1": np.sign(x), "l2": x}
+        return np.column_stack([columns[name] for name in params])
 
 
 class ElasticNetLogistic(ElasticNetModel):
@@ -126,6 +130,22 @@ class ElasticNetPoisson(ElasticNetModel):
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
         super().__init__(X, y, POISSON, sample_weight=sample_weight)
+
+
+def penalised(
+    model: Callable[[float], Any], l1: float | Array, l2: float | Array, l2_floor: float, size: int
+) -> Composite:
+    """The problem with these penalties. With one l2 for each variable the model has the least of them, which is mu."""
+    if not isinstance(l1, np.ndarray) and not isinstance(l2, np.ndarray):
+        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or l2_floor
+        smooth = model(l2)
+        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
+    weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
+    least = positive(float(weights.min()), "l2", zero=True)
+    plain = model(least)
+    smooth = Ridged(plain, np.broadcast_to(weights - least, size))
+    L = float(plain.L) + smooth.largest
+    return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
 
 
 def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:

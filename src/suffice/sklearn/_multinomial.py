@@ -20,15 +20,16 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice.arrays import EPS, Array, norm
-from suffice.held_out import LossAt, root_error
+from suffice.held_out import Linear, LossAt, root_error
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
-from suffice.sklearn.folds import FLOOR, penalised
+from suffice.problems.linear import penalised
+from suffice.sklearn.folds import FLOOR
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
-from suffice.terms.rounding import gamma, norm_rounding
+from suffice.terms.rounding import TINY, gamma, norm_rounding
 
 LARGEST_HESSIAN, LARGEST_DENSE = 2000, 10_000_000
 
@@ -50,6 +51,17 @@ class SoftmaxBrier:
         result: Array = 2.0 * p * (gap - np.sum(p * gap, axis=1, keepdims=True))
         return result
 
+    def forward(self, m: Array, onehot: Array, M: Array) -> Array:
+        """How the residuals move with margins that move by M, a third axis for directions."""
+        p = softmax(m, axis=1)[:, :, None]
+        result: Array = p * (M - np.sum(p * M, axis=1, keepdims=True))
+        return result
+
+    def adjoint(self, m: Array, onehot: Array, u: Array) -> Array:
+        p = softmax(m, axis=1)
+        result: Array = p * (u - np.sum(p * u, axis=1, keepdims=True))
+        return result
+
 
 @dataclass(frozen=True)
 class SoftmaxLog:
@@ -65,6 +77,17 @@ class SoftmaxLog:
     def derivative(self, m: Array, onehot: Array) -> Array:
         result: Array = softmax(m, axis=1) - onehot
         return result
+
+    def forward(self, m: Array, onehot: Array, M: Array) -> Array:
+        """How the residuals move with margins that move by M, a third axis for directions."""
+        result: Array = np.sum(self._slopes(m, onehot)[:, :, None] * M, axis=1, keepdims=True)
+        return result
+
+    def adjoint(self, m: Array, onehot: Array, u: Array) -> Array:
+        return self._slopes(m, onehot) * u
+
+    def _slopes(self, m: Array, onehot: Array) -> Array:
+        return 0.5 * self.derivative(m, onehot) / np.maximum(self.residuals(m, onehot), TINY)
 
 
 SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
@@ -120,7 +143,26 @@ class HeldOutSoftmax:
             assert isinstance(proof, SoftmaxVerification)
             return bound(*self._moved(proof, w, m, b, of_sums))
 
-        return LossAt(residuals, error, verified)
+        return LossAt(residuals, error, verified, self._linear(w, m))
+
+    def _linear(self, w: Array, m: Array) -> Linear:
+        train, phi, root = self.train, SOFTMAX_SCORES[self.scoring], np.sqrt(self.share * self.design.weights)
+        K = train.classes
+
+        def forward(V: Array) -> Array:
+            k = V.shape[1]
+            by_columns = V.reshape(K, -1, k).transpose(1, 0, 2).reshape(-1, K * k)
+            moved = self.design.margins(by_columns).reshape(-1, K, k)
+            moved = moved + train.intercept_product(train.image(w), train.design.margins(by_columns).reshape(-1, K, k))
+            residuals: Array = root[:, None, None] * phi.forward(m, self.onehot, moved)
+            return residuals.reshape(-1, k)
+
+        def adjoint(u: Array) -> Array:
+            pulls = phi.adjoint(m, self.onehot, root[:, None] * u.reshape(len(m), -1))
+            pulled = self.design.adjoint(pulls).T + train.intercept_adjoint(train.image(w), pulls.sum(axis=0))
+            return np.ascontiguousarray(pulled).ravel()
+
+        return Linear(forward, adjoint)
 
     def _moved(self, proof: SoftmaxVerification, w: Array, m: Array, b: Array, of_sums: float) -> tuple[float, float]:
         """By how much the exact minimiser moves the loss to first order, and the margins in all, at most."""

@@ -21,7 +21,6 @@ minimum by at most (l2/2) ||w||^2, w any minimiser without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -30,18 +29,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array, frozen, positive
+from suffice.arrays import Array, frozen
 from suffice.held_out import HeldOut
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
+from suffice.problems.linear import penalised
 from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import Bending, Kinked, MarginLoss, Squared
-from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.smooth import Ridged
 
 FLOOR = 1e-7
 
@@ -53,22 +51,6 @@ class Concomitant:
     """Stands for Huber's loss with its scale minimised out."""
 
     epsilon: float
-
-
-def penalised(
-    model: Callable[[float], Any], l1: float | Array, l2: float | Array, l2_floor: float, size: int
-) -> Composite:
-    """The problem with these penalties. With one l2 for each variable the model has the least of them, which is mu."""
-    if not isinstance(l1, np.ndarray) and not isinstance(l2, np.ndarray):
-        l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2", zero=True) or l2_floor
-        smooth = model(l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=size)
-    weights = np.where(np.asarray(l2) == 0.0, l2_floor, l2)
-    least = positive(float(weights.min()), "l2", zero=True)
-    plain = model(least)
-    smooth = Ridged(plain, np.broadcast_to(weights - least, size))
-    L = float(plain.L) + smooth.largest
-    return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
 
 
 class LinearFold:

@@ -14,9 +14,11 @@ from sklearn.svm import LinearSVC
 from suffice.arrays import Array
 from suffice.problem import Composite
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
+from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
 from suffice.sklearn.adapters import Adapter, Fold
+from suffice.sklearn.folds import LinearFold
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
@@ -38,6 +40,23 @@ class Penalised:
             return self.fold.at(**penalties(params, self.ratio))
         both = group_penalties(params, self.ratio, self.groups)
         return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
+
+    def cross(self, x: Array, **params: float) -> Array | None:
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`); None for a fold
+        of somebody's own, which may penalise what it likes."""
+        if not isinstance(self.fold, LinearFold | MultinomialFold):
+            return None
+        columns = []
+        for name in params:  # penalties are linear in the parameters
+            unit = {other: float(other == name) for other in params}
+            if self.groups:
+                both = group_penalties(unit, self.ratio, self.groups)
+                l1, l2 = (np.tile(both[kind][self.group], len(x) // len(self.group)) for kind in PENALTIES)
+                columns.append(l1 * np.sign(x) + l2 * x)
+            else:
+                one = penalties(unit, self.ratio)
+                columns.append(one["l1"] * np.sign(x) + one["l2"] * x)
+        return np.column_stack(columns)
 
 
 def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:

@@ -95,6 +95,17 @@ class ConcomitantHuber(MarginModel):
         """b at these margins, and a proven bound on its error."""
         return self.scale(image)[0], self.shift_within(image, 0.0)
 
+    def intercept_gradient(self, image: Array) -> Array:
+        """How b moves with the weights: the first row of - M^-1 U^T of the module's text."""
+        b, s = self.scale(image)
+        if not self.intercepted or s == 0.0:
+            return np.zeros(self.design.shape[1])
+        z = (image + b - self.y) / s
+        C = self.design.weights / s * (np.abs(z) <= self.epsilon)
+        others = np.stack([np.ones(len(z)), -z], axis=1)
+        M = others.T @ (C[:, None] * others)
+        return -self.design.adjoint(C * (others @ np.linalg.pinv(M, hermitian=True)[0]))
+
     @cached_property
     def _noise(self) -> float:
         """A bound on the rounding of sums of a_i p_i and a_i p_i^2."""

@@ -91,6 +91,11 @@ class Intercepted(LossModel):
         self._error_of[:] = [(image, self._error(image, b))]
         return b, self._error_of[0][1]
 
+    def intercept_gradient(self, image: Array) -> Array:
+        """How b moves with the weights: - x_c of the module's text."""
+        C = self.row_curvature(image)
+        return -self.design.adjoint(C) / max(float(C.sum()), UNDERFLOW)
+
     def shift_within(self, image: Array, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
         return self.reach * radius + self.intercept(image)[1]

@@ -20,6 +20,7 @@ What is proven about b:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -178,6 +179,50 @@ class Multinomial(MarginModel):
             H -= across @ _solve_across(of_b, across.T)
         H[np.diag_indices(len(H))] += self.l2
         return H
+
+    def hessian_at(self, image: Array) -> Callable[[Array], Array]:
+        """V -> the Hessian at these margins times the columns of V, by products with X."""
+        a, K, p = self.design.weights, self.classes, self._probabilities(image)[:, :, None]
+
+        def product(V: Array) -> Array:
+            k = V.shape[1]
+            by_columns = V.reshape(K, -1, k).transpose(1, 0, 2).reshape(-1, K * k)
+            M = self.design.margins(by_columns).reshape(-1, K, k)
+            M = M + self.intercept_product(image, M)
+            M = a[:, None, None] * p * (M - np.sum(p * M, axis=1, keepdims=True))
+            pulled = self.design.adjoint(M.reshape(len(a), -1)).reshape(-1, K, k).transpose(1, 0, 2)
+            return np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V
+
+        return product
+
+    def hessian_diagonal(self, image: Array) -> Array:
+        """That of the Hessian, but for what the intercepts take up."""
+        p = self._probabilities(image)
+        C = self.design.weights[:, None] * p * (1.0 - p)
+        squares = self.design.X.multiply(self.design.X) if sp.issparse(self.design.X) else self.design.X**2
+        return np.asarray(squares.T @ C).T.ravel() + self.l2
+
+    def intercept_product(self, image: Array, M: Array) -> Array:
+        """How the intercepts move with margins that move by M, N x K x k: K x k."""
+        if not self.intercept:
+            return np.zeros(M.shape[1:])
+        a, p = self.design.weights, self._probabilities(image)
+        pull = np.einsum("i,ijk->jk", a, p[:, :, None] * (M - np.einsum("ij,ijk->ik", p, M)[:, None, :]))
+        return -_solve_across(self._bend_of_b(p), pull)
+
+    def intercept_adjoint(self, image: Array, u: Array) -> Array:
+        """u^T d b / d W, K x d."""
+        if not self.intercept:
+            return np.zeros((self.classes, self.design.shape[1]))
+        p = self._probabilities(image)
+        q = _solve_across(self._bend_of_b(p), u - u.mean())
+        pulls = self.design.weights[:, None] * p * (q - (p @ q)[:, None])
+        product: Array = -self.design.adjoint(pulls).T
+        return product
+
+    def _bend_of_b(self, p: Array) -> Array:
+        aP = self.design.weights[:, None] * p
+        return np.diag(aP.sum(axis=0)) - p.T @ aP
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, size, K = self.design, norm(x), self.classes

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, get_args
@@ -241,6 +242,45 @@ class Variation:
         gradient += pulled if gradient.dtype.kind == "c" or pulled.dtype.kind != "c" else pulled.real
         gradient += self.eps_l2 * X
         return gradient
+
+    def cross(self, x: Array, name: str) -> Array:
+        """d grad f(x) / d alpha, eps_tv or eps_l2."""
+        if name == "eps_l2":
+            return x
+        d, eta = self.slopes(self.pixels(x))
+        d = d / eta if name == "alpha" else d * (-self.alpha * self.eps_tv / eta**3)
+        return flat(adjoint_differences(d, self.boundary))
+
+    def hessian_at(self, x: Array) -> Callable[[Array], Array]:
+        """V -> the Hessian at x times the columns of V, by products with A and D."""
+        d, eta = self.slopes(self.pixels(x))
+
+        def product(V: Array) -> Array:
+            images = self.pixels(np.ascontiguousarray(V.T))
+            e = differences(images, self.axes, self.boundary)
+            along = np.sum((np.conj(d)[:, None] * e).real, axis=0) / (eta * eta)
+            bent = adjoint_differences((e - along * d[:, None]) * (self.alpha / eta), self.boundary)
+            data = images if self.operator is None else self.operator.apply(images)
+            data = data if self.weights is None else self.weights * data
+            data = data if self.operator is None else self.operator.adjoint(data)
+            bent += data if bent.dtype.kind == "c" or data.dtype.kind != "c" else data.real
+            bent += self.eps_l2 * images
+            return np.ascontiguousarray(bent).view(np.float64).reshape(len(images), -1).T
+
+        return product
+
+    def hessian_diagonal(self, x: Array) -> Array:
+        """Roughly that of the Hessian at x: A^H w A counts as if all its diagonal were the same."""
+        d, eta = self.slopes(self.pixels(x))
+        here = np.zeros(self.shape)
+        for k in range(self.axes):
+            bends = np.moveaxis((1.0 - squares(d[k]) / (eta * eta)) * (self.alpha / eta), k, 0)
+            pixels = np.moveaxis(here, k, 0)
+            pixels[:-1] += bends[1:]
+            pixels[(1 if self.boundary == "free" else 0) :] += bends[(1 if self.boundary == "free" else 0) :]
+        mean = 1.0 if self.weights is None else float(self.weights.mean())
+        mean *= 1.0 if self.operator is None else self.operator.squared_norm
+        return np.repeat((here + mean + self.eps_l2).ravel(), self.size // math.prod(self.shape))
 
     @cached_property
     def gram(self) -> Array:

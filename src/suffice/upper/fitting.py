@@ -32,7 +32,7 @@ def competing_models(state: State, setting: Setting) -> Sequence[Model]:
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
         return [fit(linear, k, stack(state.points, coarse=True), np.empty((0, 0)))]
-    old = _useful(state, setting)
+    old = useful(state, setting)
     coarse = is_coarse(state)
     residuals, old_residuals = stack(state.points, coarse), stack(old, coarse)
     bases = [linear]
@@ -68,14 +68,16 @@ def known_points(state: State) -> Known:
 
 def is_coarse(state: State) -> bool:
     """Whether there are blocks enough for a model of their norms."""
-    return len(state.points[state.incumbent].evaluation.e) >= 2 * len(state.points)
+    current = state.points[state.incumbent]
+    return len(current.evaluation.e) >= 2 * (len(current.u) + 1)
 
 
 def stack(points: Sequence[Point], coarse: bool) -> Array:
     return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
 
 
-def _useful(state: State, setting: Setting) -> list[Point]:
+def useful(state: State, setting: Setting) -> list[Point]:
+    """The old points that say something about the model."""
     current = state.points[state.incumbent]
     if not state.pool:
         return []

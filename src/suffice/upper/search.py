@@ -22,7 +22,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Status
-from suffice.upper import limit, noise
+from suffice.upper import by_derivatives, limit, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
@@ -85,7 +85,7 @@ def start(u0: Array, setting: Setting) -> State:
 def decide(state: State, setting: Setting) -> State:
     """Think until an evaluation is pending or the search has ended."""
     while state.status is Status.RUNNING and state.pending is None:
-        if state.first:
+        if state.first and not state.by_derivatives:
             state = _ask_first(state, setting)
         elif state.unseen:
             current = state.points[state.incumbent].evaluation
@@ -128,6 +128,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
             state = replace(state, first=state.first[1:], points=points, incumbent=best, retries=0)
+            if len(points) == 1:
+                state = by_derivatives.take_up(state, setting.options)
             return _look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             assert pending.replaces is not None
@@ -207,9 +209,12 @@ def _step(state: State, setting: Setting) -> State:
     if _noisy(state, setting):
         state, fitted = smoothed_model(state, setting)
         current, models = state.points[state.incumbent], [fitted.model]
+    elif state.by_derivatives:
+        models = by_derivatives.competing(state, setting)
     else:
         models = competing_models(state, setting)
-    model = models[-1] if state.misses[-1] < state.misses[0] else models[0]
+    models = [*models, *models][: len(state.misses)] if len(models) < len(state.misses) else models
+    model = models[min(range(len(models)), key=lambda i: state.misses[i])]
     s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
@@ -229,7 +234,7 @@ def _step(state: State, setting: Setting) -> State:
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
             return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
-    foreseen = (models[0].value(s), models[-1].value(s))
+    foreseen = tuple(model.value(s) for model in models)
     plan = Plan(predicted, length, foreseen)
     if fitted is not None:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
@@ -255,7 +260,11 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         if asked is not None:
             return asked
     t, distance = farthest(points, state.incumbent)
-    if state.sparsity is None and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if (
+        not state.by_derivatives
+        and state.sparsity is None
+        and distance > FAR * max(2.0 * state.delta, 10.0 * state.rho)
+    ):
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
@@ -283,10 +292,14 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
 def _flat(state: State, setting: Setting) -> list[Array]:
     """Points along directions in which the model is flat."""
     k, scaling = state.incumbent, setting.scaling
-    points = np.array([point.u for point in state.points])
-    model = fit(linear_basis(points, k), k, stack(state.points, coarse=False), np.empty((0, 0)))
-    squared = 0.5 * model.derivatives(np.zeros(len(points[k])))[1]
-    return unseen(points[k], squared, model.F, setting.options.initial_radius, scaling.low, scaling.high)
+    u, F = state.points[k].u, state.points[k].evaluation.cost
+    if state.by_derivatives:
+        squared = by_derivatives.squared(state, setting)
+    else:
+        points = np.array([point.u for point in state.points])
+        model = fit(linear_basis(points, k), k, stack(state.points, coarse=False), np.empty((0, 0)))
+        squared = 0.5 * model.derivatives(np.zeros(len(u)))[1]
+    return unseen(u, squared, F, setting.options.initial_radius, scaling.low, scaling.high)
 
 
 def _look(state: State, point: Point, setting: Setting) -> State:
@@ -433,16 +446,22 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judg
     if not accepted:
         ratio = min(ratio, options.eta2 if verdict is Verdict.UNLIKELY else 0.0)
     delta = next_radius(ratio, plan.length, state.delta, state.rho, setting.options)
+    state = replace(state, trial=None, misses=_misses(state, trial))
+    if state.by_derivatives:
+        if not accepted:  # the Gauss-Newton model has learnt nothing from it
+            delta = max(min(delta, options.shrink * plan.length), state.rho)
+        state = replace(state, delta=delta, after_failure=not accepted)
+        return by_derivatives.after_step(state, trial.point, accepted, ratio > options.eta2, setting), judged
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
-    state = placed(replace(state, trial=None, misses=_misses(state, trial)), trial.point, t)
-    return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
+    state = placed(state, trial.point, t)
+    state = replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted)
+    return (by_derivatives.take_up(state, options) if accepted else state), judged
 
 
-def _misses(state: State, trial: Trial) -> tuple[float, float]:
-    quadratic, linear = (
+def _misses(state: State, trial: Trial) -> tuple[float, ...]:
+    return tuple(
         FORGET * miss + math.log(max(abs(foreseen - trial.point.evaluation.cost), 1e-300))
         for miss, foreseen in zip(state.misses, trial.plan.foreseen, strict=True)
     )
-    return quadratic, linear

@@ -43,11 +43,11 @@ class Pending:
 
 @dataclass(frozen=True)
 class Plan:
-    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by either model."""
+    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by each model."""
 
     predicted: float
     length: float
-    foreseen: tuple[float, float]
+    foreseen: tuple[float, ...]
     noise: float = 0.0  # eps of `suffice.upper.noise`: what noise alone makes of a difference of two F~
     origin: float = math.nan  # F~ where the step starts, averaged
 
@@ -72,7 +72,7 @@ class State:
     pending: Pending | None = None
     plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
-    misses: tuple[float, float] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
+    misses: tuple[float, ...] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
     after_failure: bool = False
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     promise: float = math.inf  # the decrease that the latest step promised
@@ -87,6 +87,9 @@ class State:
     best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
     sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
     checked: float = math.inf  # the rho at which that was tested last
+    by_derivatives: bool = False  # models come from derivatives: `points` is the incumbent alone
+    failures: int = 0  # of such models, less their successes
+    tested: bool = False  # whether they have foreseen an evaluation that was made to test them
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0

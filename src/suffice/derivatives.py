@@ -1,0 +1,152 @@
+r"""Derivatives of an evaluation of  F(theta) = sum_j ||r_j(w_j(theta))||^2 + ||J(theta)||^2.
+
+With dw_j/dp from `suffice.lower.sensitivity`, R_j = dr_j/dw from the loss and D = diag(dp/dtheta) from the space,
+
+    d r_j / d theta  =  R_j (dw_j/dp) D,                                             m right-hand sides, or
+
+    grad F  =  - sum_j D K_j^T q_j  +  2 (dJ/dtheta)^T J,     H_j q_j = 2 R_j^T r_j,     one for any m.
+
+Up to MOST_COLUMNS parameters the Jacobian is made, the gradient alone beyond. dJ/dtheta is the user's, or made of
+differences of J, which is known exactly.
+
+Systems without a factor are solved to a residual of the relative accuracy that w_j has, between FINEST and COARSEST,
+from the solution of the last system nearby: a solution carries it as its `tangent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from suffice.arrays import Array, frozen, norm
+from suffice.held_out import Linear
+from suffice.losses import Loss
+from suffice.lower.sensitivity import Sensitive, Sensitivity, Solved, forward_together, pulled_back, solve_together
+from suffice.lower.solution import Solution
+from suffice.problems import LowerLevel
+from suffice.space import Space
+from suffice.upper.evaluation import Evaluation
+
+MOST_COLUMNS = 64
+FINEST, COARSEST = 1e-10, 1e-3
+STEP = 1e-5  # of theta, relative to its size if that is more than 1: for differences of J
+
+Penalty = Callable[[Mapping[str, float]], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """One lower-level problem at its solution, with its loss."""
+
+    sensitivity: Sensitivity
+    K: Any
+    linear: Linear
+    residuals: Array
+    accuracy: float
+    tangent: Array | None
+
+    def start(self, *shape: int) -> Array | None:
+        """The tangent, if it is one of this kind."""
+        return self.tangent if self.tangent is not None and self.tangent.shape == shape else None
+
+
+def differentiated(
+    evaluation: Evaluation,
+    lower: Sequence[LowerLevel],
+    losses: Sequence[Loss],
+    space: Space,
+    penalty: Penalty | None,
+    penalty_jacobian: Penalty | None,
+) -> Evaluation:
+    """The evaluation with its derivatives, or as it is where a problem, a solver's answer or a loss offers none."""
+    theta, parts = evaluation.point, []
+    params = space.params(theta)
+    if len(evaluation.solutions) != len(lower):
+        return evaluation
+    for problem, loss, solution in zip(lower, losses, evaluation.solutions, strict=True):
+        part = _linearised(problem, loss, solution, params)
+        if part is None:
+            return evaluation
+        parts.append(part)
+    slopes, m = space.slopes(theta), len(theta)
+    J = np.zeros((0, m)) if penalty is None else _of_penalty(penalty, penalty_jacobian, space, theta)
+    known = evaluation.r[len(evaluation.r) - len(J) :]
+    if m <= MOST_COLUMNS:
+        solved = _forward(parts, slopes, m)
+        blocks = [part.linear.forward(one.value) for part, one in zip(parts, solved, strict=True)]
+        derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
+    else:
+        gradient, solved = _adjoint(parts, slopes)
+        derivatives = {"gradient": gradient + 2.0 * (J.T @ known)}
+    if not all(np.isfinite(value).all() for value in derivatives.values()):
+        return evaluation
+    solutions = [
+        replace(solution, tangent=frozen(one.value)) if one.iterated else solution
+        for solution, one in zip(evaluation.solutions, solved, strict=True)
+    ]
+    work = evaluation.work + sum(one.work for one in solved)
+    return replace(evaluation, solutions=solutions, work=work, **derivatives)
+
+
+def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float]) -> Linearised | None:
+    if not isinstance(problem, Sensitive) or not isinstance(solution, Solution):
+        return None
+    at = loss.at(solution.x)
+    if at.linear is None:
+        return None
+    sensitivity = Sensitivity.of(problem.at(**params), solution.x)
+    K = problem.cross(solution.x, **params)
+    if sensitivity is None or K is None:
+        return None
+    size = norm(solution.x)
+    relative = solution.certificate.radius / size if size > 0.0 else FINEST
+    accuracy = min(max(relative, FINEST), COARSEST)
+    return Linearised(sensitivity, K, at.linear, at.residuals, accuracy, solution.tangent)
+
+
+def _forward(parts: Sequence[Linearised], slopes: Array, m: int) -> list[Solved]:
+    return forward_together(
+        [part.sensitivity for part in parts],
+        [part.K for part in parts],
+        slopes,
+        [part.accuracy for part in parts],
+        [part.start(part.sensitivity.size, m) for part in parts],
+    )
+
+
+def _adjoint(parts: Sequence[Linearised], slopes: Array) -> tuple[Array, list[Solved]]:
+    """The gradient of the losses' sum, and q of every problem as a column."""
+    solved = solve_together(
+        [part.sensitivity for part in parts],
+        [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts],
+        [part.accuracy for part in parts],
+        [part.start(part.sensitivity.size, 1) for part in parts],
+    )
+    pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
+    return np.sum(pulls, axis=0), solved
+
+
+def _of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:
+    """dJ/dtheta."""
+    if jacobian is not None:
+        return np.atleast_2d(np.asarray(jacobian(space.params(theta)), dtype=np.float64)) * space.slopes(theta)
+
+    def values(t: Array) -> Array:
+        return np.atleast_1d(np.asarray(penalty(space.params(t)), dtype=np.float64))
+
+    lower, upper = space.bounds
+    columns = []
+    for i, h in enumerate(STEP * np.maximum(1.0, np.abs(theta))):
+        step = np.zeros(len(theta))
+        step[i] = h
+        below, above = theta[i] - h < lower[i], theta[i] + h > upper[i]
+        if below == above:
+            columns.append((values(theta + step) - values(theta - step)) / (2.0 * h))
+        else:  # to one side, to the same order
+            step = step if below else -step
+            ahead = 4.0 * values(theta + step) - values(theta + 2.0 * step)
+            columns.append((ahead - 3.0 * values(theta)) / (2.0 * step[i]))
+    return np.column_stack(columns)

@@ -1,0 +1,304 @@
+r"""How a minimiser moves with the parameters p of its problem: implicit differentiation on its signed support.
+
+    x(p) = argmin  f(x; p) + sum_j l1_j(p) |x_j|.
+
+Let S hold the support of x, with signs sigma, and all j with l1_j = 0 (for a box: all j strictly inside). As long as S
+and sigma stay what they are,  grad_S f(x; p) + l1 sigma = 0,  and with H the Hessian of f on S at x and
+
+    K = d/dp [ grad f(x; p) + l1 sign(x) ],     one column for every parameter, x held fixed,
+
+    H dx_S = - K_S dp,        dx = 0 outside S.
+
+- *Forward*: dX = - H^-1 K, one right-hand side for every parameter. Residuals r(x) have the Jacobian (dr/dx) dX.
+- *Adjoint*: a function with d/dx = c has the gradient  - K^T q,  H q = c on S: one system for any number of parameters.
+
+An intercept that is minimised out moves along with the weights: H is then that of f with the intercept's direction
+taken out, and so is K.
+
+H has a factor where a matrix of its size, or one of as many rows as X has (Woodbury), fits into the memory that
+Newton's method has anyway. Elsewhere there are products with H, and conjugate gradients solve to a residual of
+`accuracy` times that of zero, from where they are told to start.
+
+Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
+the kink, or on none: nothing that is proven may rest on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import LinearOperator
+
+from suffice.arrays import Array, host, like
+from suffice.lower.newton import exact_hessian
+from suffice.lower.newton_tv import has_factor, hessian_solver
+from suffice.lower.parts import LinearParts, Parts
+from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients, on_these, scaled
+from suffice.problem import Canonical, Composite
+from suffice.terms.concomitant import ConcomitantHuber
+from suffice.terms.design import largest_matrix
+from suffice.terms.multinomial import Multinomial
+from suffice.terms.prox import Box
+from suffice.terms.smooth import Plain
+from suffice.terms.variation import Variation
+
+Indices = npt.NDArray[np.intp]
+
+MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
+
+
+@runtime_checkable
+class Sensitive(Protocol):
+    """A lower-level problem that knows how it depends on its parameters."""
+
+    def cross(self, x: Array, **params: Any) -> Any:
+        """K = d/dp [ grad f(x; p) + l1(p) sign(x) ] at these parameters, in the user's units: a matrix with a row for
+        every variable and a column for every parameter, in the order in which they are given. Anything that takes
+        `K @ v` and `K.T @ v` will do: NumPy's, scipy.sparse's, or a `scipy.sparse.linalg.LinearOperator`. None where it
+        is not known after all."""
+        ...
+
+
+@runtime_checkable
+class Bent(Protocol):
+    """A smooth term that offers products with its Hessian."""
+
+    def hessian_product(self, x: Array, v: Array) -> Array:
+        """hess f(x) v."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """H^-1 B. `iterated` says whether by conjugate gradients: then it is worth keeping as a start for a problem nearby.
+    `work` is in steps of a solver: a product with H, or a factorisation, is one."""
+
+    value: Array
+    work: float
+    iterated: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Direct:
+    """H with a factor."""
+
+    inverse: Callable[[Array], Array]
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        return Solved(self.inverse(B), 1.0, False)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterative:
+    """H by products with matrices of several columns; `diagonal` is roughly that of H."""
+
+    product: Callable[[Array], Array]
+    diagonal: Array | float
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        value, made = conjugate_gradients(self.product, 1.0 / self.diagonal, B, start, accuracy, MOST_PRODUCTS)
+        return Solved(value, float(made), True)
+
+
+System = Direct | Iterative | Product  # the last: H of a linear model by products with X, wherever it lives
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """The linearised optimality conditions at a minimiser x of `size` variables: H on the `support`."""
+
+    size: int
+    support: Indices
+    system: System
+
+    @classmethod
+    def of(cls, problem: Composite, x: Array) -> Sensitivity | None:
+        """None where H is not to be had."""
+        canonical = problem.canonical
+        support = _support(canonical, x)
+        system = None if support is None else _system(canonical, x, support)
+        return None if support is None or system is None else cls(len(x), support, system)
+
+    def forward(self, K: Any, slopes: Array, accuracy: float, start: Array | None = None) -> Solved:
+        """dX, a column for every parameter; K is taken times diag(slopes)."""
+        return forward_together([self], [K], slopes, [accuracy], [start])[0]
+
+    def adjoint(
+        self, K: Any, slopes: Array, c: Array, accuracy: float, start: Array | None = None
+    ) -> tuple[Array, Solved]:
+        """The gradient of a function with d/dx = c, and q, on all variables."""
+        q = solve_together([self], [c[:, None]], [accuracy], [None if start is None else start[:, None]])[0]
+        q = Solved(q.value[:, 0], q.work, q.iterated)
+        return pulled_back(K, slopes, q.value), q
+
+
+def matrix_of(product: Callable[[Array], Array], adjoint: Callable[[Array], Array], shape: tuple[int, int]) -> Any:
+    """A K that is never made: `product` and `adjoint` take matrices."""
+    return LinearOperator(
+        shape,
+        matvec=lambda v: product(v.reshape(-1, 1)).ravel(),
+        rmatvec=lambda q: adjoint(q.reshape(-1, 1)).ravel(),
+        matmat=product,
+        rmatmat=adjoint,
+        dtype=np.float64,
+    )
+
+
+def forward_together(
+    ones: Sequence[Sensitivity],
+    crosses: Sequence[Any],
+    slopes: Array,
+    accuracies: Sequence[float],
+    starts: Sequence[Array | None],
+) -> list[Solved]:
+    """dX of several problems."""
+    sides = [-np.asarray(K @ np.diag(slopes)) for K in crosses]
+    return solve_together(ones, sides, accuracies, starts)
+
+
+def pulled_back(K: Any, slopes: Array, q: Array) -> Array:
+    """- diag(slopes) K^T q."""
+    result: Array = -slopes * np.asarray(K.T @ q)
+    return result
+
+
+def solve_together(
+    ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
+) -> list[Solved]:
+    """H^-1 B on the support and 0 elsewhere, for several problems. Those that share X, and have no factor, go through
+    one product with it."""
+    found: list[Solved | None] = [None] * len(ones)
+    groups: dict[int, list[int]] = {}
+    for j, one in enumerate(ones):
+        if isinstance(one.system, Product):
+            groups.setdefault(id(one.system.design), []).append(j)
+        else:
+            known = starts[j]
+            start = None if known is None else known[one.support]
+            solved = one.system.solve(sides[j][one.support], start, accuracies[j])
+            value = np.zeros((one.size, *sides[j].shape[1:]))
+            value[one.support] = solved.value
+            found[j] = Solved(value, solved.work, solved.iterated)
+    for members in groups.values():
+        together = _Together.of([ones[j] for j in members], [sides[j].shape[1] for j in members])
+        B = np.concatenate([sides[j] for j in members], axis=1)
+        parts = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
+        none = all(starts[j] is None for j in members)
+        start = None if none else np.where(together.mask, np.concatenate(parts, axis=1), 0.0)
+        X, made = conjugate_gradients(
+            together.product,
+            1.0 / together.diagonal,
+            np.where(together.mask, B, 0.0),
+            start,
+            min(accuracies[j] for j in members),
+            MOST_PRODUCTS,
+        )
+        ends = np.cumsum([sides[j].shape[1] for j in members])
+        for j, part in zip(members, np.split(X, ends[:-1], axis=1), strict=True):
+            found[j] = Solved(part, float(made), True)
+    return [one for one in found if one is not None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Systems of several models with one X: a column of vectors, of C and of ridges for each right-hand side."""
+
+    design: Any
+    curvature: Array
+    centred: npt.NDArray[np.bool_]
+    mask: npt.NDArray[np.bool_]
+    ridge: Array
+    diagonal: Array
+
+    @classmethod
+    def of(cls, ones: Sequence[Sensitivity], counts: Sequence[int]) -> _Together:
+        columns: list[list[Any]] = [[] for _ in range(5)]
+        for one, count in zip(ones, counts, strict=True):
+            H, S = one.system, one.support
+            assert isinstance(H, Product)
+            mask = np.zeros(one.size, dtype=np.bool_)
+            ridge, diagonal = np.zeros(one.size), np.ones(one.size)
+            mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
+            for kept, part in zip(columns, (H.curvature, H.centred, mask, ridge, diagonal), strict=True):
+                kept.extend([part] * count)
+        assert isinstance(ones[0].system, Product)
+        C, centred, mask, ridge, diagonal = (np.array(part).T for part in columns)
+        return cls(ones[0].system.design, C, centred, mask, ridge, diagonal)
+
+    def product(self, V: Array) -> Array:
+        image = host(self.design.margins(V))
+        total = self.curvature.sum(axis=0)
+        mean = np.sum(self.curvature * image, axis=0) / np.where(total > 0.0, total, 1.0)
+        image = self.curvature * (image - np.where(self.centred, mean, 0.0))
+        pulled = self.design.adjoint(like(image, self.design.X))
+        return np.where(self.mask, pulled + self.ridge * V, 0.0)
+
+
+def _support(problem: Canonical, x: Array) -> Indices | None:
+    if isinstance(problem.g, Box):
+        return np.flatnonzero((x > problem.g.lower) & (x < problem.g.upper))
+    l1 = Parts.of(problem).l1
+    return None if l1 is None else np.flatnonzero((x != 0.0) | (np.broadcast_to(l1, len(x)) == 0.0))
+
+
+def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
+    if len(S) == 0:
+        return Direct(np.zeros_like)
+    linear = LinearParts.of(problem)
+    if linear is not None:
+        return _of_quadratic(exact_hessian(linear, x, S))
+    parts = Parts.of(problem)
+    term, ridge = parts.term, on_these(parts.ridge, S)
+    if isinstance(term, ConcomitantHuber):
+        return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
+    if isinstance(term, Multinomial):
+        image = term.image(x)
+        if len(S) <= largest_matrix(term.design, term.classes):
+            return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
+        return _on(S, len(x), term.hessian_at(image), ridge, term.hessian_diagonal(image)[S])
+    if isinstance(term, Variation):
+        if len(S) == len(x) and has_factor(term) and not np.any(ridge):
+            return Direct(hessian_solver(term, x))
+        return _on(S, len(x), term.hessian_at(x), ridge, term.hessian_diagonal(x)[S])
+    own = term.term if isinstance(term, Plain) else term
+    if isinstance(own, Bent):
+        return _on(S, len(x), _columnwise(own, x), ridge, 1.0)
+    return None
+
+
+def _of_quadratic(H: Any) -> System:
+    if isinstance(H, Product):
+        return H
+    solve = H.solver()
+    if isinstance(H, Factor):
+        return Direct(lambda B: B if B.size == 0 else np.column_stack([solve(b) for b in B.T]))
+    return Direct(solve)
+
+
+def _with_ridge(H: Array, ridge: float | Array) -> Matrix:
+    H[np.diag_indices(len(H))] += ridge
+    return Matrix(H)
+
+
+def _on(
+    S: Indices, size: int, product: Callable[[Array], Array], ridge: float | Array, diagonal: Array | float
+) -> Iterative:
+    """A term's H, with a ridge, on some of its variables."""
+
+    def on_support(V: Array) -> Array:
+        whole = np.zeros((size, *V.shape[1:]))
+        whole[S] = V
+        return product(whole)[S] + scaled(ridge, V)
+
+    return Iterative(on_support, diagonal + ridge)
+
+
+def _columnwise(term: Bent, x: Array) -> Callable[[Array], Array]:
+    def product(V: Array) -> Array:
+        return np.column_stack([np.asarray(term.hessian_product(x, v), dtype=np.float64) for v in V.T])
+
+    return product
