@@ -14,7 +14,7 @@ accepted on the proven intervals of F at both ends, made as accurate as its pred
 in `suffice.upper.search`. A failed step still tells of curvature: its end makes one more pair for the next model, and
 the radius falls to where the parabola through F, its slope and F at the end has its minimum.
 
-It ends where the model, whose latest step was none that failed, has no further step that is worth one: CONVERGED. Steps
+It ends where a model with curvature, whose latest step has not failed, has no further step worth one: CONVERGED. Steps
 that fail down to LAST of the final radius though the model promised a decrease are another matter: at that length a
 gradient and F agree, unless F has a kink or the gradient is wrong. That is told as KINK, never as convergence.
 
@@ -101,16 +101,18 @@ def _step(state: ManyState, setting: Setting) -> ManyState:
     current = state.points[-1]
     g = _gradient(current, setting)
     l, h = np.maximum(scaling.low - current.u, -state.delta), np.minimum(scaling.high - current.u, state.delta)  # noqa: E741
-    s, predicted = minimise(g, _curvature(state, g, setting), l, h)
+    B = _curvature(state, g, setting)
+    s, predicted = minimise(g, B, l, h)
     length, F = float(np.max(np.abs(s))), current.evaluation.cost
-    if predicted <= ROUNDING * F or (length < SHORT_STEP * state.rho and state.rejected is None):
+    short = B.count > 0 and length < SHORT_STEP * state.rho
+    if predicted <= ROUNDING * F or (short and not state.failed):
         return _ended(state, setting, Status.CONVERGED)
-    if state.stuck or length < LAST * state.rho:
+    if state.stuck or (state.failed and length < LAST * state.rho):
         return _ended(state, setting, Status.KINK)
     state = replace(state, promise=predicted)
     u = np.clip(current.u + s, scaling.low, scaling.high)
     if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
-        return replace(state, delta=options.shrink * length, stuck=length <= LAST * state.rho)
+        return replace(state, delta=options.shrink * length, failed=True, stuck=length <= LAST * state.rho)
     error = seen(current.evaluation, options).error
     if too_rough(error, current.moved, predicted, True) and not limit.exhausted(current, state, options):
         T = FIRST_LOOK[options.policy] * predicted
@@ -192,7 +194,7 @@ def _go_around(state: ManyState, pending: Pending, setting: Setting) -> tuple[Ma
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho, setting.options)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.points[-1].u, pending.u)
     stuck = plan.length <= LAST * state.rho
-    return replace(state, delta=delta, plan=None, trial=None, stuck=stuck), judged
+    return replace(state, delta=delta, plan=None, trial=None, failed=True, stuck=stuck), judged
 
 
 def _conclude(state: ManyState, trial: Trial, setting: Setting) -> tuple[ManyState, Judged]:
@@ -206,10 +208,11 @@ def _conclude(state: ManyState, trial: Trial, setting: Setting) -> tuple[ManySta
     if verdict in (Verdict.ACCEPTED, Verdict.LIKELY):
         delta = next_radius(ratio, plan.length, state.delta, LAST * state.rho, options)
         points = (*(_light(point) for point in state.points[-CORRECTIONS:]), trial.point)
-        return replace(state, delta=delta, points=points, rejected=None), judged
+        return replace(state, delta=delta, points=points, rejected=None, failed=False), judged
     delta = next_radius(min(ratio, 0.0), plan.length, state.delta, LAST * state.rho, options)
     delta = max(min(delta, _parabola(current, trial.point, setting) * plan.length), LAST * state.rho)
-    state = replace(state, delta=delta, rejected=_light(trial.point), stuck=plan.length <= LAST * state.rho)
+    stuck = plan.length <= LAST * state.rho
+    state = replace(state, delta=delta, rejected=_light(trial.point), failed=True, stuck=stuck)
     if verdict is Verdict.UNLIKELY and plan.length <= state.rho:  # a gain that cannot be told from errors
         state = _ended(state, setting, Status.CONVERGED)
     return state, judged

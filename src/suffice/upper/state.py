@@ -110,7 +110,8 @@ class ManyState:
     plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
     promise: float = math.inf  # the decrease that the latest step promised
-    stuck: bool = False  # whether steps have failed down to the last radius
+    failed: bool = False  # whether the latest step has
+    stuck: bool = False  # and whether it was as short as steps get
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F
     records: tuple[Record, ...] = ()
