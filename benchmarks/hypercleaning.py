@@ -12,6 +12,7 @@ does are marked so, the others search over s itself. --folder holds MNIST's idx 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ PUBLISHED = [
 ANCHOR = "L-BFGS-B on theta / 1000, weights exact to 1e-7 by dense Newton steps (H200): 0.3171 after 284 Newton steps"
 
 
-class Spent(Exception):
+class SpentError(Exception):
     """The products are used up."""
 
 
@@ -55,7 +56,9 @@ class Run:
     at: Array = None
     warm: suffice.Evaluation | None = None
 
-    def evaluate(self, s: Array, *, within: float | None = None, distance: float | None = None, slope: bool = True) -> Any:
+    def evaluate(
+        self, s: Array, *, within: float | None = None, distance: float | None = None, slope: bool = True
+    ) -> Any:
         """An evaluation, with its gradient, warm from the latest."""
         if distance is not None:
             made = self.objective.evaluate_weights(s, within=distance, warm=self.warm)
@@ -72,7 +75,7 @@ class Run:
             self.best, self.at = high, s
         self.curve.append((self.objective.products, self.objective.newton_steps, self.best))
         if self.objective.products >= self.budget:
-            raise Spent
+            raise SpentError
 
 
 def ours(run: Run, N: int, exact: bool) -> None:
@@ -131,7 +134,7 @@ def descent(run: Run, N: int) -> None:
 
 
 def hoag(run: Run, N: int) -> None:
-    """Pedregosa (2016): solves and adjoints to eps_k = 0.1 * 0.9^k, projected steps of 1/L, L by sufficient decrease."""
+    """Pedregosa (2016): solves to eps_k = 0.1 * 0.9^k, projected steps of 1/L, L by sufficient decrease."""
     s, eps = np.full(N, 0.5), 0.1
     made = run.evaluate(s, distance=eps)
     step = 0.1 / float(np.abs(made.gradient).max())
@@ -222,10 +225,8 @@ def measure(arguments: Any) -> Iterator[dict[str, Any]]:
     for name, method in METHODS.items():
         run = Run(SampleCleaning(X, y, Z, t, l2=0.002, classes=10), arguments.products)
         began = time.monotonic()
-        try:
+        with contextlib.suppress(Spent):
             method(run, len(y))
-        except Spent:
-            pass
         seconds = time.monotonic() - began
         steps, products = run.objective.newton_steps, run.objective.products
         final = run.objective.evaluate(run.at, within=1e-6, warm=run.warm)
@@ -255,8 +256,8 @@ def report(found: list[dict[str, Any]], arguments: Any) -> str:
     return "\n\n".join(
         [
             f"# Hypercleaning with {arguments.rows} weights, {arguments.held_out} held-out images",
-            f"A product is one with X or X^T and a matrix of 10 columns; a dense Newton step is worth {55 * 785 // 10:,} "
-            "of them for its Hessian alone. F is what each method had proven by then.",
+            f"A product is one with X or X^T and a matrix of 10 columns; a dense Newton step is worth {55 * 785 // 10:,}"
+            " of them for its Hessian alone. F is what each method had proven by then.",
             table(header, rows),
             published,
             f"Measured before, 20,000 rows: {ANCHOR}.",

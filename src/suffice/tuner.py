@@ -172,7 +172,9 @@ class Tuner:
             scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
-        if not (isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State | ManyState)):
+        if not (
+            isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State | ManyState)
+        ):
             raise ValueError("state must hold a scaling, options and the state of a search")
         setting = Setting(scaling, options, lower_bound)
         check_state(searched, setting)

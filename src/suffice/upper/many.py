@@ -3,7 +3,7 @@ r"""The search over many parameters: quasi-Newton steps from gradients, verdicts
 With m in the thousands nobody can afford m + 1 points, nor a matrix of m^2 numbers. Where the objective tells the
 gradient of F (one adjoint solve, whatever m is), one evaluation makes a model:
 
-    F(u_k + s) ~ F_k + g_k . s + s . B s / 2,        B from the gradients at the latest incumbents (`suffice.upper.secant`),
+    F(u_k + s) ~ F_k + g_k . s + s . B s / 2,     B from the gradients at the latest incumbents (`suffice.upper.secant`),
 
 minimised over the box of the parameters and the trust region  |s_i| <= delta  at once, which is a box, too: bounds are
 met exactly, and delta means the same for any m, a share of every parameter's own range. Without any pairs B = sigma I,
@@ -24,6 +24,7 @@ O(m CORRECTIONS), whatever the number of evaluations. Records of the history hav
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -132,7 +133,7 @@ def _gradient(point: Point, setting: Setting) -> Array:
 def _curvature(state: ManyState, g: Array, setting: Setting) -> Secants:
     """B, from the gradients at the latest incumbents and at the end of the latest failed step."""
     chain = [(point.u, _gradient(point, setting)) for point in state.points]
-    pairs = [(v - u, b - a) for (u, a), (v, b) in zip(chain, chain[1:], strict=False)]
+    pairs = [(v - u, b - a) for (u, a), (v, b) in itertools.pairwise(chain)]
     if state.rejected is not None and slope_of(state.rejected.evaluation) is not None:
         pairs.append((state.rejected.u - chain[-1][0], _gradient(state.rejected, setting) - g))
     F = state.points[-1].evaluation.cost
@@ -231,4 +232,3 @@ def _light(point: Point) -> Point:
     if not made.solutions and made.J is None:
         return point
     return replace(point, evaluation=replace(made, solutions=(), jacobian=None, gradient=made.slope))
-
