@@ -225,7 +225,7 @@ def measure(arguments: Any) -> Iterator[dict[str, Any]]:
     for name, method in METHODS.items():
         run = Run(SampleCleaning(X, y, Z, t, l2=0.002, classes=10), arguments.products)
         began = time.monotonic()
-        with contextlib.suppress(Spent):
+        with contextlib.suppress(SpentError):
             method(run, len(y))
         seconds = time.monotonic() - began
         steps, products = run.objective.newton_steps, run.objective.products
@@ -256,8 +256,8 @@ def report(found: list[dict[str, Any]], arguments: Any) -> str:
     return "\n\n".join(
         [
             f"# Hypercleaning with {arguments.rows} weights, {arguments.held_out} held-out images",
-            f"A product is one with X or X^T and a matrix of 10 columns; a dense Newton step is worth {55 * 785 // 10:,}"
-            " of them for its Hessian alone. F is what each method had proven by then.",
+            "A product is one with X or X^T and a matrix of 10 columns; a dense Newton step is worth "
+            f"{55 * 785 // 10:,} of them for its Hessian alone. F is what each method had proven by then.",
             table(header, rows),
             published,
             f"Measured before, 20,000 rows: {ANCHOR}.",

@@ -2,11 +2,12 @@
 
     minimise over x   1/2 ||x - y||^2 + sum_k a_k sum_i phi((k_k * x)_i),        phi(t) = sqrt(t^2 + eps^2),
 
-with 12 filters k_k of 5 x 5 pixels and their weights a_k. It begins with a cosine basis. The lower level is one function in
-torch; mu = 1, and L = 1 + ||sum_k a_k (k_k correlated with itself)||_1 / eps is proven, since the Fourier transform of
-that correlation is sum_k a_k |k_k^|^2. Training patches and the test image come from scikit-image's photographs.
+with 12 filters k_k of 5 x 5 pixels and their weights a_k. It begins with a cosine basis and one weight for all, tuned
+first. The lower level is one function in torch; mu = 1, and L = 1 + ||sum_k a_k (k_k correlated with itself)||_1 / eps
+is proven, since the Fourier transform of that correlation is sum_k a_k |k_k^|^2. Training patches and the test image
+come from scikit-image's photographs.
 
-    python examples/field_of_experts.py --evaluations 150 --out field_of_experts.png      (a few minutes on one core)
+    python examples/field_of_experts.py --evaluations 150 --out field_of_experts.png
 
 Needs the extras gpu, imaging and plot.
 """
@@ -81,12 +82,30 @@ def cosines():
     return idctn(units, axes=(1, 2), norm="ortho")[: SHAPE[0]]
 
 
+class OneWeight:
+    """The same with a cosine basis and one weight for all filters: what learning begins with."""
+
+    def __init__(self, function, lower):
+        self.lower, self.weights = lower, function.names("weights")
+        self.filters = dict(zip(function.names("filters"), cosines().ravel().tolist(), strict=True))
+
+    def params(self, weight):
+        return self.filters | dict.fromkeys(self.weights, weight)
+
+    def at(self, weight):
+        return self.lower.at(**self.params(weight))
+
+
 def bilevel(clean, noisy):
+    """The problem in all parameters, and where to start: at the best common weight."""
     function, lower = field_of_experts(noisy)
-    names, weights = function.names("filters"), function.names("weights")
-    space = suffice.Space(**dict.fromkeys(names, (-1.0, 1.0)), **dict.fromkeys(weights, (1e-4, 1.0)))
-    start = dict(zip(names, cosines().ravel().tolist(), strict=True)) | dict.fromkeys(weights, 0.03)
-    return suffice.BilevelProblem([lower], [suffice.losses.SquaredDistance(clean)], space=space), start
+    ranges = dict.fromkeys(function.names("filters"), (-1.0, 1.0)) | dict.fromkeys(
+        function.names("weights"), (1e-4, 1.0)
+    )
+    losses, one = [suffice.losses.SquaredDistance(clean)], OneWeight(function, lower)
+    first = suffice.BilevelProblem([one], losses, space=suffice.Space(weight=(1e-4, 1.0)))
+    found = suffice.tune(first, {"weight": 0.03}, options=suffice.Options(max_evaluations=15, final_radius=1e-2))
+    return suffice.BilevelProblem([lower], losses, space=suffice.Space(**ranges)), one.params(**found.params)
 
 
 def denoised(noisy, params):
@@ -130,6 +149,7 @@ def main():
     result = suffice.tune(problem, start, options=options)
     first = problem.evaluate(problem.space.theta(start), within=1e-2)
     print(f"{len(start)} parameters, {clean.size} pixels, {result.evaluations} evaluations, work {result.work:.0f}")
+    print(result.message)
     print(f"F {first.cost:.4f} -> {result.cost:.4f} in {result.interval}, {time.perf_counter() - began:.0f} s")
     shown = {
         "noisy": image,

@@ -19,7 +19,7 @@ import suffice
 from suffice import problems, terms
 from suffice.arrays import like
 from suffice.lower.newton_hessian import NewtonHessian
-from suffice.sklearn.folds import penalised
+from suffice.problems.linear import penalised
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted

@@ -111,9 +111,9 @@ def test_what_is_not_a_function_of_the_library_is_refused(backend):
 
 def test_arguments_are_checked():
     with pytest.raises(TypeError, match="fun must be callable"):
-        suffice.autodiff.smooth(3)  # type: ignore[arg-type]
+        suffice.autodiff.smooth(3)
     with pytest.raises(ValueError, match="backend must be one of torch, jax, got 'tensorflow'"):
-        suffice.autodiff.smooth(abs, "tensorflow")  # type: ignore[arg-type]
+        suffice.autodiff.smooth(abs, "tensorflow")
     with pytest.raises(ValueError, match="a has 2 entries, a1 is missing"):
         suffice.autodiff.smooth(abs, arrays={"a": (2,)}).at(a0=1.0)
 

@@ -24,6 +24,7 @@ from suffice.problems import (
     SampleWeights,
 )
 from suffice.terms.margin_losses import SquaredHinge
+from suffice.terms.prox import NonNegative
 
 rng = np.random.default_rng(5)
 X, X_val = rng.standard_normal((60, 12)), rng.standard_normal((25, 12))
@@ -101,10 +102,27 @@ def test_the_jacobian_in_penalties_of_groups_and_of_single_features(monkeypatch)
     problem = suffice.BilevelProblem([by_name], [loss], space=space)
     check(problem, {"l1": 0.05, "l1_a": 0.03, "l2_a": 0.02, "l2_b": 0.07}, monkeypatch)
     monkeypatch.undo()
-    each = Grouped(model, range(12))
-    space = suffice.Space(**dict.fromkeys(each.names("l1"), (1e-4, 1.0)), l2=(1e-4, 1.0))
-    at = {name: 0.03 + 0.003 * j for j, name in enumerate(each.names("l1"))} | {"l2": 0.05}
+    each = Grouped(model, range(12), l2=0.05)
+    space = suffice.Space(**dict.fromkeys(each.names("l1"), (1e-4, 1.0)))
+    at = {name: 0.03 + 0.003 * j for j, name in enumerate(each.names("l1"))}
     check(suffice.BilevelProblem([each], [loss], space=space), at, monkeypatch)
+    with pytest.raises(ValueError, match=r"l2 is fixed at 0.05 by this problem, got l2_3"):
+        each.at(**at, l2_3=1.0)
+
+
+def test_penalties_of_twenty_groups_are_found_in_few_evaluations():
+    rng = np.random.default_rng(0)
+    X, X_val, w = rng.standard_normal((300, 100)), rng.standard_normal((300, 100)), np.zeros(100)
+    for group in range(0, 20, 2):
+        w[5 * group : 5 * group + 5] = (0.2 + group / 10) * rng.standard_normal(5)
+    y, y_val = (rows @ w + 2.0 * rng.standard_normal(300) for rows in (X, X_val))
+    lower = Grouped(ElasticNet(X, y), np.arange(100) // 5, l1=1e-3)
+    space = suffice.Space(**dict.fromkeys(lower.names("l2"), (1e-4, 1e2)))
+    problem = suffice.BilevelProblem([lower], [SquaredError(X_val, y_val)], space=space)
+    options = suffice.Options(max_evaluations=25, final_radius=1e-3)
+    result = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=options)
+    far = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=suffice.Options(derivatives="never"))
+    assert result.cost < far.cost * (1.0 + 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +236,47 @@ def test_conjugate_gradients_start_from_the_derivative_nearby(monkeypatch):
     assert from_nearby == 1.0 < from_zero
 
 
+class Pulses:
+    """A user's own f with a Hessian, over non-negative x."""
+
+    def at(self, *, l1, l2):
+        class Smooth:
+            def value(self, x):
+                return 0.5 * norm(X @ x - y) ** 2 + 0.5 * l2 * x @ x + l1 * x.sum()
+
+            def gradient(self, x):
+                return X.T @ (X @ x - y) + l2 * x + l1
+
+            def hessian_product(self, x, v):
+                return X.T @ (X @ v) + l2 * v
+
+        return suffice.Composite(Smooth(), NonNegative(), mu=l2, L=l2 + np.linalg.norm(X, 2) ** 2, size=12)
+
+    def cross(self, x, **params):
+        return np.column_stack([{"l1": np.ones(12), "l2": x}[name] for name in params])
+
+
+def test_a_problem_of_ones_own_over_a_box(monkeypatch):
+    problem = suffice.BilevelProblem([Pulses()], [SquaredError(X_val, y_val)], space=PENALTIES)
+    at = {"l1": 3.0, "l2": 5.0}
+    x = exact(problem, PENALTIES.theta(at)).solutions[0].x
+    assert 0 < np.count_nonzero(x) < 12
+    check(problem, at, monkeypatch)
+
+
+def test_derivatives_of_a_matrix_that_lives_elsewhere_are_the_same():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    there, held = torch.tensor(X), torch.tensor(X_val)
+    theta, found = PENALTIES.theta(AT), []
+    for rows, held_rows in ((X, X_val), (there, held)):
+        problem = suffice.BilevelProblem(
+            [ElasticNetLogistic(rows, y > 0)], [Brier(held_rows, y_val > 0)], space=PENALTIES
+        )
+        found.append(problem.differentiate(exact(problem, theta)).J)
+    assert relative(found[1], found[0]) < 1e-9
+
+
 def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
     class Own:
         def at(self, **params):
@@ -229,6 +288,18 @@ def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
         made = problem.evaluate(theta, within=1e-6)
         assert problem.differentiate(made) is made
     assert not hasattr(problem.fixed(10), "differentiate")
+
+
+def test_a_hessian_that_is_not_finite_leaves_an_evaluation_as_it_is():
+    class Steep(Pulses):
+        def at(self, *, l1, l2):
+            problem = super().at(l1=l1, l2=l2)
+            problem.smooth.hessian_product = lambda x, v: np.full(12, np.nan)
+            return problem
+
+    problem = suffice.BilevelProblem([Steep()], [SquaredError(X_val, y_val)], space=PENALTIES)
+    made = problem.evaluate(PENALTIES.theta({"l1": 3.0, "l2": 5.0}), within=1e-6)
+    assert problem.differentiate(made) is made
 
 
 def test_a_solution_of_nothing_but_zeros_does_not_move():

@@ -109,15 +109,20 @@ class Term:
         return self._made(x).gradient()
 
     def hessian_product(self, x: Array, v: Array) -> Array:
-        """hess f(x) v."""
+        """hess f(x) v, for a vector v or for the columns of a matrix."""
         return self._made(x).hessian_product(v)
 
+    def hessian_at(self, x: Array) -> Callable[[Array], Array]:
+        """V -> hess f(x) V."""
+        return self._made(x).hessian_product
+
     def cross_product(self, x: Array, q: Array) -> Array:
-        """q^T d grad f(x) / d p, an entry for every parameter in the order in which they were given."""
+        """q^T d grad f(x) / d p, an entry for every parameter in the order in which they were given; for a vector q or
+        for the columns of a matrix."""
         return self._made(x).cross_product(q)
 
     def cross_forward(self, x: Array, v: Array) -> Array:
-        """How grad f(x) moves with parameters that move by v."""
+        """How grad f(x) moves with parameters that move by v, a vector or the columns of a matrix."""
         return self._made(x).cross_forward(v)
 
     def _made(self, x: Array) -> At:
@@ -146,12 +151,7 @@ class Problem:
         """d grad f(x) / d p, a column for every parameter p (`suffice.lower.sensitivity`)."""
         term = self.function.at(**params)
 
-        def each(product: Callable[[Array, Array], Array], V: Array) -> Array:
-            return np.column_stack([product(x, v) for v in V.T])
-
-        return matrix_of(
-            lambda V: each(term.cross_forward, V), lambda Q: each(term.cross_product, Q), (len(x), len(params))
-        )
+        return matrix_of(lambda V: term.cross_forward(x, V), lambda Q: term.cross_product(x, Q), (len(x), len(params)))
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares. `fun` may hold data, which nobody sees from outside: it is known by its name and by
@@ -241,14 +241,18 @@ class _TorchAt:
         return self._slopes
 
     def _again(self, slope: Any, variable: Any, v: Array) -> Array:
-        """d <slope, v> / d variable."""
+        """d <slope, v> / d variable, for a vector v or for the columns of a matrix."""
         if not slope.requires_grad:
-            return np.zeros(tuple(variable.shape))
-        direction = self.torch.tensor(v, dtype=self.torch.float64)
+            return np.zeros((*variable.shape, *v.shape[1:]))
         found = self.torch.autograd.grad(
-            slope, variable, grad_outputs=direction, retain_graph=True, materialize_grads=True
+            slope,
+            variable,
+            grad_outputs=self.torch.tensor(v.T, dtype=self.torch.float64),
+            retain_graph=True,
+            materialize_grads=True,
+            is_grads_batched=v.ndim == 2,
         )
-        return host(found[0]).copy()
+        return host(found[0]).T.copy()
 
 
 class _JaxKernel:
@@ -268,9 +272,15 @@ class _JaxKernel:
 
         slope = jax.grad(checked)
         self.value, self.slope = jax.jit(checked), jax.jit(slope)
-        self.bend = jax.jit(lambda w, p, v: jax.jvp(lambda one: slope(one, p), (w,), (v,))[1])
-        self.pull = jax.jit(lambda w, p, q: jax.vjp(lambda one: slope(w, one), p)[1](q)[0])
-        self.push = jax.jit(lambda w, p, v: jax.jvp(lambda one: slope(w, one), (p,), (v,))[1])
+        self.bend = self._product(jax, lambda w, p, v: jax.jvp(lambda one: slope(one, p), (w,), (v,))[1])
+        self.pull = self._product(jax, lambda w, p, q: jax.vjp(lambda one: slope(w, one), p)[1](q)[0])
+        self.push = self._product(jax, lambda w, p, v: jax.jvp(lambda one: slope(w, one), (p,), (v,))[1])
+
+    @staticmethod
+    def _product(jax: Any, one: Callable[..., Any]) -> Callable[[Array, Array, Array], Array]:
+        """For a vector, or for the columns of a matrix."""
+        single, several = jax.jit(one), jax.jit(jax.vmap(one, (None, None, 1), 1))
+        return lambda w, p, v: np.array((several if v.ndim == 2 else single)(w, p, v))
 
     def at(self, x: Array, p: Array) -> _JaxAt:
         return _JaxAt(self, x, p)
@@ -289,13 +299,13 @@ class _JaxAt:
         return np.array(self.kernel.slope(self.w, self.p))
 
     def hessian_product(self, v: Array) -> Array:
-        return np.array(self.kernel.bend(self.w, self.p, v))
+        return self.kernel.bend(self.w, self.p, v)
 
     def cross_product(self, q: Array) -> Array:
-        return np.array(self.kernel.pull(self.w, self.p, q))
+        return self.kernel.pull(self.w, self.p, q)
 
     def cross_forward(self, v: Array) -> Array:
-        return np.array(self.kernel.push(self.w, self.p, v))
+        return self.kernel.push(self.w, self.p, v)
 
 
 def _imported(name: str) -> Any:

@@ -13,8 +13,8 @@ and the adjoint gradient of F takes one system:  H q = grad F(W),   dF/ds_i = -(
 *Newton's method by conjugate gradients.* Systems are solved to a share FORCING of their right-hand side, those of
 Newton steps near the end to what is asked for. With G = X^T X / N = Q diag(g) Q^T, made once, and the K x K matrix
 S = sum_i a_i (diag(P_i) - P_i P_i^T), the matrix  S x G + mu  takes its place as a preconditioner: it is inverted in
-the eigenvectors of both. `work` counts products with X or X^T and a matrix of K columns, those with held-out rows by their
-share.
+the eigenvectors of both. `work` counts products with X or X^T and a matrix of K columns, those with held-out rows by
+their share.
 
 *What is proven.* ||W - W_s|| <= R = (||grad|| + e) / mu, and with |ce''| <= 1/2 in the margins,
 
@@ -86,8 +86,8 @@ class SampleCleaning:
 
     theta has the weight s_i of every training sample. The model is multinomial logistic regression without an
     intercept (append a column of ones for one): it minimises (1/N) sum_i s_i ce_i(W) + (l2/2) ||W||^2, and F is the
-    mean cross-entropy of `X_held_out`. `classes` is the number of classes, labels being 0 to classes - 1. `newton_steps` and
-    `products` count what was done so far; `work` of an evaluation is in products with X.
+    mean cross-entropy of `X_held_out`. `classes` is the number of classes, labels being 0 to classes - 1.
+    `newton_steps` and `products` count what was done so far; `work` of an evaluation is in products with X.
     """
 
     def __init__(self, X: Any, y: Any, X_held_out: Any, y_held_out: Any, *, l2: float, classes: int) -> None:

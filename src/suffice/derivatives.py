@@ -61,7 +61,22 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
 ) -> Evaluation:
-    """The evaluation with its derivatives, or as it is where a problem, a solver's answer or a loss offers none."""
+    """The evaluation with its derivatives, or as it is where a problem or a loss offers none, or where H is singular."""
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return _differentiated(evaluation, lower, losses, space, penalty, penalty_jacobian)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return evaluation
+
+
+def _differentiated(
+    evaluation: Evaluation,
+    lower: Sequence[LowerLevel],
+    losses: Sequence[Loss],
+    space: Space,
+    penalty: Penalty | None,
+    penalty_jacobian: Penalty | None,
+) -> Evaluation:
     theta, parts = evaluation.point, []
     params = space.params(theta)
     if len(evaluation.solutions) != len(lower):

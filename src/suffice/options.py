@@ -45,8 +45,8 @@ class Options:
         Quadratic models of the residuals that compete with linear ones, or linear ones only, as in the paper.
     derivatives : {"auto", "never", "always"}, default "auto"
         Whether models of a step may use derivatives of the residuals; verdicts never do. "auto": where the objective
-        offers them, until their models have failed repeatedly. "always": an objective that offers none is refused, and
-        derivatives are taken up again after such failures. With model="linear" or noise, "auto" is "never".
+        offers them, until their models have failed repeatedly. "always": the same, but an objective that offers none
+        is refused. With model="linear" or noise, "auto" is "never".
     seed : int | None, default None
         None: first points along the axes; a number: along a random orthogonal basis.
     noise : {"additive", "multiplicative", "unknown"} or None, default None

@@ -70,6 +70,7 @@ class Purpose(Enum):
     STEP = "step"
     GEOMETRY = "geometry"
     UNSEEN = "unseen direction"
+    TEST = "test of derivatives"
     REFINE_INCUMBENT = "refine incumbent"
     REFINE_STEP = "refine step"
     REFINE_POINT = "refine point"

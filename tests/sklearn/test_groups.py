@@ -18,9 +18,9 @@ from sklearn.svm import LinearSVC
 
 import suffice
 from suffice.lower.screening import proven_zeros
+from suffice.problems.linear import penalised
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._groups import group_of_columns
-from suffice.sklearn.folds import penalised
 from suffice.sklearn.report import collect, page
 from suffice.terms import LOGISTIC, SQUARED
 from suffice.terms.design import Design

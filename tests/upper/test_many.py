@@ -214,6 +214,25 @@ def test_a_state_written_down_after_every_evaluation_continues_to_the_same_bits(
     assert [record.cost for record in resumed.history] == [record.cost for record in whole.history]
 
 
+def test_a_journal_of_evaluations_with_jacobians_is_resumed_to_the_same_bits(tmp_path):
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((120, 80)), rng.standard_normal(120)
+    problem = suffice.exact(lambda x: A @ np.tanh(x) - b, lambda x: A / np.cosh(x) ** 2)
+    options = suffice.Options(max_evaluations=20)
+    whole = suffice.tune(problem, np.zeros(80), bounds=(-2.0, 2.0), options=options)
+    assert len(whole.history) == 20 and whole.cost < 0.8 * whole.history[0].cost
+    for number in (3, 12):
+        suffice.tune(
+            problem,
+            np.zeros(80),
+            bounds=(-2.0, 2.0),
+            options=replace(options, max_evaluations=number),
+            journal=tmp_path / str(number),
+        )
+        resumed = suffice.resume(tmp_path / str(number), problem=problem, options=options)
+        assert resumed.theta.tobytes() == whole.theta.tobytes()
+
+
 def test_twenty_thousand_parameters_take_memory_in_proportion():
     m = 20_000
     value, slope, centre = quadratic(m)

@@ -27,7 +27,7 @@ _KINDS: dict[str | None, type[State] | type[ManyState]] = {None: State, "many": 
 # Parts that journals of earlier versions do not have: they start as in a new search.
 ADDED_LATER = {
     *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark"),
-    *("sparsity", "checked"),
+    *("sparsity", "checked", "by_derivatives", "failures", "tested"),
 }
 
 
@@ -76,7 +76,7 @@ def state_to_plain(state: State | ManyState, held: tuple[Held, ...]) -> dict[str
 
     def reference(point: Point) -> list[Any]:
         item = point.evaluation
-        return [numbers[id(item)], point.futile, encode(point.moved), bool(item.solutions)]
+        return [numbers[id(item)], point.futile, encode(point.moved), bool(item.solutions), item.J is not None]
 
     plain = {item.name: encode(getattr(state, item.name)) for item in fields(state) if item.name not in _BY_REFERENCE}
     plain["points"] = [reference(point) for point in state.points]
@@ -94,22 +94,26 @@ def state_to_plain(state: State | ManyState, held: tuple[Held, ...]) -> dict[str
 def state_from_plain(
     plain: Mapping[str, Any], lines: Mapping[int, Mapping[str, Any]], records: tuple[Record, ...]
 ) -> tuple[State | ManyState, tuple[Held, ...]]:
+    kind = _KINDS[plain.get("method")]
     whole: dict[int, Evaluation] = {}
-    bare: dict[int, Evaluation] = {}
+    bare: dict[tuple[int, bool, bool], Evaluation] = {}
 
     def point(reference: Any) -> Point:
-        number, futile, moved, kept = reference
+        number, futile, moved, kept, *sloped = reference  # journals of earlier versions have no Jacobians
         if number not in lines:
             raise ValueError(f"the state names evaluation {number}, which is not there")
         if number not in whole:
             whole[number] = expect(decode(lines[number]["evaluation"]), Evaluation, f"evaluation {number}")
-        if not kept and whole[number].solutions and number not in bare:
-            bare[number] = replace(whole[number], solutions=())
-        evaluation = whole[number] if kept else bare.get(number, whole[number])
+        evaluation = whole[number]
+        lost = not kept and bool(evaluation.solutions), not any(sloped) and evaluation.J is not None
+        if any(lost):
+            solutions, J = () if lost[0] else evaluation.solutions, None if lost[1] else evaluation.J
+            gradient = evaluation.slope if lost[1] and kind is ManyState else evaluation.gradient
+            less = replace(evaluation, solutions=solutions, jacobian=J, gradient=gradient)
+            evaluation = bare.setdefault((number, *lost), less)
         u = decode(lines[number]["u"])
         return Point(**_checked(Point, {"u": u, "evaluation": evaluation, "futile": futile, "moved": decode(moved)}))
 
-    kind = _KINDS[plain.get("method")]
     points, trial = tuple(map(point, expect(plain["points"], list, "points"))), None
     if plain["trial"] is not None:
         reference, plan = plain["trial"]
@@ -123,7 +127,7 @@ def state_from_plain(
     else:
         values["rejected"] = None if plain["rejected"] is None else point(plain["rejected"])
     state = kind(**_checked(kind, values))
-    table = {id(item): n for known in (whole, bare) for n, item in known.items()}
+    table = {id(item): n for n, item in whole.items()} | {id(item): n for (n, *_), item in bare.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
     return state, tuple(held.values())
 
@@ -178,6 +182,11 @@ def check_state(state: State | ManyState, setting: Setting) -> None:
         return
     if state.points and not 0 <= state.incumbent < len(state.points):
         raise ValueError(f"the incumbent must be one of {len(state.points)} points, got {state.incumbent}")
+    plans = [state.plan, None if state.trial is None else state.trial.plan]
+    if any(plan is not None and len(plan.foreseen) != len(state.misses) for plan in plans) or len(state.misses) < 2:
+        raise ValueError("every model that foresees a step must have its misses")
+    if state.by_derivatives and len(state.points) != 1:
+        raise ValueError(f"with derivatives there must be one point, got {len(state.points)}")
     if len(state.points) + len(state.first) != m + 1:
         raise ValueError(f"there must be {m + 1} points, got {len(state.points)} and {len(state.first)} to come")
     if state.sparsity is not None:

@@ -358,14 +358,15 @@ def conjugate_gradients(
     start: Array | None = None,
     tolerance: float = CG_TOLERANCE,
     most: int = ITERATIONS,
-) -> tuple[Array, int]:
-    """H^-1 b by products with H, preconditioned by a diagonal, and the number of products. Columns of a matrix b are
-    systems of their own, all of them to a residual of `tolerance` times the norm of b's column."""
+) -> tuple[Array, int, float]:
+    """H^-1 b by products with H, preconditioned by a diagonal; the number of products; and what is left of b, a share.
+    Columns of a matrix b are systems of their own, all of them to a residual of `tolerance` times b's column."""
     x = np.zeros_like(b) if start is None else start
     r = b if start is None else b - product(start)
     made = 0 if start is None else 1
     p = z = scaled(inverse, r)
-    rz, enough = np.sum(r * z, axis=0), tolerance * np.sqrt(np.sum(b * b, axis=0))
+    sizes = np.sqrt(np.sum(b * b, axis=0))
+    rz, enough = np.sum(r * z, axis=0), tolerance * sizes
     while made < most:
         going = (np.sqrt(np.sum(r * r, axis=0)) > enough) & (rz > 0.0)
         if not np.any(going):
@@ -381,7 +382,9 @@ def conjugate_gradients(
         p = z + np.where(going, rz / np.where(going, before, 1.0), 0.0) * p
         if not np.any(going):
             break
-    return x, made
+    left = np.sqrt(np.sum(r * r, axis=0))
+    shares = np.where(left <= enough, 0.0, left / np.where(sizes > 0.0, sizes, 1.0))  # a NaN stays one
+    return x, made, float(np.max(shares, initial=0.0))
 
 
 def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:

@@ -25,6 +25,7 @@ the kink, or on none: nothing that is proven may rest on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -40,7 +41,7 @@ from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients, on_these, scaled
 from suffice.problem import Canonical, Composite
 from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.design import largest_matrix
+from suffice.terms.design import Design, largest_matrix
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import Box
 from suffice.terms.smooth import Plain
@@ -49,6 +50,9 @@ from suffice.terms.variation import Variation
 Indices = npt.NDArray[np.intp]
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
+UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
+MOST_FACTORED = 2000  # variables of a multinomial model whose H is made: it takes K^2 passes over the rows
+MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
 
 
 @runtime_checkable
@@ -69,6 +73,15 @@ class Bent(Protocol):
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """hess f(x) v."""
+        ...
+
+
+@runtime_checkable
+class BentAtOnce(Protocol):
+    """A smooth term that offers products of its Hessian with several vectors at once."""
+
+    def hessian_at(self, x: Array) -> Callable[[Array], Array]:
+        """V -> hess f(x) V."""
         ...
 
 
@@ -100,7 +113,7 @@ class Iterative:
     diagonal: Array | float
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        value, made = conjugate_gradients(self.product, 1.0 / self.diagonal, B, start, accuracy, MOST_PRODUCTS)
+        value, made = _iterated(self.product, self.diagonal, B, start, accuracy)
         return Solved(value, float(made), True)
 
 
@@ -189,18 +202,22 @@ def solve_together(
         parts = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
         none = all(starts[j] is None for j in members)
         start = None if none else np.where(together.mask, np.concatenate(parts, axis=1), 0.0)
-        X, made = conjugate_gradients(
-            together.product,
-            1.0 / together.diagonal,
-            np.where(together.mask, B, 0.0),
-            start,
-            min(accuracies[j] for j in members),
-            MOST_PRODUCTS,
-        )
+        B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
+        X, made = _iterated(together.product, together.diagonal, B, start, accuracy)
         ends = np.cumsum([sides[j].shape[1] for j in members])
         for j, part in zip(members, np.split(X, ends[:-1], axis=1), strict=True):
             found[j] = Solved(part, float(made), True)
     return [one for one in found if one is not None]
+
+
+def _iterated(
+    product: Callable[[Array], Array], diagonal: Array | float, B: Array, start: Array | None, accuracy: float
+) -> tuple[Array, int]:
+    """H^-1 B and the number of products; ArithmeticError where an H that is not what it should be leaves much of B."""
+    X, made, left = conjugate_gradients(product, 1.0 / diagonal, B, start, accuracy, MOST_PRODUCTS)
+    if not left <= UNSOLVED:
+        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side after {made} products")
+    return X, made
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +274,7 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
     if isinstance(term, Multinomial):
         image = term.image(x)
-        if len(S) <= largest_matrix(term.design, term.classes):
+        if len(S) <= min(largest_matrix(term.design, term.classes), MOST_FACTORED) and _fits_dense(term.design):
             return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
         return _on(S, len(x), term.hessian_at(image), ridge, term.hessian_diagonal(image)[S])
     if isinstance(term, Variation):
@@ -265,9 +282,15 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
             return Direct(hessian_solver(term, x))
         return _on(S, len(x), term.hessian_at(x), ridge, term.hessian_diagonal(x)[S])
     own = term.term if isinstance(term, Plain) else term
+    if isinstance(own, BentAtOnce):
+        return _on(S, len(x), own.hessian_at(x), ridge, 1.0)
     if isinstance(own, Bent):
         return _on(S, len(x), _columnwise(own, x), ridge, 1.0)
     return None
+
+
+def _fits_dense(design: Design) -> bool:
+    return isinstance(design.X, np.ndarray) or math.prod(design.shape) <= MOST_DENSE
 
 
 def _of_quadratic(H: Any) -> System:

@@ -37,11 +37,19 @@ class Grouped:
     or `l1` and `l2` for all groups that have none of their own.
 
     `groups` maps names to numbers of columns, every column in one group; or it is an array with a label for every
-    column, such as `range(d)` for one group each.
+    column, such as `range(d)` for one group each. `l1` or `l2` that is not tuned is given here.
     """
 
-    def __init__(self, model: ElasticNetModel, groups: Mapping[Any, npt.ArrayLike] | npt.ArrayLike) -> None:
+    def __init__(
+        self,
+        model: ElasticNetModel,
+        groups: Mapping[Any, npt.ArrayLike] | npt.ArrayLike,
+        *,
+        l1: float | None = None,
+        l2: float | None = None,
+    ) -> None:
         self.model = model
+        self._fixed = {name: value for name, value in (("l1", l1), ("l2", l2)) if value is not None}
         if not isinstance(groups, Mapping):
             labels = np.asarray(groups)
             if labels.shape != (model.size,):
@@ -70,6 +78,11 @@ class Grouped:
         unknown = set(params) - {*PENALTIES, *self.names("l1"), *self.names("l2")}
         if unknown:
             raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
+        for kind in self._fixed:
+            twice = [name for name in (kind, *self.names(kind)) if name in params]
+            if twice:
+                raise ValueError(f"{kind} is fixed at {self._fixed[kind]!r} by this problem, got {twice[0]}")
+        params = {**self._fixed, **params}
         return self.model.at(l1=self._each("l1", params)[self.group], l2=self._each("l2", params)[self.group])
 
     def cross(self, x: Array, **params: float) -> Any:
@@ -81,7 +94,8 @@ class Grouped:
             parts.append((entries, np.array(own)[self.group]))
         values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
         rows = np.tile(np.arange(len(x)), 2)
-        return sp.csr_array((values, (rows, columns)), shape=(len(x), len(params)))
+        tuned = columns >= 0
+        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(params)))
 
     def _each(self, kind: str, params: Mapping[str, float]) -> Array:
         """The penalty of every group."""

@@ -191,7 +191,8 @@ class Multinomial(MarginModel):
             M = M + self.intercept_product(image, M)
             M = a[:, None, None] * p * (M - np.sum(p * M, axis=1, keepdims=True))
             pulled = self.design.adjoint(M.reshape(len(a), -1)).reshape(-1, K, k).transpose(1, 0, 2)
-            return np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V
+            bent: Array = np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V
+            return bent
 
         return product
 
@@ -222,7 +223,8 @@ class Multinomial(MarginModel):
 
     def _bend_of_b(self, p: Array) -> Array:
         aP = self.design.weights[:, None] * p
-        return np.diag(aP.sum(axis=0)) - p.T @ aP
+        H: Array = np.diag(aP.sum(axis=0)) - p.T @ aP
+        return H
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, size, K = self.design, norm(x), self.classes

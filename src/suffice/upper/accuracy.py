@@ -51,7 +51,8 @@ def seen(evaluation: Evaluation, options: Options) -> Evaluation:
     """The evaluation with the errors that count: the proven ones, or under `weights` the distance of the weights."""
     if options.policy == "residual" or evaluation.distance is None:
         return evaluation
-    return replace(evaluation, errors=np.where(evaluation.e > 0.0, evaluation.distance, 0.0), solutions=())
+    errors = np.where(evaluation.e > 0.0, evaluation.distance, 0.0)
+    return replace(evaluation, errors=errors, solutions=(), jacobian=None, gradient=None)
 
 
 def achieved(evaluation: Evaluation, options: Options) -> float:

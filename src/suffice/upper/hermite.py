@@ -6,10 +6,10 @@ where those are known, tell of it:
 
     y_i.H_t y_i / 2  ~  v_i = r_i - r - J y_i,          H_t y_i  ~  z_i = J_i - J,
 
-up to what a third derivative adds, which is of the size |y|^3 / 6 and |y|^2 / 2 if curvatures of size 1 change by as
-much over the distance 1 (the trust radius, or the distance of the nearest old point if that is larger). The most
-plausible H_t (least squares with a prior: ||H||_F about 1) is linear in the data, with the same coefficients for all
-residuals t. For an orthonormal basis of the symmetric matrices, with x_t the coordinates of H_t, A x_t ~ d_t the
+up to what a third derivative adds, which is of the size THIRD |y|^3 / 6 and THIRD |y|^2 / 2 if curvatures of size 1
+change by THIRD over the distance 1 (the trust radius, or the distance of the nearest old point if that is larger). The
+most plausible H_t (least squares with a prior: ||H||_F about 1) is linear in the data, with the same coefficients for
+all residuals t. For an orthonormal basis of the symmetric matrices, with x_t the coordinates of H_t, A x_t ~ d_t the
 equations above and D their variances,
 
     x_t = C d_t,        C = A^T (A A^T + D)^{-1}.
@@ -21,33 +21,41 @@ the curvature along it is known, and after m steps all of it. With q(s) the coor
 
 is a fixed combination of residual vectors, so that their Gram matrix is all that F(s) ~ ||r(s)||^2 needs.
 
+Parameters are often logarithms, and residuals powers of what they are logarithms of, as in a penalty 1/l1: then
+log |r_t| is what is nearly linear. So there is a second model of this kind, F(s) ~ sum_t r_t^2 exp(2 p_t(s)), with p_t
+the same quadratics for log |r_t|. It follows an exponential wall down in a step or two, where r + J s, and a quadratic
+as well, advance by one e-folding at a time.
+
 Derivatives prove nothing: a step made by them is judged as any other. They may also be wrong, or of no use where F has
-a kink. `foresaw_well` says whether they have foreseen an evaluation that was made to test them.
+a kink: `suffice.upper.by_derivatives` says what then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg
 
 from suffice.arrays import Array, norm
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.state import Point
+from suffice.upper.state import MOST_EQUATIONS
 
-MOST_EQUATIONS = 300  # of all old points together; the nearest come first
-NUGGET = 1e-10
+THIRD, NUGGET = 0.1, 1e-10
 LARGEST = 300.0  # exponent
-LIKE = 0.5  # of the foreseen change of the residuals: how far a test may be off
+STEEPEST = 1e100
+
+
+def usable(J: Array) -> bool:
+    """Whether slopes are numbers whose squares are numbers."""
+    return bool((np.abs(J) <= STEEPEST).all())
 
 
 def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
     """d r / d u, or that of the norms of blocks; None if it is not known."""
     J = evaluation.J
-    if J is None or not np.isfinite(J).all():
+    if J is None or not usable(J):
         return None
     J = J * unit
     if not coarse or evaluation.blocks is None:
@@ -70,10 +78,6 @@ class SlopeModel:
     def curved(self) -> bool:
         return self.C.size > 0
 
-    @cached_property
-    def _m(self) -> int:
-        return len(self.G) - 1 - self.C.shape[1]
-
     def _change(self, s: Array) -> Array:
         """The coefficients of r(s) - r."""
         change = np.concatenate([[0.0], s])
@@ -89,7 +93,7 @@ class SlopeModel:
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Gradient and second derivatives at s."""
-        m = self._m
+        m = len(s)
         pull = self.G[0] + self.G @ self._change(s)  # products of r(s) with all vectors
         T = np.hstack([np.zeros((m, 1)), np.eye(m)])
         if not self.curved:
@@ -183,11 +187,11 @@ def curvature(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Arr
         distance = norm(step) / unit
         y = step / norm(step)
         A.append(features(y)[None, :])
-        D.append(np.array([(distance / 6.0) ** 2]))
+        D.append(np.array([(THIRD * distance / 6.0) ** 2]))
         W.append((there - r - J @ step)[None, :] / distance**2)
         if slope is not None:
             A.append(feature_slopes(y))
-            D.append(np.full(m, (distance / 2.0) ** 2))
+            D.append(np.full(m, (THIRD * distance / 2.0) ** 2))
             W.append((slope - J).T * (unit / distance))
     rows = np.vstack(A)
     K = rows @ rows.T

@@ -3,9 +3,9 @@ r"""The search over many parameters: quasi-Newton steps from gradients, verdicts
 With m in the thousands nobody can afford m + 1 points, nor a matrix of m^2 numbers. Where the objective tells the
 gradient of F (one adjoint solve, whatever m is), one evaluation makes a model:
 
-    F(u_k + s) ~ F_k + g_k . s + s . B s / 2,     B from the gradients at the latest incumbents (`suffice.upper.secant`),
+    F(u_k + s) ~ F_k + g_k . s + s . B s / 2,     B from the gradients at the latest incumbents (`suffice.upper.secant`)
 
-minimised over the box of the parameters and the trust region  |s_i| <= delta  at once, which is a box, too: bounds are
+is minimised over the box of the parameters and the trust region |s_i| <= delta at once, which is a box, too: bounds are
 met exactly, and delta means the same for any m, a share of every parameter's own range. Without any pairs B = sigma I,
 sigma the least for which the model promises no more than F itself (F >= 0), and a typical parameter moves by delta.
 

@@ -22,6 +22,7 @@ curvature that a single norm hides, few are smoother.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -176,6 +177,44 @@ def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
             chosen.append(int(i))
             inverse = grown
     return chosen, inverse
+
+
+@dataclass(frozen=True)
+class Damped:
+    """m(s) + weight |s|^2."""
+
+    model: Model
+    weight: float
+
+    @property
+    def curved(self) -> bool:
+        return self.model.curved
+
+    def value(self, s: Array) -> float:
+        return self.model.value(s) + self.weight * float(s @ s)
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        return self.model.decrease(s) - self.weight * float(s @ s)
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        g, H = self.model.derivatives(s)
+        return g + 2.0 * self.weight * s, H + 2.0 * self.weight * np.eye(len(s))
+
+
+def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
+    """A minimiser that goes no further than pays: the step and the decrease it promises, when |s| = delta costs a share
+    of the decrease to be had.
+
+    Where one residual is larger than all others by orders of magnitude, F says nothing of what the others would make
+    of a step, so the step is not to go where only they would have it.
+    """
+    s, gained = minimise(model, delta, lower, upper)
+    if not 0.0 < gained < math.inf:
+        return s, gained
+    shorter, _ = minimise(Damped(model, share * gained / delta**2), delta, lower, upper)
+    return shorter, model.decrease(shorter)
 
 
 def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:

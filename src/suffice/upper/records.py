@@ -17,6 +17,7 @@ CONSEQUENCES = {
     Purpose.FIRST: "another point takes its place",
     Purpose.GEOMETRY: "another point takes its place",
     Purpose.UNSEEN: "there is nothing to see",
+    Purpose.TEST: "derivatives count as refuted",
     Purpose.STEP: "the step has failed",
     Purpose.REFINE_STEP: "the step has failed",
     Purpose.REFINE_INCUMBENT: "what was known is kept",

@@ -38,7 +38,7 @@ from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points
 from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, next_radius, next_rho
-from suffice.upper.model import Model, fit, linear_basis, minimise
+from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
 from suffice.upper.records import Judged, budget_status, record_of
 from suffice.upper.settle import refine, settle, verdict_on
 from suffice.upper.sparsity import (
@@ -139,6 +139,8 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             return replace(state, incumbent=pending.replaces) if better else state, None
         case Purpose.UNSEEN:
             return _look(state, point, setting), None
+        case Purpose.TEST:
+            return by_derivatives.after_test(state, point, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -164,6 +166,8 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             return replace(state, retries=state.retries + 1, after_failure=True), None
         case Purpose.UNSEEN:
             return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1), None
+        case Purpose.TEST:
+            return by_derivatives.give_up(state, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             t = pending.replaces
             assert t is not None
@@ -178,7 +182,8 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
             plan, state = state.plan, replace(state, plan=None)
     delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.points[state.incumbent].u, pending.u)
-    return replace(state, delta=delta, after_failure=True), judged
+    state = replace(state, delta=delta, after_failure=True)
+    return (by_derivatives.failed(state, plan, setting) if state.by_derivatives else state), judged
 
 
 # Deciding
@@ -204,6 +209,8 @@ def _step(state: State, setting: Setting) -> State:
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
+    if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
+        return by_derivatives.give_up(state, setting)
     fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
@@ -213,9 +220,13 @@ def _step(state: State, setting: Setting) -> State:
         models = by_derivatives.competing(state, setting)
     else:
         models = competing_models(state, setting)
-    models = [*models, *models][: len(state.misses)] if len(models) < len(state.misses) else models
+    models = [*models, *[models[-1]] * (len(state.misses) - len(models))]
     model = models[min(range(len(models)), key=lambda i: state.misses[i])]
-    s, predicted = minimise(model, state.delta, scaling.low - current.u, scaling.high - current.u)
+    room = scaling.low - current.u, scaling.high - current.u
+    if state.by_derivatives:
+        s, predicted = thrifty(model, state.delta, *room, by_derivatives.THRIFT)
+    else:
+        s, predicted = minimise(model, state.delta, *room)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if fitted is not None and predicted <= fitted.doubt(s):
@@ -279,6 +290,8 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
+    if state.rho <= options.final_radius and state.by_derivatives and not state.tested:
+        return _test_derivatives(state, setting)
     if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
         state, fitted = smoothed_model(state, setting)
         return _restart(state, fitted, setting)
@@ -302,6 +315,13 @@ def _flat(state: State, setting: Setting) -> list[Array]:
     return unseen(u, squared, F, setting.options.initial_radius, scaling.low, scaling.high)
 
 
+def _test_derivatives(state: State, setting: Setting) -> State:
+    if _noisy(state, setting) or not by_derivatives.known(state.points[0].evaluation):
+        return by_derivatives.give_up(state, setting)
+    u, within = by_derivatives.test(state, setting)
+    return _ask(state, Purpose.TEST, u, within)
+
+
 def _look(state: State, point: Point, setting: Setting) -> State:
     """A point along a flat direction: if F is proven to be less there, the search goes on from it."""
     scaling, options = setting.scaling, setting.options
@@ -309,6 +329,8 @@ def _look(state: State, point: Point, setting: Setting) -> State:
     if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
         first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
         begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
+        if state.by_derivatives:
+            begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
         return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
     pool = pooled(state.pool, [point])
     return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
@@ -393,6 +415,8 @@ def _ask_near(
 def _look_for_sparsity(state: State, setting: Setting) -> State:
     if state.first or setting.options.model == "linear" or setting.options.noise is not None:
         return state
+    if state.failures:  # supports are told by points around the start, and these are not
+        return state
     points = np.array([point.u for point in state.points])
     return replace(state, sparsity=supports(points, stack(state.points, is_coarse(state))))
 
@@ -448,16 +472,13 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judg
     delta = next_radius(ratio, plan.length, state.delta, state.rho, setting.options)
     state = replace(state, trial=None, misses=_misses(state, trial))
     if state.by_derivatives:
-        if not accepted:  # the Gauss-Newton model has learnt nothing from it
-            delta = max(min(delta, options.shrink * plan.length), state.rho)
         state = replace(state, delta=delta, after_failure=not accepted)
-        return by_derivatives.after_step(state, trial.point, accepted, ratio > options.eta2, setting), judged
+        return by_derivatives.after_step(state, trial, accepted, ratio > options.eta2, setting), judged
     points = np.array([point.u for point in state.points])
     gradients = lagrange_gradients(points, state.incumbent)
     t = point_to_replace(points, gradients, state.incumbent, trial.point.u, state.delta, accepted)
     state = placed(state, trial.point, t)
-    state = replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted)
-    return (by_derivatives.take_up(state, options) if accepted else state), judged
+    return replace(state, delta=delta, incumbent=t if accepted else state.incumbent, after_failure=not accepted), judged
 
 
 def _misses(state: State, trial: Trial) -> tuple[float, ...]:

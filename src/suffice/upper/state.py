@@ -14,6 +14,7 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
 from suffice.upper.sparsity import Supports
 
+MOST_EQUATIONS = 300  # of a model with derivatives, for the curvature
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
@@ -152,16 +153,27 @@ def pool_size(m: int) -> int:
     return min((m + 1) * (m + 2), 4 * m + 60)
 
 
+def sloped_pool_size(m: int) -> int:
+    """How many of them keep their Jacobians: as many as a model has equations for."""
+    return max(MOST_EQUATIONS // (m + 1), 2)
+
+
 def placed(state: State, point: Point, t: int) -> State:
     return replace(state, points=swapped(state.points, t, point), pool=pooled(state.pool, [state.points[t]]))
 
 
 def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
     """The pool with the points that have left the model."""
-    grown = [*pool, *left][-pool_size(len(left[0].u)) :]
-    for i in range(max(len(grown) - WARM_POOL, 0)):
-        if grown[i].evaluation.solutions:
-            grown[i] = replace(grown[i], evaluation=replace(grown[i].evaluation, solutions=()))
+    m = len(left[0].u)
+    grown = [*pool, *left][-pool_size(m) :]
+    for i, point in enumerate(grown):
+        age, evaluation = len(grown) - i, point.evaluation
+        if age > WARM_POOL and evaluation.solutions:
+            evaluation = replace(evaluation, solutions=())
+        if age > sloped_pool_size(m) and evaluation.J is not None:
+            evaluation = replace(evaluation, jacobian=None)
+        if evaluation is not point.evaluation:
+            grown[i] = replace(point, evaluation=evaluation)
     return tuple(grown)
 
 
