@@ -242,6 +242,10 @@ def test_twenty_thousand_parameters_take_memory_in_proportion():
     tracemalloc.stop()
     start, least = value(np.zeros(m)), value(np.clip(centre, -2.0, 2.0))
     assert result.cost - least <= 0.2 * (start - least)
+    assert result.history[-1].theta == ()
+    assert result.plot_progress() is not None
+    with pytest.raises(ValueError, match="no path is drawn"):
+        result.plot_path()
     assert peak <= 400 * 8 * m  # 31 points with gradients, their pairs, and W; m^2 would be 20,000 of them
 
 

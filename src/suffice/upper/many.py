@@ -19,7 +19,8 @@ that fail down to LAST of the final radius though the model promised a decrease 
 gradient and F agree, unless F has a kink or the gradient is wrong. That is told as KINK, never as convergence.
 
 `start`, `decide` and `absorb` are functions of an immutable state, which holds CORRECTIONS + 1 points: memory is
-O(m CORRECTIONS), whatever the number of evaluations. Records of the history have no theta, for the same reason.
+O(m CORRECTIONS), whatever the number of evaluations. For the same reason records of the history have no theta if there
+are more than 1,000 parameters.
 """
 
 from __future__ import annotations

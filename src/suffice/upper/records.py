@@ -13,6 +13,8 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.judge import Verdict
 from suffice.upper.state import ManyState, Pending, Setting, State, best_point
 
+MOST_RECORDED = 1000  # parameters up to which the records of a search by gradients have theta
+
 CONSEQUENCES = {
     Purpose.FIRST: "another point takes its place",
     Purpose.GEOMETRY: "another point takes its place",
@@ -43,7 +45,8 @@ def record_of(
 ) -> Record:
     def theta(u: Array) -> tuple[float, ...]:
         # Four copies of many parameters for every evaluation would take more memory than the search itself.
-        return () if isinstance(after, ManyState) else tuple(setting.scaling.to_theta(u).tolist())
+        left_out = isinstance(after, ManyState) and len(u) > MOST_RECORDED
+        return () if left_out else tuple(setting.scaling.to_theta(u).tolist())
 
     best = after.points[after.incumbent]
     failure = evaluation.failure
