@@ -2,6 +2,7 @@
 
 import tracemalloc
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,10 @@ M = 100
 class Function:
     """F by its value and gradient, as one residual; `blur` gives (error, shift) for what was asked."""
 
-    value: object
-    gradient: object
-    blur: object = None
-    asked: list = field(default_factory=list)
+    value: Any
+    gradient: Any
+    blur: Any = None
+    asked: list[Any] = field(default_factory=list)
 
     def evaluate(self, theta, *, within, warm=None):
         self.asked.append(theta)
