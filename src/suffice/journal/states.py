@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.arrays import Array
 from suffice.journal.codec import check_fields, decode, encode
-from suffice.result import Record
+from suffice.result import Purpose, Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import is_coarse
 from suffice.upper.many import slope_of
@@ -177,8 +177,11 @@ def check_state(state: State | ManyState, setting: Setting) -> None:
     if bool(state.records) != bool(state.points):
         raise ValueError("there must be points once there are evaluations")
     if isinstance(state, ManyState):
-        if bool(state.points) == bool(state.first) or any(slope_of(one.evaluation) is None for one in state.points):
+        ends = [*state.points, *([] if state.trial is None else [state.trial.point])]
+        if bool(state.points) == bool(state.first) or any(slope_of(one.evaluation) is None for one in ends):
             raise ValueError("a search by gradients needs a start, or points with gradients")
+        if (state.pending is not None and state.pending.purpose is Purpose.STEP) != (state.plan is not None):
+            raise ValueError("a step that is waited for must have its plan, and no other evaluation one")
         return
     if state.points and not 0 <= state.incumbent < len(state.points):
         raise ValueError(f"the incumbent must be one of {len(state.points)} points, got {state.incumbent}")
