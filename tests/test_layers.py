@@ -24,7 +24,7 @@ ORDER = [
     {"upper"},
     {"objective"},
     {"journal", "derivatives"},
-    {"bilevel"},
+    {"bilevel", "cleaning"},
     {"tuner"},
     {"tune"},
     {"report", "bridges"},

@@ -56,6 +56,8 @@ __all__ = [
 
 def draw_path(shown: Trace, ax: Axes | None = None, parameters: Sequence[str] | None = None) -> Axes:
     """F over one parameter with proven error bars, the way over its contours for two, parallel axes for more."""
+    if not shown.points.size:
+        raise ValueError(f"records of a search over {len(shown.names)} parameters have no theta, and no path is drawn")
     chosen = _chosen(shown, parameters)
     axes = _axes(ax)
     if len(chosen) == 1:

@@ -28,6 +28,7 @@ class Status(Enum):
     MAX_WORK = ("max_work was reached", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
+    KINK = ("no step along the gradient decreases F, however short: F has a kink here, or the gradient is wrong", False)
     NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
     OVERTAKEN = ("another start has overtaken this one", False)
     STOPPED = ("the callback asked to stop", False)
@@ -87,7 +88,8 @@ class Record:
     purpose : str
         Why it was made, see `Purpose`.
     theta : tuple[float, ...]
-        Where it was made.
+        Where it was made; empty, like `origin`, `target` and `incumbent`, in a search by gradients over more than 1,000
+        parameters.
     within : float
         The accuracy asked for.
     errors : tuple[float, ...]

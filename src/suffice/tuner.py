@@ -18,9 +18,9 @@ from suffice.options import Options
 from suffice.result import OracleError, Record, Result, Status
 from suffice.upper.by_derivatives import wanted as derivatives_wanted
 from suffice.upper.evaluation import Evaluation
+from suffice.upper.method import absorb, decide, start
 from suffice.upper.scaling import Scaling
-from suffice.upper.search import absorb, decide, start
-from suffice.upper.state import Setting, State, best_point
+from suffice.upper.state import ManyState, Setting, State, best_point
 
 STATE_FORMAT = "suffice tuner 1"
 
@@ -29,7 +29,7 @@ STATE_FORMAT = "suffice tuner 1"
 class Request:
     """Evaluate `theta` so that the error of each residual, or with policy="weights" the distance of the weights,
     is at most `within`. `warm` is the nearest earlier evaluation; at the same theta it is to be continued.
-    `derivatives`: the evaluation may carry a Jacobian, and the search would use it."""
+    `derivatives`: the evaluation may carry a Jacobian or a gradient, and the search would use it."""
 
     theta: Array
     within: float
@@ -69,7 +69,7 @@ class Tuner:
             warnings.warn(
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
-        self._state: State = start(scaling.to_u(inside), self._setting)
+        self._state: State | ManyState = start(scaling.to_u(inside), self._setting)
         self._asked_at: float | None = None
         self._detail = ""
 
@@ -84,7 +84,7 @@ class Tuner:
         return self._setting
 
     @property
-    def known(self) -> State:
+    def known(self) -> State | ManyState:
         """Everything the search knows by now, immutable; `state()` is the same as plain data."""
         return self._state
 
@@ -108,7 +108,7 @@ class Tuner:
         if self._asked_at is None:
             self._asked_at = time.monotonic()
         theta = self._setting.scaling.to_theta(pending.u)
-        wanted = derivatives_wanted(self._state, self.options)
+        wanted = isinstance(self._state, ManyState) or derivatives_wanted(self._state, self.options)
         return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted)
 
     def tell(self, evaluation: Evaluation) -> Record:
@@ -172,14 +172,16 @@ class Tuner:
             scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
-        if not (isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State)):
+        if not (
+            isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State | ManyState)
+        ):
             raise ValueError("state must hold a scaling, options and the state of a search")
         setting = Setting(scaling, options, lower_bound)
         check_state(searched, setting)
         return cls.at(setting, searched)
 
     @classmethod
-    def at(cls, setting: Setting, state: State) -> Tuner:
+    def at(cls, setting: Setting, state: State | ManyState) -> Tuner:
         """The search that knows this much."""
         tuner = cls.__new__(cls)
         tuner._setting, tuner._state = setting, state

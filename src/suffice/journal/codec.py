@@ -35,7 +35,7 @@ from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.state import Pending, Plan, Point, State, Trial
+from suffice.upper.state import ManyState, Pending, Plan, Point, State, Trial
 
 SolverState = FistaState | DescentState | NewtonState | SoftmaxState | MixedState | VariationState
 
@@ -44,7 +44,7 @@ _CLASSES: dict[str, type] = {
     for cls in (
         *get_args(SolverState),
         *(Certificate, Metric, Solution, Options, Record, Evaluation, Scaling),
-        *(Pending, Plan, Point, State, Trial),
+        *(ManyState, Pending, Plan, Point, State, Trial),
     )
 }
 _ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}

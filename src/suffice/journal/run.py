@@ -39,7 +39,7 @@ from suffice.options import Options
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
-from suffice.upper.state import Setting, State
+from suffice.upper.state import ManyState, Setting, State
 
 FORMAT = "suffice journal 1"
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
@@ -51,7 +51,7 @@ class Contents:
 
     header: Mapping[str, Any]
     setting: Setting
-    state: State
+    state: State | ManyState
     held: tuple[Held, ...] = ()  # the evaluations that the state holds
     events: tuple[Mapping[str, Any], ...] = ()
     end: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ class Journal:
         """The digest of the header."""
         return self._lines.began
 
-    def create(self, setting: Setting, state: State, fingerprint: Mapping[str, str]) -> Journal:
+    def create(self, setting: Setting, state: State | ManyState, fingerprint: Mapping[str, str]) -> Journal:
         """Begin the journal of a new run. A folder that holds a run already is refused."""
         folder = files.make_folder(Path(self.folder))
         lock = self._take_lock()
@@ -158,7 +158,7 @@ class Journal:
             raise
         return contents
 
-    def keep(self, evaluation: Evaluation, encoded: Any, state: State) -> None:
+    def keep(self, evaluation: Evaluation, encoded: Any, state: State | ManyState) -> None:
         """The latest evaluation and the state after it: on disk when this returns."""
         number = len(state.records)
         held = held_by(state, self._held, evaluation, number)
@@ -170,7 +170,7 @@ class Journal:
             "state": state_to_plain(state, held),
         }
         for item in held:
-            if item.evaluation is evaluation:
+            if item.number == number:
                 line["u"] = encode(item.u)
         self._lines.append(line)
         self._held, self.evaluations = held, number
@@ -208,7 +208,7 @@ class Journal:
         self._lines = Lines(self.path)
         return self._lock
 
-    def _compact(self, state: State) -> None:
+    def _compact(self, state: State | ManyState) -> None:
         fullest: dict[int, Held] = {}
         for item in sorted(self._held, key=lambda item: bool(item.evaluation.solutions)):
             fullest[item.number] = item

@@ -31,7 +31,7 @@ from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, digest_of, get_r
 from suffice.journal.run import Contents, Journal, read
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.state import Setting, State
+from suffice.upper.state import ManyState, Setting, State
 
 FORMAT, OLD = "suffice starts 2", "suffice starts 1"  # the old one does not know how far journals are
 TURN = "turn.json"
@@ -85,7 +85,7 @@ class StartsJournal:
     _old: bool = field(default=False, init=False, repr=False)
 
     def create(
-        self, settings: Any, starts: Sequence[tuple[Setting, State]], fingerprint: Mapping[str, str]
+        self, settings: Any, starts: Sequence[tuple[Setting, State | ManyState]], fingerprint: Mapping[str, str]
     ) -> StartsJournal:
         """Begin a new run. A folder that holds one already is refused."""
         self._lock = files.Lock.take(files.make_folder(self.folder) / LOCK)

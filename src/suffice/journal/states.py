@@ -12,13 +12,17 @@ from typing import Any
 
 from suffice.arrays import Array
 from suffice.journal.codec import check_fields, decode, encode
-from suffice.result import Record
+from suffice.result import Purpose, Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import is_coarse
-from suffice.upper.state import Plan, Point, Setting, State, Trial
+from suffice.upper.many import slope_of
+from suffice.upper.state import ManyState, Plan, Point, Setting, State, Trial
 
 # Parts of a state that are written by reference, or not at all.
-_BY_REFERENCE = {"points", "pool", "trial", "best", "records", "pending"}
+_BY_REFERENCE = {"points", "pool", "trial", "best", "rejected", "records", "pending"}
+
+# Kinds of states by the names they have in journals; those of a search over few parameters have none.
+_KINDS: dict[str | None, type[State] | type[ManyState]] = {None: State, "many": ManyState}
 
 # Parts that journals of earlier versions do not have: they start as in a new search.
 ADDED_LATER = {
@@ -36,22 +40,25 @@ class Held:
     u: Array
 
 
-def _points(state: State) -> Iterator[Point]:
+def _points(state: State | ManyState) -> Iterator[Point]:
     yield from state.points
-    yield from state.pool
+    if isinstance(state, State):
+        yield from state.pool
+    elif state.rejected is not None:
+        yield state.rejected
     if state.trial is not None:
         yield state.trial.point
     if state.best is not None:
         yield state.best
 
 
-def held_by(state: State, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
+def held_by(state: State | ManyState, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
     """Every evaluation of the state with its number; one that has lost its solutions is known by its content."""
     by_id = {id(item.evaluation): item.number for item in known} | {id(latest): number}
     found: dict[int, Held] = {}
     for point in _points(state):
-        item = point.evaluation
-        n = by_id.get(id(item)) or next(other.number for other in known if _same(item, point.u, other))
+        item, candidates = point.evaluation, (*known, Held(latest, number, point.u))
+        n = by_id.get(id(item)) or next(other.number for other in candidates if _same(item, point.u, other))
         found[id(item)] = Held(item, n, point.u)
     return tuple(found.values())
 
@@ -64,16 +71,20 @@ def _same(item: Evaluation, u: Array, other: Held) -> bool:
     return one == two
 
 
-def state_to_plain(state: State, held: tuple[Held, ...]) -> dict[str, Any]:
+def state_to_plain(state: State | ManyState, held: tuple[Held, ...]) -> dict[str, Any]:
     numbers = {id(item.evaluation): item.number for item in held}
 
     def reference(point: Point) -> list[Any]:
         item = point.evaluation
         return [numbers[id(item)], point.futile, encode(point.moved), bool(item.solutions), item.J is not None]
 
-    plain = {item.name: encode(getattr(state, item.name)) for item in fields(State) if item.name not in _BY_REFERENCE}
+    plain = {item.name: encode(getattr(state, item.name)) for item in fields(state) if item.name not in _BY_REFERENCE}
     plain["points"] = [reference(point) for point in state.points]
-    plain["pool"] = [reference(point) for point in state.pool]
+    if isinstance(state, State):
+        plain["pool"] = [reference(point) for point in state.pool]
+    else:
+        plain["method"] = "many"
+        plain["rejected"] = None if state.rejected is None else reference(state.rejected)
     trial = state.trial
     plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
     plain["best"] = None if state.best is None else reference(state.best)
@@ -82,7 +93,8 @@ def state_to_plain(state: State, held: tuple[Held, ...]) -> dict[str, Any]:
 
 def state_from_plain(
     plain: Mapping[str, Any], lines: Mapping[int, Mapping[str, Any]], records: tuple[Record, ...]
-) -> tuple[State, tuple[Held, ...]]:
+) -> tuple[State | ManyState, tuple[Held, ...]]:
+    kind = _KINDS[plain.get("method")]
     whole: dict[int, Evaluation] = {}
     bare: dict[tuple[int, bool, bool], Evaluation] = {}
 
@@ -96,20 +108,25 @@ def state_from_plain(
         lost = not kept and bool(evaluation.solutions), not any(sloped) and evaluation.J is not None
         if any(lost):
             solutions, J = () if lost[0] else evaluation.solutions, None if lost[1] else evaluation.J
-            evaluation = bare.setdefault((number, *lost), replace(evaluation, solutions=solutions, jacobian=J))
+            gradient = evaluation.slope if lost[1] and kind is ManyState else evaluation.gradient
+            less = replace(evaluation, solutions=solutions, jacobian=J, gradient=gradient)
+            evaluation = bare.setdefault((number, *lost), less)
         u = decode(lines[number]["u"])
         return Point(**_checked(Point, {"u": u, "evaluation": evaluation, "futile": futile, "moved": decode(moved)}))
 
-    points, pool = (tuple(map(point, expect(plain[name], list, name))) for name in ("points", "pool"))
-    trial = None
+    points, trial = tuple(map(point, expect(plain["points"], list, "points"))), None
     if plain["trial"] is not None:
         reference, plan = plain["trial"]
         trial = Trial(point(reference), expect(decode(plan), Plan, "trial"))
-    best = None if plain.get("best") is None else point(plain["best"])
-    names = {item.name for item in fields(State)} - _BY_REFERENCE
+    names = {item.name for item in fields(kind)} - _BY_REFERENCE
     simple = {name: decode(plain[name]) for name in names - (ADDED_LATER - set(plain))}
-    by_reference = {"points": points, "pool": pool, "trial": trial, "best": best, "records": records}
-    state = State(**_checked(State, {**simple, **by_reference}))
+    values: dict[str, Any] = {**simple, "points": points, "trial": trial, "records": records}
+    values["best"] = None if plain.get("best") is None else point(plain["best"])
+    if kind is State:
+        values["pool"] = tuple(map(point, expect(plain["pool"], list, "pool")))
+    else:
+        values["rejected"] = None if plain["rejected"] is None else point(plain["rejected"])
+    state = kind(**_checked(kind, values))
     table = {id(item): n for n, item in whole.items()} | {id(item): n for (n, *_), item in bare.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
     return state, tuple(held.values())
@@ -128,14 +145,15 @@ def expect(value: Any, cls: type, name: str) -> Any:
 
 def references(plain: Mapping[str, Any]) -> Iterator[Any]:
     yield from plain["points"]
-    yield from plain["pool"]
+    yield from plain.get("pool", ())
     if plain["trial"] is not None:
         yield plain["trial"][0]
-    if plain.get("best") is not None:
-        yield plain["best"]
+    for name in ("best", "rejected"):
+        if plain.get(name) is not None:
+            yield plain[name]
 
 
-def check_state(state: State, setting: Setting) -> None:
+def check_state(state: State | ManyState, setting: Setting) -> None:
     """Whether the parts of a state that comes from outside belong together; raises ValueError if not."""
     m = len(setting.scaling.lower)
     for name in ("lower", "upper", "origin", "unit"):
@@ -156,6 +174,15 @@ def check_state(state: State, setting: Setting) -> None:
             raise ValueError("there are old points, but none to go on with")
         if len(evaluation.r) != len(first.r) or evaluation.blocks != first.blocks:
             raise ValueError("evaluations must have the same residuals and blocks")
+    if bool(state.records) != bool(state.points):
+        raise ValueError("there must be points once there are evaluations")
+    if isinstance(state, ManyState):
+        ends = [*state.points, *([] if state.trial is None else [state.trial.point])]
+        if bool(state.points) == bool(state.first) or any(slope_of(one.evaluation) is None for one in ends):
+            raise ValueError("a search by gradients needs a start, or points with gradients")
+        if (state.pending is not None and state.pending.purpose is Purpose.STEP) != (state.plan is not None):
+            raise ValueError("a step that is waited for must have its plan, and no other evaluation one")
+        return
     if state.points and not 0 <= state.incumbent < len(state.points):
         raise ValueError(f"the incumbent must be one of {len(state.points)} points, got {state.incumbent}")
     plans = [state.plan, None if state.trial is None else state.trial.plan]
@@ -170,5 +197,3 @@ def check_state(state: State, setting: Setting) -> None:
         S = state.sparsity
         if S.ndim != 2 or len(S) != rows or S.shape[1] < 1 or S.min() < 0 or S.max() > m:
             raise ValueError(f"sparsity must give parameters of {m} for each of {rows} residuals")
-    if bool(state.records) != bool(state.points):
-        raise ValueError("there must be points once there are evaluations")

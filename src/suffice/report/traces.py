@@ -70,7 +70,7 @@ def trace(result: Result) -> Trace:
     space = result.space
 
     def params(thetas: Any) -> Array:
-        if space is None:
+        if space is None or not len(thetas[0]):  # of too many parameters records have none
             return np.array(thetas, dtype=np.float64)
         return np.array([list(space.params(np.array(theta)).values()) for theta in thetas])
 

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from suffice.options import Options
 from suffice.upper.accuracy import FUTILE, REFINEMENT, achieved, came_to_nothing
-from suffice.upper.state import Point, Setting, State
+from suffice.upper.state import AnyState, ManyState, Point, Setting, State
 
 SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 
 
-def first_seen(state: State, point: Point, within: float, setting: Setting) -> tuple[State, Point]:
+def first_seen(state: AnyState, point: Point, within: float, setting: Setting) -> tuple[AnyState, Point]:
     """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
     limit."""
     accuracy = achieved(point.evaluation, setting.options)
@@ -27,12 +27,12 @@ def first_seen(state: State, point: Point, within: float, setting: Setting) -> t
     return state, replace(point, futile=2 if at_limit(state) else 1)
 
 
-def refined(state: State, old: Point, new: Point, within: float, setting: Setting) -> tuple[State, Point]:
+def refined(state: AnyState, old: Point, new: Point, within: float, setting: Setting) -> tuple[AnyState, Point]:
     before, after, options = old.evaluation, new.evaluation, setting.options
     better = after if achieved(after, options) <= achieved(before, options) else before
     accuracy, nothing = achieved(better, options), came_to_nothing(before, after, within, options)
     at_floor = bool(state.floors) and accuracy >= FUTILE * min(state.floors)
-    floors = state.floors if at_floor else ()
+    floors: tuple[float, ...] = state.floors if at_floor else ()
     if nothing or (at_floor and accuracy > within):
         return (
             replace(state, floors=(*floors, accuracy)[-SEVERAL:]),
@@ -41,17 +41,17 @@ def refined(state: State, old: Point, new: Point, within: float, setting: Settin
     return replace(state, floors=floors), Point(old.u, better, 0, abs(after.cost - before.cost))
 
 
-def at_limit(state: State) -> bool:
+def at_limit(state: State | ManyState) -> bool:
     """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
     return len(state.floors) >= SEVERAL
 
 
-def exhausted(point: Point, state: State, options: Options) -> bool:
+def exhausted(point: Point, state: State | ManyState, options: Options) -> bool:
     """Whether there is no point in asking for this one again."""
     beyond = at_limit(state) and REFINEMENT * achieved(point.evaluation, options) < min(state.floors)
     return point.exhausted or beyond
 
 
-def askable(within: float, state: State) -> float:
+def askable(within: float, state: State | ManyState) -> float:
     """The request, but for nothing that the oracle has shown to be beyond its limit."""
     return max(within, min(state.floors)) if at_limit(state) else within

@@ -11,7 +11,9 @@ from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.judge import Verdict
-from suffice.upper.state import Pending, Setting, State, best_point
+from suffice.upper.state import ManyState, Pending, Setting, State, best_point
+
+MOST_RECORDED = 1000  # parameters up to which the records of a search by gradients have theta
 
 CONSEQUENCES = {
     Purpose.FIRST: "another point takes its place",
@@ -34,10 +36,17 @@ class Judged:
 
 
 def record_of(
-    before: State, after: State, pending: Pending, evaluation: Evaluation, judged: Judged | None, setting: Setting
+    before: State | ManyState,
+    after: State | ManyState,
+    pending: Pending,
+    evaluation: Evaluation,
+    judged: Judged | None,
+    setting: Setting,
 ) -> Record:
     def theta(u: Array) -> tuple[float, ...]:
-        return tuple(setting.scaling.to_theta(u).tolist())
+        # Four copies of many parameters for every evaluation would take more memory than the search itself.
+        left_out = isinstance(after, ManyState) and len(u) > MOST_RECORDED
+        return () if left_out else tuple(setting.scaling.to_theta(u).tolist())
 
     best = after.points[after.incumbent]
     failure = evaluation.failure
@@ -69,7 +78,7 @@ def record_of(
     )
 
 
-def budget_status(state: State, options: Options) -> Status:
+def budget_status(state: State | ManyState, options: Options) -> Status:
     """The status of the search, as the budgets and the target have it."""
     if options.noise is None and best_point(state).evaluation.interval[1] <= options.target_cost:
         return Status.TARGET

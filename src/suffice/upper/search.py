@@ -27,11 +27,9 @@ from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
     achieved,
-    enough_to_tell,
     first_look,
     for_decision,
     for_model,
-    refinement,
     seen,
     too_rough,
 )
@@ -39,9 +37,10 @@ from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points, smoothed_model, stack
 from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
-from suffice.upper.judge import Verdict, judge, next_radius, next_rho
+from suffice.upper.judge import Verdict, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
 from suffice.upper.records import Judged, budget_status, record_of
+from suffice.upper.settle import refine, settle, verdict_on
 from suffice.upper.sparsity import (
     Flags,
     Supports,
@@ -95,7 +94,7 @@ def decide(state: State, setting: Setting) -> State:
         elif state.nothing_unseen:
             state = _ended(state, setting)
         elif state.trial is not None:
-            state = _settle(state, state.trial, setting)
+            state = settle(state, state.trial, setting)
         elif state.after_failure:
             state = _mend(replace(state, after_failure=False), setting)
         else:
@@ -248,7 +247,7 @@ def _step(state: State, setting: Setting) -> State:
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
         if rough and not limit.exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
-            return _refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
+            return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
     foreseen = tuple(model.value(s) for model in models)
     plan = Plan(predicted, length, foreseen)
@@ -400,35 +399,6 @@ def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
     )
 
 
-def _settle(state: State, trial: Trial, setting: Setting) -> State:
-    """The verdict is open: refine the end that leaves it so, as far as the distance to the threshold asks for."""
-    end = _end_to_refine(state, trial, setting)
-    assert end is not None
-    purpose, point, t, T = end
-    return _refine(state, purpose, point, T, setting, t)
-
-
-def _end_to_refine(state: State, trial: Trial, setting: Setting) -> tuple[Purpose, Point, int | None, float] | None:
-    """The less certain end of a step whose verdict is open, if the oracle can make it more certain."""
-    options = setting.options
-    current = state.points[state.incumbent]
-    _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
-    T = enough_to_tell(ratio, options) * trial.plan.predicted
-    ends = [
-        (current.evaluation.error, Purpose.REFINE_INCUMBENT, current, state.incumbent),
-        (trial.point.evaluation.error, Purpose.REFINE_STEP, trial.point, None),
-    ]
-    for error, purpose, point, t in sorted(ends, key=lambda end: -end[0]):
-        if error > T and not limit.exhausted(point, state, options):
-            return purpose, point, t, T
-    return None
-
-
-def _refine(state: State, purpose: Purpose, point: Point, T: float, setting: Setting, t: int | None) -> State:
-    within = limit.askable(refinement(point.evaluation, T, setting.options), state)
-    return replace(state, pending=Pending(purpose, point.u, within, point.evaluation, t))
-
-
 def _ask(state: State, purpose: Purpose, u: Array, within: float, replaces: int | None = None) -> State:
     known = [(point.u, point.evaluation) for point in state.points]
     older = [(point.u, point.evaluation) for point in state.pool[-WARM_POOL:]]
@@ -504,17 +474,8 @@ def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State
 def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
     current = state.points[state.incumbent]
-    plan = trial.plan
-    options = setting.options
-    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
-    if verdict is Verdict.OPEN:  # what is proven stands; the policy's own errors may dismiss a step, not accept it
-        ends = seen(current.evaluation, options), seen(trial.point.evaluation, options)
-        if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
-            verdict = Verdict.REJECTED
-    if options.noise is not None or (verdict is Verdict.OPEN and _end_to_refine(state, trial, setting) is None):
-        origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
-        ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
-        verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
+    plan, options = trial.plan, setting.options
+    verdict, ratio = verdict_on(state, trial, setting)
     judged = Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged

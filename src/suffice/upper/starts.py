@@ -23,14 +23,14 @@ import numpy as np
 
 from suffice.arrays import norm
 from suffice.result import Status
-from suffice.upper.state import Setting, State, best_point
+from suffice.upper.state import ManyState, Setting, State, best_point
 
 SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
 ALIKE = 10.0  # by how much trust radii of starts that have met may differ
 STEPS = 10.0  # as many steps of the promised decrease may still close a gap
 
 
-def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int, str]:
+def overtaken(states: Sequence[State | ManyState], settings: Sequence[Setting]) -> dict[int, str]:
     """The running starts to give up, each with the reason. Starts are counted from 0."""
     given_up: dict[int, str] = {}
     known = [i for i, state in enumerate(states) if state.points]
@@ -52,7 +52,7 @@ def overtaken(states: Sequence[State], settings: Sequence[Setting]) -> dict[int,
     return given_up
 
 
-def _met(i: int, j: int, states: Sequence[State], settings: Sequence[Setting]) -> str | None:
+def _met(i: int, j: int, states: Sequence[State | ManyState], settings: Sequence[Setting]) -> str | None:
     mine, other = (settings[k].scaling.to_theta(best_point(states[k]).u) for k in (i, j))
     with np.errstate(over="ignore"):
         distance = norm((mine - other) / settings[i].scaling.unit)
@@ -60,12 +60,12 @@ def _met(i: int, j: int, states: Sequence[State], settings: Sequence[Setting]) -
     return f"start {j} has a better point inside its trust region" if met else None
 
 
-def _beaten(i: int, j: int, states: Sequence[State]) -> str | None:
+def _beaten(i: int, j: int, states: Sequence[State | ManyState]) -> str | None:
     low, high = _interval(states[i])[0], _interval(states[j])[1]
     if low - high > STEPS * states[i].promise:
         return f"F is at least {low!r} here and at most {high!r} at start {j}"
     return None
 
 
-def _interval(state: State) -> tuple[float, float]:
+def _interval(state: State | ManyState) -> tuple[float, float]:
     return best_point(state).evaluation.interval

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from suffice.arrays import Array
 from suffice.options import Options
@@ -96,7 +97,38 @@ class State:
     status: Status = Status.RUNNING
 
 
-def best_point(state: State) -> Point:
+@dataclass(frozen=True)
+class ManyState:
+    """Everything that a search over many parameters knows (`suffice.upper.many`). `points` are the latest incumbents,
+    today's last; only that one has its solutions."""
+
+    delta: float
+    rho: float
+    first: tuple[Array, ...]  # the start, until it has been evaluated
+    points: tuple[Point, ...] = ()
+    rejected: Point | None = None  # where the latest step from the incumbent has led in vain
+    pending: Pending | None = None
+    plan: Plan | None = None  # the step that `pending` evaluates
+    trial: Trial | None = None
+    promise: float = math.inf  # the decrease that the latest step promised
+    failed: bool = False  # whether the latest step has
+    stuck: bool = False  # and whether it was as short as steps get
+    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
+    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F
+    records: tuple[Record, ...] = ()
+    work: float = 0.0
+    seconds: float = 0.0
+    status: Status = Status.RUNNING
+
+    @property
+    def incumbent(self) -> int:
+        return len(self.points) - 1
+
+
+AnyState = TypeVar("AnyState", State, ManyState)
+
+
+def best_point(state: State | ManyState) -> Point:
     """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
 
     Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
