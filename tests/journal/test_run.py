@@ -43,7 +43,7 @@ from suffice.terms.design import Design
 
 SOURCE = str(Path(suffice.__file__).parents[1])
 START = {"l1": 0.5, "l2": 1.0}
-SHORT = Options(max_evaluations=14, final_radius=1e-3)
+SHORT = Options(max_evaluations=14, final_radius=1e-3, derivatives="never")  # with them searches end sooner
 
 
 def bilevel(solver="fista_adaptive", *, seed=0, penalty=0.0, **changes):
@@ -106,6 +106,7 @@ def together(solver="fista_adaptive"):
 RUNS = {
     "together": lambda: (together(), START, SHORT),
     "adaptive": lambda: (bilevel(), START, SHORT),
+    "with derivatives": lambda: (bilevel(), START, replace(SHORT, derivatives="always")),
     "fista, weights": lambda: (bilevel("fista"), START, replace(SHORT, policy="weights")),
     "gradient descent": lambda: (bilevel("gradient_descent"), START, SHORT),
     "fixed steps": lambda: (bilevel("fista").fixed(30), START, SHORT),

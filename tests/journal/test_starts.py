@@ -26,7 +26,7 @@ X, X_val = rng.standard_normal((60, 8)), rng.standard_normal((40, 8))
 w = np.array([2.0, -1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 y, y_val = X @ w + rng.standard_normal(60), X_val @ w + rng.standard_normal(40)
 STARTS = [[-1.0, -1.0], [0.0, 0.5], [0.4, -2.0]]
-OPTIONS = Options(max_evaluations=24)
+OPTIONS = Options(derivatives="never", max_evaluations=24)
 
 
 def problem(solver="auto", shift=0.0):
@@ -89,7 +89,7 @@ def test_a_journal_changes_nothing(tmp_path):
 
 def test_a_start_that_was_given_up_stays_so(tmp_path, monkeypatch):
     twins = [[-1.0, -1.0], [-1.0, -1.0 + 1e-9], [0.4, -2.0]]
-    options = Options(max_evaluations=90)
+    options = Options(derivatives="never", max_evaluations=90)
     whole = tune(problem(), starts=twins, options=options, journal=tmp_path / "whole")
     assert Status.OVERTAKEN in [one.status for one in whole.starts]
     with monkeypatch.context() as patch:
@@ -100,9 +100,9 @@ def test_a_start_that_was_given_up_stays_so(tmp_path, monkeypatch):
 
 
 def test_budgets_are_totals_and_may_be_raised(tmp_path):
-    whole = tune(problem(), starts=STARTS, options=Options(max_evaluations=40), journal=tmp_path / "whole")
-    tune(problem(), starts=STARTS, options=Options(max_evaluations=15), journal=tmp_path / "run")
-    same(resume(tmp_path / "run", problem=problem(), options=Options(max_evaluations=40)), whole)
+    whole = tune(problem(), starts=STARTS, options=Options(derivatives="never", max_evaluations=40), journal=tmp_path / "whole")
+    tune(problem(), starts=STARTS, options=Options(derivatives="never", max_evaluations=15), journal=tmp_path / "run")
+    same(resume(tmp_path / "run", problem=problem(), options=Options(derivatives="never", max_evaluations=40)), whole)
 
 
 def test_what_has_changed_is_named(tmp_path):
@@ -110,7 +110,7 @@ def test_what_has_changed_is_named(tmp_path):
     with pytest.raises(JournalError, match=r"another problem: .*y"):
         resume(tmp_path / "run", problem=problem(shift=1.0))
     with pytest.raises(JournalError, match="option final_radius was"):
-        resume(tmp_path / "run", problem=problem(), options=Options(final_radius=1e-2))
+        resume(tmp_path / "run", problem=problem(), options=Options(derivatives="never", final_radius=1e-2))
     with pytest.raises(JournalError, match="holds a run"):
         tune(problem(), starts=STARTS, journal=tmp_path / "run")
     with pytest.raises(JournalError, match="holds a run"):
@@ -173,7 +173,7 @@ def stopped(tmp_path):
     return tmp_path / "run"
 
 
-MORE = Options(max_evaluations=40)
+MORE = Options(derivatives="never", max_evaluations=40)
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
@@ -211,7 +211,7 @@ def test_a_journal_that_was_exchanged_is_refused_by_name(stopped, tmp_path, what
     else:
         one.unlink()
     with pytest.raises(JournalError, match="start-000"):
-        resume(stopped, problem=problem(), options=Options(max_evaluations=50))
+        resume(stopped, problem=problem(), options=Options(derivatives="never", max_evaluations=50))
 
 
 @pytest.mark.parametrize("name", ["starts.json", "turn.json"])
@@ -228,7 +228,7 @@ def test_a_turn_of_another_time_is_refused(stopped, tmp_path):
     resume(stopped, problem=problem(), options=MORE)
     shutil.copyfile(tmp_path / "early", stopped / "turn.json")
     with pytest.raises(JournalError, match="one of them was cut short or exchanged"):
-        resume(stopped, problem=problem(), options=Options(max_evaluations=50))
+        resume(stopped, problem=problem(), options=Options(derivatives="never", max_evaluations=50))
 
 
 def test_all_files_of_an_earlier_moment_are_an_earlier_state_of_the_run(stopped, tmp_path):
@@ -239,7 +239,7 @@ def test_all_files_of_an_earlier_moment_are_an_earlier_state_of_the_run(stopped,
 
 def test_a_start_stays_given_up_though_its_journal_has_lost_the_reason(tmp_path):
     twins = [[-1.0, -1.0], [-1.0, -1.0 + 1e-9], [0.4, -2.0]]
-    whole = tune(problem(), starts=twins, options=Options(max_evaluations=90), journal=tmp_path / "run")
+    whole = tune(problem(), starts=twins, options=Options(derivatives="never", max_evaluations=90), journal=tmp_path / "run")
     k = next(k for k, one in enumerate(whole.starts) if "start" in one.message and one.status is Status.OVERTAKEN)
     path = books(tmp_path / "run")[k]
     lines = path.read_bytes().splitlines(keepends=True)
@@ -307,7 +307,7 @@ CHILD = """
     files.write, os.replace = torn, torn_rename
     suffice.journal.run.SLACK = -(1 << 30)  # journals are written anew at every turn
     objective = suffice.exact(lambda t: np.array([10.0 * (t[1] - t[0] * t[0]), 1.0 - t[0]]))
-    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], suffice.Options(max_evaluations=30)
+    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], suffice.Options(derivatives="never", max_evaluations=30)
     if os.path.exists(os.path.join(folder, "starts.json")):
         suffice.resume(folder, problem=objective, options=options)
     else:
@@ -317,7 +317,7 @@ CHILD = """
 
 def test_killed_at_any_byte_again_and_again_the_run_ends_the_same(tmp_path):
     objective = suffice.exact(lambda t: np.array([10.0 * (t[1] - t[0] * t[0]), 1.0 - t[0]]))
-    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], Options(max_evaluations=30)
+    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], Options(derivatives="never", max_evaluations=30)
     whole = tune(objective, starts=starts, options=options)
     environment = {**os.environ, "PYTHONPATH": str(Path(suffice.__file__).parents[1])}
     folder, rng, kills = tmp_path / "run", np.random.default_rng(1), 0
