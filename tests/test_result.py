@@ -16,7 +16,12 @@ def result():
 
 
 def test_only_convergence_to_within_noise_or_not_and_the_target_are_successes():
-    assert {status for status in Status if status.success} == {Status.CONVERGED, Status.SUFFICES, Status.NOISE, Status.TARGET}
+    assert {status for status in Status if status.success} == {
+        Status.CONVERGED,
+        Status.SUFFICES,
+        Status.NOISE,
+        Status.TARGET,
+    }
 
 
 def test_every_status_has_a_message_of_its_own():

@@ -101,8 +101,8 @@ def _what_is_known(best: Evaluation, enough: float) -> str:
     (low, high), error = best.interval, standard_error(best)
     share = f", {100.0 * (high - low) / error:.2g} % of its standard error over folds ({error:.3g})" if error else ""
     return (
-        f"the loss at the best penalties is proven to lie in an interval of width {high - low:.2g}{share}; that no more "
-        f"than {enough:.2g} is left to gain near by is what the model says, not a proof"
+        f"the loss at the best penalties is proven to lie in an interval of width {high - low:.2g}{share}; that no "
+        f"more than {enough:.2g} is left to gain near by is what the model says, not a proof"
     )
 
 
