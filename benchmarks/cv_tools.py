@@ -313,7 +313,8 @@ def page(result: dict[str, Any]) -> str:
                 "CPU seconds of the whole search, how far the exact cross-validated loss is above the least of all,\n"
                 "and the time until penalties within 0.1 % of it were at hand. One thread, on a machine in use.",
                 table(["table", "best loss", "suffice", "evaluations, steps", "others"], rows),
-                f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}.",
+                f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}. Of {len(TABLES)}"
+                " tables these were measured, and of tools those that are shown; an empty cell was not measured.",
                 "## What each change brought",
                 table(["table", "before", "now", *ABLATIONS], ablation),
                 f"Measured: {result['provenance']}",
