@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -175,7 +176,10 @@ def test_data_travel_once_per_worker_and_tasks_are_small():
     from multiprocessing import get_context
 
     executor = Recording(lambda: ProcessPoolExecutor(1, mp_context=get_context("spawn")))
-    run(BilevelProblem([problem] * 3, [upper] * 3, space=SPACE, executor=executor), options=OPTIONS)
+    run(
+        BilevelProblem([problem] * 3, [upper] * 3, space=SPACE, executor=executor),
+        options=replace(OPTIONS, derivatives="never"),
+    )
     assert sum(with_data for _, with_data in executor.sent) == 1
     assert len(executor.sent) == 3 * 8 + 1
     assert max(size for size, _ in executor.sent) < 2_000  # 10 weights, their predecessors, and a frame

@@ -31,6 +31,7 @@ from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
+from suffice.terms.multinomial import forget
 from suffice.upper.evaluation import Evaluation
 
 INFORMATIVE = 0.2
@@ -213,8 +214,10 @@ class BilevelProblem:
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
         problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
         if self.executor is None:
+            forget()
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
             answers = [light(answer) for answer in _settle_all(settling, self.solver)]
+            forget()  # what workers know is not known here either
         else:
             travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
             answers = self.executor.map(self._share, travelling)
@@ -307,6 +310,7 @@ class Share:
     def solve(self, task: Task) -> Solution:
         """The solution of one problem, fit for travelling."""
         problem = self.lower[task.j].at(**task.params)
+        forget()
         return light(_settle_all([self.settle(task, problem)], self.solver)[0])
 
     def settle(self, task: Task, problem: Composite) -> Settling:

@@ -29,7 +29,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -299,9 +298,6 @@ class MinimisedIntercept(Protocol):
         ...
 
 
-_latest: WeakKeyDictionary[HeldOut, tuple[Array, LossAt]] = WeakKeyDictionary()
-
-
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the problem that b(w)
@@ -320,10 +316,14 @@ class HeldOut:
 
     def at(self, w: Array) -> LossAt:
         """The loss at w; the latest one is kept, which an evaluation asks for several times."""
-        known = _latest.get(self)
+        known: tuple[Array, LossAt] | None = self.__dict__.get("_latest")
         if known is None or not np.array_equal(known[0], w):
-            _latest[self] = known = np.array(w), self._at(w)
+            known = np.array(w), self._at(w)
+            object.__setattr__(self, "_latest", known)
         return known[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_latest"}
 
     def _at(self, w: Array) -> LossAt:
         design, score, y, train = self.design, self.score, self.y, self.train

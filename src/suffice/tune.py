@@ -341,6 +341,8 @@ class _Run:
         if not self.listed:  # its tuner looks after the budgets
             return
         tuners, options = self.tuners, self.tuners[0].options
+        for tuner in tuners:  # one that has ended has ended, whatever budget is spent: a resumed run knows it, too
+            _ = tuner.done
         on_target = [i for i, tuner in enumerate(tuners) if tuner.known.status is Status.TARGET]
         if on_target:
             self._stop(Status.OVERTAKEN, f"F is proven to be at most target_cost at start {on_target[0]}")

@@ -26,7 +26,13 @@ X, X_val = rng.standard_normal((60, 8)), rng.standard_normal((40, 8))
 w = np.array([2.0, -1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 y, y_val = X @ w + rng.standard_normal(60), X_val @ w + rng.standard_normal(40)
 STARTS = [[-1.0, -1.0], [0.0, 0.5], [0.4, -2.0]]
-OPTIONS = Options(derivatives="never", max_evaluations=24)
+
+
+def budget(evaluations):
+    return Options(derivatives="never", max_evaluations=evaluations)  # with derivatives searches end sooner
+
+
+OPTIONS = budget(24)
 
 
 def problem(solver="auto", shift=0.0):
@@ -89,7 +95,7 @@ def test_a_journal_changes_nothing(tmp_path):
 
 def test_a_start_that_was_given_up_stays_so(tmp_path, monkeypatch):
     twins = [[-1.0, -1.0], [-1.0, -1.0 + 1e-9], [0.4, -2.0]]
-    options = Options(derivatives="never", max_evaluations=90)
+    options = budget(90)
     whole = tune(problem(), starts=twins, options=options, journal=tmp_path / "whole")
     assert Status.OVERTAKEN in [one.status for one in whole.starts]
     with monkeypatch.context() as patch:
@@ -100,9 +106,9 @@ def test_a_start_that_was_given_up_stays_so(tmp_path, monkeypatch):
 
 
 def test_budgets_are_totals_and_may_be_raised(tmp_path):
-    whole = tune(problem(), starts=STARTS, options=Options(derivatives="never", max_evaluations=40), journal=tmp_path / "whole")
-    tune(problem(), starts=STARTS, options=Options(derivatives="never", max_evaluations=15), journal=tmp_path / "run")
-    same(resume(tmp_path / "run", problem=problem(), options=Options(derivatives="never", max_evaluations=40)), whole)
+    whole = tune(problem(), starts=STARTS, options=budget(40), journal=tmp_path / "whole")
+    tune(problem(), starts=STARTS, options=budget(15), journal=tmp_path / "run")
+    same(resume(tmp_path / "run", problem=problem(), options=budget(40)), whole)
 
 
 def test_what_has_changed_is_named(tmp_path):
@@ -173,7 +179,7 @@ def stopped(tmp_path):
     return tmp_path / "run"
 
 
-MORE = Options(derivatives="never", max_evaluations=40)
+MORE = budget(40)
 
 
 @pytest.mark.parametrize("start", [0, 1, 2])
@@ -211,7 +217,7 @@ def test_a_journal_that_was_exchanged_is_refused_by_name(stopped, tmp_path, what
     else:
         one.unlink()
     with pytest.raises(JournalError, match="start-000"):
-        resume(stopped, problem=problem(), options=Options(derivatives="never", max_evaluations=50))
+        resume(stopped, problem=problem(), options=budget(50))
 
 
 @pytest.mark.parametrize("name", ["starts.json", "turn.json"])
@@ -228,7 +234,7 @@ def test_a_turn_of_another_time_is_refused(stopped, tmp_path):
     resume(stopped, problem=problem(), options=MORE)
     shutil.copyfile(tmp_path / "early", stopped / "turn.json")
     with pytest.raises(JournalError, match="one of them was cut short or exchanged"):
-        resume(stopped, problem=problem(), options=Options(derivatives="never", max_evaluations=50))
+        resume(stopped, problem=problem(), options=budget(50))
 
 
 def test_all_files_of_an_earlier_moment_are_an_earlier_state_of_the_run(stopped, tmp_path):
@@ -239,7 +245,7 @@ def test_all_files_of_an_earlier_moment_are_an_earlier_state_of_the_run(stopped,
 
 def test_a_start_stays_given_up_though_its_journal_has_lost_the_reason(tmp_path):
     twins = [[-1.0, -1.0], [-1.0, -1.0 + 1e-9], [0.4, -2.0]]
-    whole = tune(problem(), starts=twins, options=Options(derivatives="never", max_evaluations=90), journal=tmp_path / "run")
+    whole = tune(problem(), starts=twins, options=budget(90), journal=tmp_path / "run")
     k = next(k for k, one in enumerate(whole.starts) if "start" in one.message and one.status is Status.OVERTAKEN)
     path = books(tmp_path / "run")[k]
     lines = path.read_bytes().splitlines(keepends=True)
@@ -317,7 +323,7 @@ CHILD = """
 
 def test_killed_at_any_byte_again_and_again_the_run_ends_the_same(tmp_path):
     objective = suffice.exact(lambda t: np.array([10.0 * (t[1] - t[0] * t[0]), 1.0 - t[0]]))
-    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], Options(derivatives="never", max_evaluations=30)
+    starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], budget(30)
     whole = tune(objective, starts=starts, options=options)
     environment = {**os.environ, "PYTHONPATH": str(Path(suffice.__file__).parents[1])}
     folder, rng, kills = tmp_path / "run", np.random.default_rng(1), 0

@@ -109,7 +109,7 @@ def test_without_skops_the_model_is_a_joblib_file_with_a_warning(data, tmp_path,
 
 
 def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(data, tmp_path, no_report):
-    first = tune(data, "--max-evaluations", 5, "--json", out=tmp_path / "run")
+    first = tune(data, "--max-evaluations", 2, "--json", out=tmp_path / "run")
     assert first.exit_code == 1
     assert json.loads(first.stdout)["status"] == "max_evaluations" and "suffice resume" in first.stderr
     whole = json.loads(tune(data, "--json", out=tmp_path / "whole").stdout)

@@ -221,18 +221,20 @@ class Wide:
     def solver(self, added: Array | float = 0.0) -> Solve:
         D = np.broadcast_to(np.asarray(self.ridge + added, dtype=np.float64), self.B.shape[1])
         if len(self.B) == 0:
-            return lambda b: np.asarray(b / D)
+            return lambda b: np.asarray(b / (D if b.ndim == 1 else D[:, None]))
         scaled = self.B / np.sqrt(D)
         factor = _factor(dsyrk(1.0, scaled.T, trans=1), 1.0)
 
         def once(b: Array) -> Array:
-            inner = _solved(factor, self.B @ (b / D))
-            solved: Array = (b - inner @ self.B) / D
+            d = D if b.ndim == 1 else D[:, None]
+            inner = _solved(factor, self.B @ (b / d))
+            solved: Array = (b - self.B.T @ inner) / d
             return solved
 
         def solve(b: Array) -> Array:
             s = once(b)
-            return s + once(b - (self.product(s) + added * s))  # what cancels for a small D is had again
+            back = self.B.T @ (self.B @ s) + (D if b.ndim == 1 else D[:, None]) * s
+            return s + once(b - back)  # what cancels for a small D is had again
 
         return once if float(D.min()) > SAFE * float(self.squares.max(initial=0.0)) else solve
 

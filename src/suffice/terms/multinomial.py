@@ -80,6 +80,11 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
+def forget() -> None:
+    """Forget all intercepts: those of a point then do not depend on where, and after what, it is asked for."""
+    _memory.latest.clear()
+
+
 @dataclass(frozen=True, eq=False)
 class Multinomial(MarginModel):
     """The multinomial loss with a ridge; `onehot` is N x K, x is W row by row, images are N x K."""
