@@ -46,6 +46,7 @@ from tests.reference_balls import (
     precision,
     total,
 )
+from tests.reference_families import family_of
 
 PRECISIONS = (192, 448, 1024, 2304, 5000)  # bits
 DIGITS = 40
@@ -323,7 +324,8 @@ def stated(problem: Any) -> tuple[Any, Any]:
         F = Softmax(X, smooth.onehot, a, l2, smooth.intercept)
         ridges = F.l2
     else:
-        F = Linear(X, host(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted))
+        offset = getattr(smooth, "offset", None)
+        F = Linear(X, host(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted), offset)
         ridges = F.l2
     with precision(EXACT):
         for j in range(F.width):
@@ -346,7 +348,9 @@ def stated_term(prox: Any, size: int) -> tuple[Any, float]:
 
 
 def psi_of(loss: Any) -> Any:
-    name = type(loss).__name__
+    name, family = type(loss).__name__, family_of(loss)
+    if family is not None:
+        return family
     if name == "Huber":
         return Huber(loss.delta)
     return {"Squared": Squared, "Logistic": Logistic, "Poisson": Poisson, "SquaredHinge": SquaredHinge}[name]()

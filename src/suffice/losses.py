@@ -9,6 +9,7 @@ argument:
     `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1541,  slope 1/4
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
+    `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 from suffice.arrays import Array, frozen, host, lives_elsewhere, positive, vector
 from suffice.held_out import (
     BrierScore,
+    DevianceScore,
     HeldOut,
     LogScore,
     LossAt,
@@ -33,10 +35,12 @@ from suffice.held_out import (
 )
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.offset import offsets
 from suffice.terms.rounding import norm_rounding
 
 __all__ = [
     "Brier",
+    "Deviance",
     "Lipschitz",
     "LogLoss",
     "Loss",
@@ -164,6 +168,34 @@ class SquaredError(_MarginLoss):
     @property
     def targets(self) -> Array:
         return self.y
+
+
+class Deviance:
+    """loss = sum_i s_i d(y_i, m_i) on held-out data, d the unit deviance of a family: `family` is its psi, such as
+    `suffice.terms.POISSON`, `GAMMA`, `BINOMIAL`, `Tweedie(1.5)` or `NegativeBinomial(theta)`.
+
+    `offset` is a known part of every margin, s_i are the `sample_weight`, or 1. For binomial counts y are shares of
+    trials, and the weights their numbers.
+    """
+
+    def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        if not callable(getattr(family, "excess", None)):
+            raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
+        design = Design.of(X, sample_weight)
+        rows = design.shape[0]
+        y = frozen(family.targets(np.asarray(y)))
+        if y.shape != (rows,):
+            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
+        total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
+        offset = None if offset is None else offsets(offset, rows)
+        self.design = design
+        self._held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return self._held_out.fingerprint()
+
+    def at(self, w: Array) -> LossAt:
+        return self._held_out.at(_weights(w, self.design.shape[1]))
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

@@ -4,7 +4,8 @@ r"""Verified solutions: the exact minimiser exhibited near w, on its signed supp
 
 Let S hold the support of w, with signs sigma, and all j with l1_j = 0; an intercept that is not penalised is one more
 column of S, of ones. On S, let H be the Hessian of f at w, u = grad f(w) + l1 sigma, and lambda = ||u||_{H^-1}, the
-Newton decrement. Let |psi'''| <= M psi'' (logistic and Poisson: 1, squares: 0) and kappa = M max_i ||x_i||_{H^-1}.
+Newton decrement. Let |psi'''| <= M psi'' (logistic, Poisson and those of `suffice.terms.families`: 1, squares: 0) and
+kappa = M max_i ||x_i||_{H^-1}.
 
 1. *Reduced minimiser.* On the way to w + h, psi'' of row i changes by no more than the factor e^(+-a), a = M |x_i . h|
    <= kappa ||h||_H, so that <grad f(w + h) - grad f(w), h> >= ||h||_H^2 (1 - e^-a)/a. If kappa lambda < 1, then f +
@@ -46,7 +47,7 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.margin_losses import LARGEST_EXPONENT, Bending, Kinked, Squared
+from suffice.terms.margin_losses import LARGEST, Bending, Kinked, Squared, slope_size
 from suffice.terms.rounding import TINY, U, gamma
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
@@ -164,20 +165,21 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
     a, m = host(design.weights), image + b
     blur = design.margin_rounding(w) * design.absolute_margins(w) * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
     blur += 4.0 * EPS * (np.abs(image) + abs(b))
-    if not np.isfinite(m).all() or (math.isinf(model.loss.curvature) and not np.all(m + blur < LARGEST_EXPONENT)):
-        return None
+    if not np.isfinite(m).all() or not np.all(model.loss.curvature_between(m - blur, m + blur, model.y) < LARGEST):
+        return None  # rates were cut off
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
     sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
     slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
-    rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
+    sizes = slope_size(model.loss, slopes, bends, m, model.y)
+    rough = norm(np.sqrt(a) * sizes) * (1.0 + gamma(sum(design.shape) + 8))
     of_sums = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
     of_sums = of_sums * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
     of_sums += design.underflow
     u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
     if model.intercept is not None:
         u = np.append(u, float((a * slopes).sum()))
-        doubt = gamma(len(m) + OF_FACTORS) * float(a @ (np.abs(slopes) + bends)) * (1.0 + gamma(len(m)))
+        doubt = gamma(len(m) + OF_FACTORS) * float(a @ sizes) * (1.0 + gamma(len(m)))
         error = np.append(error, doubt + design.underflow)
 
     found = _region(model, S, m, blur, u, error)

@@ -1,5 +1,11 @@
 """Ready-made lower-level problems: linear models (`linear`) and images (`imaging`)."""
 
+from suffice.problems.families import (
+    ElasticNetBinomial,
+    ElasticNetGamma,
+    ElasticNetNegativeBinomial,
+    ElasticNetTweedie,
+)
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,
@@ -14,10 +20,14 @@ from suffice.terms.labels import signs
 __all__ = [
     "Denoising",
     "ElasticNet",
+    "ElasticNetBinomial",
+    "ElasticNetGamma",
     "ElasticNetHuber",
     "ElasticNetLogistic",
     "ElasticNetModel",
+    "ElasticNetNegativeBinomial",
     "ElasticNetPoisson",
+    "ElasticNetTweedie",
     "LowerLevel",
     "Reconstruction",
     "SampledFourier",

@@ -14,7 +14,9 @@ import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice.arrays import Array
-from suffice.held_out import BrierScore, HingeScore, LogScore, Phi, PoissonScore, SquaredScore
+from suffice.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
+from suffice.terms.families import GAMMA
+from suffice.terms.margin_losses import POISSON
 
 Scorer = Callable[..., float]
 
@@ -99,7 +101,8 @@ SCORES = {
         Score("neg_log_loss", "log loss", LogScore(), _neg_log_loss),
         Score("neg_mean_squared_error", "mean squared error", SquaredScore()),
         Score("r2", "1 - R²", SquaredScore(), offset=1.0, unit=_variance),
-        Score("neg_mean_poisson_deviance", "mean Poisson deviance", PoissonScore()),
+        Score("neg_mean_poisson_deviance", "mean Poisson deviance", DevianceScore(POISSON)),
+        Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
     )
 }

@@ -1,6 +1,7 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
 from suffice.terms.blocks import RowBlocks
+from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import (
     HUBER,
@@ -19,19 +20,24 @@ from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, We
 from suffice.terms.smooth import Smooth
 
 __all__ = [
+    "BINOMIAL",
+    "GAMMA",
     "HUBER",
     "L1",
     "LOGISTIC",
     "POISSON",
     "SQUARED",
     "SQUARED_HINGE",
+    "Binomial",
     "Box",
     "ElasticNet",
+    "Gamma",
     "Group",
     "Huber",
     "LinearModel",
     "Logistic",
     "MarginLoss",
+    "NegativeBinomial",
     "NonNegative",
     "Poisson",
     "Prox",
@@ -39,6 +45,8 @@ __all__ = [
     "Smooth",
     "Squared",
     "SquaredHinge",
+    "Tweedie",
     "WeightedL1",
     "Zero",
+    "tweedie",
 ]

@@ -28,7 +28,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, LossModel, rounding_through
-from suffice.terms.margin_losses import LARGEST_EXPONENT, MarginLoss, slope_and_bend
+from suffice.terms.margin_losses import LARGEST_EXPONENT, MarginLoss, slope_and_bend, slope_size
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 
 MOST_STEPS = 200
@@ -99,8 +99,8 @@ class Intercepted(LossModel):
         """s(b) = sum a_i psi'(m_i + b), its derivative, and a bound on the rounding of s."""
         a, m = self.design.weights, image + b
         slope, bend = slope_and_bend(self.loss, m, self.y)
-        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        sizes = self._summing * (np.abs(slope) + bend) + 2.0 * EPS * bend * (np.abs(image) + abs(b))
+        sizes = self._summing * slope_size(self.loss, slope, bend, m, self.y)
+        sizes = sizes + 2.0 * EPS * bend * (np.abs(image) + abs(b))
         return dot(a, slope), float(a @ bend), float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
 
     @cached_property

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, cast_like, host, namespace, norm
 from suffice.terms.design import Design
-from suffice.terms.margin_losses import LARGEST, MarginLoss
+from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_size
 from suffice.terms.rounding import TINY, gamma
 from suffice.terms.smooth import Imaged
 
@@ -105,6 +105,10 @@ class LossModel(MarginModel):
 
     def shifted(self, image: Array, by: Array) -> Array:
         """These margins plus the intercept that belongs to the margins `by`."""
+        raise NotImplementedError
+
+    def gradient_rounding(self, x: Array, image: Array) -> float:
+        """A bound on the norm of the rounding error of the gradient."""
         raise NotImplementedError
 
     def rounding_at(self, x: Array, image: Array) -> float:
@@ -190,8 +194,8 @@ def rounding_through(
         return math.inf
     with np.errstate(over="ignore"):
         through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
-        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        derivative = norm(root * (np.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
+        size = slope_size(loss, loss.derivative(m, y), bend, m, y)
+        derivative = norm(root * (size + bend * error))
         return through_margins + design.pull_rounding * derivative + design.underflow
 
 
