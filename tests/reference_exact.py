@@ -342,9 +342,24 @@ def stated_term(prox: Any, size: int) -> tuple[Any, float]:
         return Kinked.l1([0.0] * size), 0.0
     if isinstance(prox, terms.Box):
         return Kinked.box(np.broadcast_to(prox.lower, size), np.broadcast_to(prox.upper, size)), 0.0
+    if isinstance(prox, terms.BoxL1):
+        return bounded_l1(*(np.broadcast_to(one, size) for one in (prox.l1, prox.lower, prox.upper))), 0.0
     if isinstance(prox, terms.Group):
         return Groups([[int(j) for j in np.asarray(G)] for G in prox.groups], list(np.asarray(prox.weights))), 0.0
     return Kinked.l1(np.broadcast_to(prox.l1, size)), 0.0
+
+
+def bounded_l1(l1: Any, lower: Any, upper: Any) -> Kinked:
+    inf, kinks, slopes = arb("inf"), [], []
+    for weight, low, high in zip(l1, lower, upper, strict=True):
+        inner = [ZERO] if weight > 0 or low == 0 or high == 0 else []
+        ends = [arb(float(end)) for end in (low, high) if math.isfinite(end) and end != 0]
+        kinks.append(sorted([*inner, *ends], key=float))
+        below, above = [-inf] * math.isfinite(low), [inf] * math.isfinite(high)
+        w = arb(float(weight))
+        middle = [-w] * int(low < 0 and weight > 0) + [w] * int(high > 0)
+        slopes.append([*below, *(middle if weight > 0 else [ZERO]), *above])
+    return Kinked(kinks, slopes)
 
 
 def psi_of(loss: Any) -> Any:

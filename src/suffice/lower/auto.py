@@ -5,6 +5,8 @@ r"""The method that is fastest for the problem at hand.
   would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
   on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
   the beginning.
+- Bounds on the weights, or groups of them: `newton_prox` where `fista_adaptive` cannot be used (there is no L, or no
+  mu), or where by the same measure a Hessian of all variables is worth its price.
 - Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
@@ -22,11 +24,12 @@ from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
-from suffice.lower.parts import LinearParts
+from suffice.lower.newton_prox import NewtonProx, fits
+from suffice.lower.parts import LinearParts, Parts
 from suffice.problem import Canonical
 from suffice.terms.design import largest_matrix
 
-NEWTON, FISTA = Newton(), AdaptiveFista()
+NEWTON, FISTA, STRUCTURED = Newton(), AdaptiveFista(), NewtonProx()
 EASY = 150.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
 
@@ -38,9 +41,14 @@ class Auto:
     name: str = "auto"
 
     def takes(self, problem: Canonical) -> str | None:
-        return None if FISTA.takes(problem) is None else NEWTON.takes(problem)
+        if FISTA.takes(problem) is None or STRUCTURED.takes(problem) is None:
+            return None
+        return NEWTON.takes(problem)
 
     def start(self, problem: Canonical, x: Array) -> NewtonState | FistaState:
+        if STRUCTURED.takes(problem) is None:
+            worth = FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_structured(problem, x))
+            return STRUCTURED.start(problem, x) if worth else FISTA.start(problem, x)
         if FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
@@ -48,6 +56,8 @@ class Auto:
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
+        if STRUCTURED.takes(problem) is None:
+            return STRUCTURED.step(problem, state)
         if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
@@ -62,3 +72,12 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
     return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries
+
+
+def _is_structured(problem: Canonical, x: Array) -> bool:
+    design, size = getattr(Parts.of(problem).term, "design", None), float(len(x))
+    if design is None or not fits(problem, len(x)):
+        return False
+    entries = getattr(design.X, "nnz", math.prod(design.shape))
+    hessian: float = design.shape[0] * size**2 + 4.0 * size**3
+    return hessian <= WORTH * math.sqrt(problem.kappa) * float(entries)

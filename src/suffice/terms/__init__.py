@@ -18,6 +18,7 @@ from suffice.terms.margin_losses import (
 )
 from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, WeightedL1, Zero
 from suffice.terms.smooth import Smooth
+from suffice.terms.structure import BoxL1, Positive, SparseGroup
 
 __all__ = [
     "BINOMIAL",
@@ -30,6 +31,7 @@ __all__ = [
     "SQUARED_HINGE",
     "Binomial",
     "Box",
+    "BoxL1",
     "ElasticNet",
     "Gamma",
     "Group",
@@ -40,9 +42,11 @@ __all__ = [
     "NegativeBinomial",
     "NonNegative",
     "Poisson",
+    "Positive",
     "Prox",
     "RowBlocks",
     "Smooth",
+    "SparseGroup",
     "Squared",
     "SquaredHinge",
     "Tweedie",

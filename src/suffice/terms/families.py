@@ -126,7 +126,8 @@ class Gamma(_Mean):
 @dataclass(frozen=True)
 class Tweedie(_Mean):
     """psi = exp((2-p) m)/(2-p) + y exp(-(p-1) m)/(p-1), 1 < p < 2, for y >= 0 with a share of zeros, such as the
-    cost of claims: the mean of row i is exp(m_i), its variance proportional to mean^p. `tweedie` has the powers 0, 1 and 2."""
+    cost of claims: the mean of row i is exp(m_i), its variance proportional to mean^p. `tweedie` has powers 0, 1
+    and 2."""
 
     power: float = 1.5
     curvature: float = math.inf
