@@ -6,7 +6,7 @@ s the sample weights times class weights. `suffice.sklearn.adapters` has scikit-
 for those that nobody tunes: LinearRegression has no penalty, RidgeClassifier is Ridge with targets -1 and 1, and
 
     SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
-    TweedieRegressor(power, alpha)    as PoissonRegressor for power = 1, squares / 2 for power = 0
+    TweedieRegressor(power, alpha)    as PoissonRegressor for power = 1, Gamma for 2, squares / 2 for 0
     skglm, celer: Lasso, ElasticNet   as scikit-learn's             l1_j = alpha weights_j
     skglm.SparseLogisticRegression    mean of psi + penalty         l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
@@ -28,10 +28,12 @@ from suffice.arrays import Array
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.adapters import LogisticAdapter
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.terms.families import GAMMA
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
 
 SCORING = {"Squared": "neg_mean_squared_error", "Logistic": "neg_log_loss", "SquaredHinge": "neg_squared_hinge"}
 SCORING |= {"Poisson": "neg_mean_poisson_deviance", "Concomitant": "neg_mean_squared_error"}
+SCORING |= {"Gamma": "neg_mean_gamma_deviance"}
 SCORING |= {"Huber": "neg_mean_squared_error"}
 
 
@@ -175,11 +177,16 @@ def _factors(estimator: Any) -> Any:
     return 1.0 if factors is None else np.asarray(factors, dtype=np.float64)
 
 
+@_reads("sklearn.GammaRegressor")
+def _gamma(estimator: Any, y: Any, weights: Array) -> Objective:
+    return _regression(estimator, y, weights, 0.0, float(estimator.alpha), GAMMA)
+
+
 @_reads("sklearn.PoissonRegressor", "sklearn.TweedieRegressor")
 def _generalised(estimator: Any, y: Any, weights: Array) -> Objective:
     power, link = getattr(estimator, "power", 1), getattr(estimator, "link", "log")
     link = ("identity" if power <= 0 else "log") if link == "auto" else link
-    known: dict[tuple[float, str], MarginLoss] = {(0, "identity"): SQUARED, (1, "log"): POISSON}
+    known: dict[tuple[float, str], MarginLoss] = {(0, "identity"): SQUARED, (1, "log"): POISSON, (2, "log"): GAMMA}
     psi = known.get((power, link))
     refuse(psi is None, f"there is no proof for power={power!r} with link={link!r}")
     assert psi is not None
@@ -319,6 +326,7 @@ _GLUM: dict[tuple[str, str], MarginLoss] = {
         ("normal", "identity", SQUARED),
         ("binomial", "logit", LOGISTIC),
         ("poisson", "log", POISSON),
+        ("gamma", "log", GAMMA),
     )
     for link in (own, "auto")
 }
