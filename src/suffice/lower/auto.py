@@ -5,6 +5,7 @@ r"""The method that is fastest for the problem at hand.
   would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
   on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
   the beginning.
+- Cox's model with an l1 penalty or none: Newton's method with its whole Hessian, up to MOST_WHOLE variables.
 - Bounds on the weights, or groups of them: `newton_prox` where `fista_adaptive` cannot be used (there is no L, or no
   mu), or where by the same measure a Hessian of all variables is worth its price.
 - Everything else: `fista_adaptive`.
@@ -24,12 +25,15 @@ from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.newton_prox import NewtonProx, fits
 from suffice.lower.parts import LinearParts, Parts
 from suffice.problem import Canonical
+from suffice.terms.cox import CoxModel
 from suffice.terms.design import largest_matrix
 
-NEWTON, FISTA, STRUCTURED = Newton(), AdaptiveFista(), NewtonProx()
+NEWTON, FISTA, STRUCTURED, WHOLE = Newton(), AdaptiveFista(), NewtonProx(), NewtonHessian()
+MOST_WHOLE = 3000  # variables of a Hessian that is one matrix
 EASY = 150.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
 
@@ -46,6 +50,8 @@ class Auto:
         return NEWTON.takes(problem)
 
     def start(self, problem: Canonical, x: Array) -> NewtonState | FistaState:
+        if _is_cox(problem) and WHOLE.takes(problem) is None and len(x) <= MOST_WHOLE:
+            return WHOLE.start(problem, x)
         if STRUCTURED.takes(problem) is None:
             worth = FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_structured(problem, x))
             return STRUCTURED.start(problem, x) if worth else FISTA.start(problem, x)
@@ -56,6 +62,8 @@ class Auto:
     def step(self, problem: Canonical, state: NewtonState | FistaState) -> NewtonState | FistaState:
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
+        if _is_cox(problem) and WHOLE.takes(problem) is None:
+            return WHOLE.step(problem, state)
         if STRUCTURED.takes(problem) is None:
             return STRUCTURED.step(problem, state)
         if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
@@ -72,6 +80,10 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
     return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries
+
+
+def _is_cox(problem: Canonical) -> bool:
+    return isinstance(Parts.of(problem).term, CoxModel)
 
 
 def _is_structured(problem: Canonical, x: Array) -> bool:

@@ -15,12 +15,14 @@ from suffice.problems.linear import (
     ElasticNetPoisson,
     LowerLevel,
 )
+from suffice.problems.survival import ElasticNetCox
 from suffice.terms.labels import signs
 
 __all__ = [
     "Denoising",
     "ElasticNet",
     "ElasticNetBinomial",
+    "ElasticNetCox",
     "ElasticNetGamma",
     "ElasticNetHuber",
     "ElasticNetLogistic",

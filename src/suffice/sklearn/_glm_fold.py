@@ -44,10 +44,12 @@ class Columns:
     count: int
     offset: int | None = None
     exposure: int | None = None
+    strata: int | None = None
+    entry: int | None = None
 
     @property
     def special(self) -> list[int]:
-        return [one for one in (self.offset, self.exposure) if one is not None]
+        return [one for one in (self.offset, self.exposure, self.strata, self.entry) if one is not None]
 
     @property
     def features(self) -> Any:
@@ -58,6 +60,8 @@ class Columns:
         """Features, and the offset of every row."""
         if not self.special:
             return X, None
+        if self.offset is None and self.exposure is None:
+            return X[:, self.features], None
         offset = np.zeros(X.shape[0])
         if self.offset is not None:
             offset = offset + column(X, self.offset)
@@ -67,6 +71,11 @@ class Columns:
                 raise ValueError(f"exposure must be positive, got {float(exposure.min())!r}")
             offset = offset + np.log(exposure)
         return X[:, self.features], offset
+
+    def survival(self, X: Any) -> tuple[Array | None, Array | None]:
+        """Strata and entries of rows, for Cox's model."""
+        strata, entry = (None if one is None else column(X, one) for one in (self.strata, self.entry))
+        return strata, entry
 
     def placed(self, coef: Array) -> Array:
         """Coefficients of all columns, 0 for those that are no features."""

@@ -23,11 +23,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from suffice.arrays import Array, norm, outside_stacklevel
+from suffice.losses import PartialLikelihood
 from suffice.lower.solution import Outcome
+from suffice.sklearn._cox_fold import concordance
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._glm_fold import Columns
 from suffice.sklearn.adapters import register_adapter
 from suffice.sklearn.glm_adapters import GLMAdapter, adapter_of, columns_of
+from suffice.terms.cox import signed_times
 
 
 def _classifies(estimator: Any) -> bool:
@@ -45,7 +48,8 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     family : "gaussian" (identity link), "binomial" (logit link, two classes: a classifier), or, with a log link,
-        "poisson", "gamma", "tweedie" and "negative_binomial".
+        "poisson", "gamma", "tweedie" and "negative_binomial". "cox": proportional hazards; y holds times, negative
+        where they are censored, or an array with a field of bools (the event) and one of numbers (the time).
     l1, l2 : the penalties, not negative. l2 = 0 is allowed: a solution is proven where the data supply the curvature.
     fit_intercept : whether there is an intercept, which is never penalised.
     power : of "tweedie", between 1 and 2: the variance is proportional to mean**power.
@@ -58,6 +62,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     offset : a column of X, by number (or by name, if X is a table), that is a known part of the linear predictor: it is
         no feature, and its `coef_` is 0.
     exposure : a column of X by which the mean is multiplied, for a log link: its logarithm is an offset.
+    ties : "efron" or "breslow", for "cox".
+    strata : a column of X, for "cox": rows with different values have baseline hazards of their own.
+    entry : a column of X, for "cox": the time from which on a row is at risk (left truncation).
     tol : the distance from the exact coefficients that is asked for, relative to their norm.
     max_iter : the most steps of the solver.
 
@@ -84,6 +91,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         group_share: float = 1.0,
         offset: Any = None,
         exposure: Any = None,
+        ties: str = "efron",
+        strata: Any = None,
+        entry: Any = None,
         tol: float = 1e-8,
         max_iter: int = MOST_STEPS,
     ) -> None:
@@ -99,6 +109,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         self.group_share = group_share
         self.offset = offset
         self.exposure = exposure
+        self.ties = ties
+        self.strata = strata
+        self.entry = entry
         self.tol = tol
         self.max_iter = max_iter
 
@@ -107,7 +120,10 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         adapter = adapter_of(self)
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        adapter.ratio(self)
+        adapter.check(self, ())
         labels = self.family == "binomial"
+        y = signed_times(y) if self.family == "cox" else y
         X, y = validate_data(
             self, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=not labels, ensure_min_samples=2
         )
@@ -152,14 +168,14 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "coef_")
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
         features, offset = self._columns.split(X)
-        coef = self.coef_ if offset is None else self.coef_[self._columns.features]
+        coef = self.coef_[self._columns.features]
         margins: Array = np.asarray(features @ coef).ravel() + self.intercept_
         return margins if offset is None else margins + offset
 
     def predict(self, X: Any) -> Any:
-        """Means of y; labels for "binomial"."""
+        """Means of y; labels for "binomial", logarithms of relative hazards for "cox"."""
         m = self.linear_predictor(X)
-        if self.family == "gaussian":
+        if self.family in ("gaussian", "cox"):
             return m
         if self.family == "binomial":
             return self.classes_[(m > 0.0).astype(int)]
@@ -183,7 +199,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         return np.stack([-np.logaddexp(0.0, m), -np.logaddexp(0.0, -m)], axis=1)
 
     def deviance(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The mean unit deviance of y."""
+        """The mean unit deviance of y; minus the mean partial log-likelihood for "cox"."""
+        if self.family == "cox":
+            return self._partial_likelihood(X, y, sample_weight)
         m, adapter = self.linear_predictor(X), adapter_of(self)
         targets = adapter.targets(self, y, getattr(self, "classes_", None))
         if self.family == "gaussian":
@@ -192,8 +210,20 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
             return float(np.average(2.0 * np.logaddexp(0.0, -targets * m), weights=sample_weight))
         return float(np.average(2.0 * adapter.loss(self).excess(m, targets), weights=sample_weight))
 
+    def _partial_likelihood(self, X: Any, y: Any, sample_weight: Any) -> float:
+        m, columns = self.linear_predictor(X), self._columns
+        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
+        held = PartialLikelihood(
+            np.ones((len(m), 1)), signed_times(y), ties=self.ties, sample_weight=sample_weight,
+            strata=columns.survival(X)[0], entry=columns.survival(X)[1], offset=m,
+        )  # fmt: skip
+        return float(held.at(np.zeros(1)).residual ** 2)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of the deviance that is explained, D^2 (R^2 for "gaussian"); the accuracy for "binomial"."""
+        """The share of the deviance that is explained, D^2 (R^2 for "gaussian"); the accuracy for "binomial", Harrell's
+        concordance for "cox"."""
+        if self.family == "cox":
+            return concordance(signed_times(y), self.linear_predictor(X), sample_weight)
         if self.family == "binomial":
             return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
         y = np.asarray(y, dtype=np.float64)

@@ -18,6 +18,7 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils.class_weight import compute_sample_weight
 
 from suffice.arrays import Array
+from suffice.sklearn._cox_fold import CoxFold
 from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn.adapters import (
     Classifier,
@@ -28,11 +29,11 @@ from suffice.sklearn.adapters import (
     register_adapter,
 )
 from suffice.sklearn.folds import Intercept, LinearFold
+from suffice.terms.cox import signed_times
 from suffice.terms.families import GAMMA, NegativeBinomial, Tweedie, tweedie
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 
-FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie", "negative_binomial")
-SPECIAL = ("offset", "exposure")  # parameters that name columns
+SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
 SCORINGS = {
     "gaussian": ("neg_mean_squared_error", "r2"),
     "binomial": ("neg_log_loss", "neg_brier_score"),
@@ -40,6 +41,7 @@ SCORINGS = {
     "gamma": ("neg_mean_gamma_deviance",),
     "tweedie": ("neg_mean_deviance",),
     "negative_binomial": ("neg_mean_deviance",),
+    "cox": ("neg_partial_likelihood",),
 }
 
 
@@ -58,6 +60,16 @@ def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
             raise ValueError(f"{parameter} must be the number of a column of X, or its name, got {given!r}")
         found[parameter] = int(given) % count
     return Columns(count, **found)
+
+
+def _check_columns(estimator: Any) -> None:
+    """Whether the family has a use for the columns that are named."""
+    family = estimator.family
+    if estimator.exposure is not None and family in ("gaussian", "binomial", "cox"):
+        raise ValueError(f"exposure multiplies the mean of a family with a log link, family={family!r} takes an offset")
+    for name in ("strata", "entry"):
+        if getattr(estimator, name) is not None and family != "cox":
+            raise ValueError(f"{name} is for family='cox', got family={family!r}")
 
 
 def structure_of(estimator: Any, features: int) -> Structure:
@@ -123,7 +135,7 @@ class GLMAdapter(Regressor):
         return float(estimator.l1 / total) if total > 0.0 else 0.5
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        self.loss(estimator)
+        _check_columns(estimator)
 
     def prepared(self, estimator: Any, X: Any) -> Any:
         """The estimator with numbers of columns in place of names."""
@@ -142,12 +154,16 @@ class GLMAdapter(Regressor):
                     "Only binary classification is supported. LogisticRegression has several"
                 )
             return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
+        if self.family == "cox":
+            return signed_times(y)
         targets: Array = self.loss(estimator).targets(np.asarray(y))
         return targets
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         columns = columns_of(estimator, X.shape[1])
         structure = structure_of(estimator, len(columns.features))
+        if self.family == "cox":
+            return CoxFold(X, y, weights, columns, structure, estimator.ties)
         kind: Intercept = "free" if estimator.fit_intercept else "none"
         return FamilyFold(X, y, self.loss(estimator), weights, kind, columns=columns, structure=structure)
 

@@ -116,6 +116,7 @@ SCORES = {
         Score("neg_mean_poisson_deviance", "mean Poisson deviance", DevianceScore(POISSON)),
         Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
         Score("neg_mean_deviance", "mean deviance", None, _neg_mean_deviance),
+        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_mean_deviance),
         Score("neg_squared_margin_error", "mean squared error of margins", SquaredScore(), _neg_squared_margin_error),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
     )
