@@ -271,12 +271,12 @@ def report(rows: list[dict[str, Any]], path: dict[str, Any], about: dict[str, st
     lines = [
         "# Families and structures beside other tools", "",
         f"{len(rows)} problems; at tight tolerances {same} of the rivals' answers are within 1e-6 of the proven ones. "
-        f"Time of a proven solve, relative to the rival at its tight tolerance: median {np.median(ratios):.2f}, largest "
-        f"{ratios[-1]:.2f}, ahead in {sum(r < 1 for r in ratios)}; relative to the rival at its usual tolerance: "
+        f"Time of a proven solve, relative to the rival at its tight tolerance: median {np.median(ratios):.2f}, "
+        f"largest {ratios[-1]:.2f}, ahead in {sum(r < 1 for r in ratios)}; relative to the rival at its usual tolerance: "
         f"median {np.median(usual):.2f}, largest {usual[-1]:.2f}, ahead in {sum(r < 1 for r in usual)}.", "",
         table(header, shown), "",
-        f"The path of scikit-survival's thread 47: of {path['models']} models Coxnet gives up on {path['coxnet_failed']}, "
-        f"suffice on {path['ours_failed']}; its largest proven radius is {path['largest_radius']:.1e}.", "",
+        f"The path of scikit-survival's thread 47: of {path['models']} models Coxnet gives up on "
+        f"{path['coxnet_failed']}, suffice on {path['ours_failed']}; its largest proven radius is {path['largest_radius']:.1e}.", "",
         ", ".join(f"{key} {value}" for key, value in about.items()), "",
     ]  # fmt: skip
     return "\n".join(lines)

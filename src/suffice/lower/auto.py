@@ -8,6 +8,8 @@ r"""The method that is fastest for the problem at hand.
 - Cox's model with an l1 penalty or none: Newton's method with its whole Hessian, up to MOST_WHOLE variables.
 - Bounds on the weights, or groups of them: `newton_prox` where `fista_adaptive` cannot be used (there is no L, or no
   mu), or where by the same measure a Hessian of all variables is worth its price.
+- Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
+  (`suffice.lower.newton_columns`).
 - Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,9 +28,11 @@ from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.newton_columns import NewtonBatch
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.newton_prox import NewtonProx, fits
 from suffice.lower.parts import LinearParts, Parts
+from suffice.lower.solution import Batch
 from suffice.problem import Canonical
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import largest_matrix
@@ -43,6 +48,7 @@ class Auto:
     """`newton` or `fista_adaptive`; states are those of the method."""
 
     name: str = "auto"
+    batches: ClassVar[tuple[type[Batch], ...]] = (NewtonBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
         if FISTA.takes(problem) is None or STRUCTURED.takes(problem) is None:
