@@ -259,3 +259,17 @@ def test_a_fit_that_proves_nothing_says_so():
     with pytest.warns(Warning, match="are proven to lie within inf of exact ones only"):
         model = ElasticNetGLM(l1=0.0, l2=0.0, fit_intercept=False).fit(np.c_[X, X[:, :1]], y)
     assert model.coef_radius_ == math.inf
+
+
+@pytest.mark.parametrize("family", ["gaussian", "binomial", "poisson", "gamma"])
+def test_certify_agrees_with_the_radius_of_the_fit(family):
+    X, y = data(family)
+    model = ElasticNetGLM(family, penalty_factors=[0.0, 1.0, 1.0, 2.0, 1.0]).fit(X, y)
+    assert suffice.certify(model, X, y).radius <= 1e-6
+    model.coef_ = model.coef_ + 0.1
+    report = suffice.certify(model, X, y)
+    assert report.at_least > 0.05
+    assert (
+        "coef_radius_"
+        in suffice.certify(ElasticNetGLM(positive=True).fit(*data("gaussian")), *data("gaussian")).message
+    )

@@ -212,6 +212,23 @@ def _sgd_penalties(estimator: Any, weights: Array) -> tuple[float, float]:
     return alpha * (r or 0.0), alpha * (1.0 - (r or 0.0))
 
 
+@_reads("suffice.ElasticNetGLM")
+def _our_own(estimator: Any, y: Any, weights: Array) -> Objective:
+    for name in ("offset", "exposure", "groups"):
+        refuse(getattr(estimator, name) is not None, f"{name} is not supported: coef_radius_ says it of the fit itself")
+    refuse(np.any(estimator.positive), "its coefficients are constrained to be positive: coef_radius_ says it")
+    known: dict[str, MarginLoss] = {"gaussian": SQUARED, "binomial": LOGISTIC, "poisson": POISSON, "gamma": GAMMA}
+    psi = known.get(estimator.family)
+    refuse(psi is None, f"there is no reader for family={estimator.family!r}: coef_radius_ says it of the fit itself")
+    assert psi is not None
+    factors = 1.0 if estimator.penalty_factors is None else np.asarray(estimator.penalty_factors, dtype=np.float64)
+    l1, l2 = float(estimator.l1) * factors, float(estimator.l2) * factors
+    if psi is not LOGISTIC:
+        return _regression(estimator, y, weights, l1, l2, psi)
+    kind: Intercept = "free" if estimator.fit_intercept else "none"
+    return replace(_classification(estimator, y, weights, LOGISTIC, kind), l1=l1, l2=l2)
+
+
 # Classifications
 
 
