@@ -139,7 +139,7 @@ class Linear:
     """sum_i a_i psi(x_i . w + b, y_i) + sum_j l2_j w_j^2 / 2, b = 0 or minimised out. Equal rows are one, with the sum
     of their weights: a_i may be balls or rationals."""
 
-    def __init__(self, X, y, a, psi, l2, intercepted=False):
+    def __init__(self, X, y, a, psi, l2, intercepted=False, offset=None):
         counts = [i for i, weight in enumerate(a) if weight != 0]
         rows = [[arb(float(entry)) for entry in X[i]] + [arb(1)] * intercepted for i in counts]
         self.width, self.rest = len(X[0]), int(intercepted)
@@ -149,9 +149,10 @@ class Linear:
         self.l2 = [arb(float(part)) for part in np.broadcast_to(l2, self.width)] + [ZERO] * self.rest
         self.mu = min(self.l2[: self.width])
         self.start = [ZERO] * (self.width + self.rest)
+        self.offset = [ZERO if offset is None else arb(float(offset[i])) for i in counts]
 
     def margins(self, x):
-        return (self.X * column(x)).entries()
+        return [m + o for m, o in zip((self.X * column(x)).entries(), self.offset, strict=True)]
 
     def value(self, x):
         rows = zip(self.a, self.margins(x), self.y, strict=True)
@@ -177,12 +178,12 @@ class Linear:
         """B of the module's text."""
         if not self.rest:
             return []
-        at_zero = total(
-            a * (self.psi.value(ZERO, y) - self.psi.infimum(y)) for a, y in zip(self.a, self.y, strict=True)
-        )
+        rows = zip(self.a, self.y, self.offset, strict=True)
+        at_zero = total(a * (self.psi.value(o, y) - self.psi.infimum(y)) for a, y, o in rows)
         size = (2 * at_zero / self.mu).abs_upper().sqrt()  # of w_hat, since Phi(w_hat) <= Phi(0)
         rows, width = self.X.entries(), self.width + 1
         reach = max(norm(rows[i * width : i * width + self.width]) for i in range(len(self.y))) * size
+        reach += max(abs(o) for o in self.offset)
         return [abs(x[-1]) + self.psi.largest_shift(self.a, self.y, reach)]
 
 

@@ -46,6 +46,7 @@ from tests.reference_balls import (
     precision,
     total,
 )
+from tests.reference_families import family_of
 
 PRECISIONS = (192, 448, 1024, 2304, 5000)  # bits
 DIGITS = 40
@@ -323,7 +324,8 @@ def stated(problem: Any) -> tuple[Any, Any]:
         F = Softmax(X, smooth.onehot, a, l2, smooth.intercept)
         ridges = F.l2
     else:
-        F = Linear(X, host(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted))
+        offset = getattr(smooth, "offset", None)
+        F = Linear(X, host(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted), offset)
         ridges = F.l2
     with precision(EXACT):
         for j in range(F.width):
@@ -340,13 +342,30 @@ def stated_term(prox: Any, size: int) -> tuple[Any, float]:
         return Kinked.l1([0.0] * size), 0.0
     if isinstance(prox, terms.Box):
         return Kinked.box(np.broadcast_to(prox.lower, size), np.broadcast_to(prox.upper, size)), 0.0
+    if isinstance(prox, terms.BoxL1):
+        return bounded_l1(*(np.broadcast_to(one, size) for one in (prox.l1, prox.lower, prox.upper))), 0.0
     if isinstance(prox, terms.Group):
         return Groups([[int(j) for j in np.asarray(G)] for G in prox.groups], list(np.asarray(prox.weights))), 0.0
     return Kinked.l1(np.broadcast_to(prox.l1, size)), 0.0
 
 
+def bounded_l1(l1: Any, lower: Any, upper: Any) -> Kinked:
+    inf, kinks, slopes = arb("inf"), [], []
+    for weight, low, high in zip(l1, lower, upper, strict=True):
+        inner = [ZERO] if weight > 0 or low == 0 or high == 0 else []
+        ends = [arb(float(end)) for end in (low, high) if math.isfinite(end) and end != 0]
+        kinks.append(sorted([*inner, *ends], key=float))
+        below, above = [-inf] * math.isfinite(low), [inf] * math.isfinite(high)
+        w = arb(float(weight))
+        middle = [-w] * int(low < 0 and weight > 0) + [w] * int(high > 0)
+        slopes.append([*below, *(middle if weight > 0 else [ZERO]), *above])
+    return Kinked(kinks, slopes)
+
+
 def psi_of(loss: Any) -> Any:
-    name = type(loss).__name__
+    name, family = type(loss).__name__, family_of(loss)
+    if family is not None:
+        return family
     if name == "Huber":
         return Huber(loss.delta)
     return {"Squared": Squared, "Logistic": Logistic, "Poisson": Poisson, "SquaredHinge": SquaredHinge}[name]()

@@ -43,11 +43,14 @@ def main() -> None:
 @app.command()
 def tune(
     data: Annotated[Path, typer.Argument(help="a CSV file with a header (also .gz), or a parquet file")],
-    target: Annotated[str, typer.Option(help="the column to predict")],
+    target: Annotated[str | None, typer.Option(help="the column to predict")] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression")] = "auto",
     model: Annotated[
         str,
-        typer.Option(help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge, huber or poisson"),
+        typer.Option(
+            help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge, huber, poisson, gamma, "
+            "tweedie, negative-binomial or, with --time and --event, cox"
+        ),
     ] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
@@ -80,6 +83,12 @@ def tune(
         str | None, typer.Option(help="the positive class: of all others, if there are several")
     ] = None,
     weights: Annotated[str | None, typer.Option(help="a column that says how much a row counts")] = None,
+    time: Annotated[str | None, typer.Option(help="the column of times until an event, in place of --target")] = None,
+    event: Annotated[str | None, typer.Option(help="with --time, a column: 1 for an event, 0 for censored")] = None,
+    exposure: Annotated[
+        str | None, typer.Option(help="a column that the mean is proportional to (poisson, gamma, ...)")
+    ] = None,
+    offset: Annotated[str | None, typer.Option(help="a column that is a known part of the linear predictor")] = None,
     groups: Annotated[
         str | None, typer.Option(help="JSON or CSV file: column -> group of columns with penalties of its own")
     ] = None,
@@ -99,12 +108,18 @@ def tune(
     with _one_line_errors("tune"):
         from suffice.tabular.settings import Settings
 
+        if (target is None) == (time is None):
+            raise ValueError("give the column to predict, --target, or times until an event, --time with --event")
+        if time is not None:
+            target, model = time, "cox" if model == "auto" else model
+        assert target is not None
         settings = Settings(
             data=str(data), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
             max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
-            positive=positive, weights=weights, groups=groups, test=test, no_report=no_report,
+            positive=positive, weights=weights, event=event, exposure=exposure, offset=offset, groups=groups,
+            test=test, no_report=no_report,
         )  # fmt: skip
         name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
         _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)

@@ -37,6 +37,7 @@ from scipy.special import expit
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.verified import LinearVerification, Verification
 from suffice.terms.design import Design
+from suffice.terms.margin_losses import LARGEST
 from suffice.terms.rounding import TINY, gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
@@ -239,43 +240,44 @@ class HingeScore(_EvenlyBent):
 
 
 @dataclass(frozen=True)
-class PoissonScore:
-    """phi = 2 (y log(y / exp(m)) - y + exp(m)): the Poisson deviance of counts y >= 0; phi'' = 2 exp(m)."""
+class DevianceScore:
+    """phi = 2 (psi(m, y) - min psi): the unit deviance of a family of `suffice.terms.families`; phi'' = 2 psi''."""
 
+    loss: Any
     curvature: float = math.inf
     slope: float = math.inf
 
     def _deviance(self, m: Array, y: Array) -> Array:
-        # With t = m - log(y) it is 2 y (exp(t) - 1 - t), in which nothing cancels.
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            t = m - np.log(y)
-            bent = np.where(np.abs(t) < 1e-2, t * t * (0.5 + t * (1 / 6 + t * (1 / 24 + t / 120))), np.expm1(t) - t)
-            result: Array = 2.0 * np.where(y > 0.0, y * bent, np.exp(m))
-        return result
+        deviance: Array = 2.0 * self.loss.excess(m, y)
+        return deviance
 
     def residuals(self, m: Array, y: Array) -> Array:
         size: Array = np.sqrt(self._deviance(m, y))
-        return np.where(np.exp(np.minimum(m, 700.0)) >= y, size, -size)
+        return np.where(m >= self.loss.best(y), size, -size)
 
     def residual_slopes(self, m: Array, y: Array) -> Array:
-        residuals = self.residuals(m, y)
-        near = np.abs(residuals) <= 1e-6 * np.sqrt(y)  # there they are sqrt(2 y) t, up to a third of t
+        residuals, root = self.residuals(m, y), np.sqrt(self.loss.second(self.loss.best(y), y))
+        near = np.abs(residuals) <= 1e-6 * root  # there they are root (m - best), but for higher orders
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(near, np.sqrt(y), 0.5 * self.derivative(m, y) / residuals)
+            return np.where(near, root, 0.5 * self.derivative(m, y) / residuals)
 
     def derivative(self, m: Array, y: Array) -> Array:
-        return 2.0 * (np.exp(np.minimum(m, 700.0)) - y)
+        derivative: Array = 2.0 * self.loss.derivative(m, y)
+        return derivative
 
     def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
         ends = self._deviance(m - h, y), self._deviance(m + h, y)
-        with np.errstate(divide="ignore"):
-            inside = np.abs(np.log(y) - m) <= h
+        inside = np.abs(self.loss.best(y) - m) <= h
         return np.where(inside, 0.0, np.minimum(*ends)), np.maximum(*ends)
 
     def bend(self, m: Array, h: Array, y: Array) -> Array:
-        with np.errstate(over="ignore"):
-            result: Array = 2.0 * np.exp(m + h)
-        return result
+        bend: Array = 2.0 * self.loss.curvature_between(m - h, m + h, y)
+        return np.where(bend < LARGEST, bend, math.inf)
+
+    def blur(self, m: Array, y: Array) -> Array:
+        """What the rounding of the best margin is worth, as an error of m."""
+        best = self.loss.best(y)
+        return 2.0 * EPS * (np.abs(m) + np.where(np.isfinite(best), 1.0 + np.abs(best), 0.0))
 
 
 class MinimisedIntercept(Protocol):
@@ -309,10 +311,12 @@ class HeldOut:
     share: float = 1.0
     train: MinimisedIntercept | None = None
     counted: bool = False
+    offset: Array | None = None  # of every row, a known part of its margin
 
     def fingerprint(self) -> dict[str, Any]:
         known = {"design": self.design, "y": self.y, "score": self.score, "share": self.share, "train": self.train}
-        return {**known, "counted": True} if self.counted else known
+        known |= {"counted": True} if self.counted else {}
+        return known if self.offset is None else {**known, "offset": self.offset}
 
     def at(self, w: Array) -> LossAt:
         """The loss at w; the latest one is kept, which an evaluation asks for several times."""
@@ -330,6 +334,7 @@ class HeldOut:
         times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
         v = np.ones(design.shape[0]) if self.counted else design.weights
         m: Array = host(design.margins(w))
+        m = m if self.offset is None else m + self.offset
         image, b = m, 0.0
         if train is not None:
             image = train.image(w)
@@ -346,6 +351,8 @@ class HeldOut:
         spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
         rounding = norm_rounding(residuals)
         blur = design.margin_rounding(w) * norm(w) * row_norms  # of the margins
+        if isinstance(score, DevianceScore):
+            blur = blur + score.blur(m, y)
         blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 

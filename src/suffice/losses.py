@@ -9,6 +9,8 @@ argument:
     `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1541,  slope 1/4
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
+    `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
+- `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
 
@@ -21,9 +23,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.arrays import Array, frozen, host, lives_elsewhere, positive, vector
+from suffice.arrays import Array, frozen, host, lives_elsewhere, norm, positive, vector
 from suffice.held_out import (
     BrierScore,
+    DevianceScore,
     HeldOut,
     Linear,
     LogScore,
@@ -32,16 +35,20 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
+from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.offset import offsets
 from suffice.terms.rounding import norm_rounding
 
 __all__ = [
     "Brier",
+    "Deviance",
     "Lipschitz",
     "LogLoss",
     "Loss",
     "LossAt",
+    "PartialLikelihood",
     "SquaredDistance",
     "SquaredError",
 ]
@@ -175,6 +182,83 @@ class SquaredError(_MarginLoss):
     @property
     def targets(self) -> Array:
         return self.y
+
+
+class Deviance:
+    """loss = sum_i s_i d(y_i, m_i) on held-out data, d the unit deviance of a family: `family` is its psi, such as
+    `suffice.terms.POISSON`, `GAMMA`, `BINOMIAL`, `Tweedie(1.5)` or `NegativeBinomial(theta)`.
+
+    `offset` is a known part of every margin, s_i are the `sample_weight`, or 1. For binomial counts y are shares of
+    trials, and the weights their numbers.
+    """
+
+    def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        if not callable(getattr(family, "excess", None)):
+            raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
+        design = Design.of(X, sample_weight)
+        rows = design.shape[0]
+        y = frozen(family.targets(np.asarray(y)))
+        if y.shape != (rows,):
+            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
+        total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
+        offset = None if offset is None else offsets(offset, rows)
+        self.design = design
+        self._held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return self._held_out.fingerprint()
+
+    def at(self, w: Array) -> LossAt:
+        return self._held_out.at(_weights(w, self.design.shape[1]))
+
+
+class PartialLikelihood:
+    """loss = minus Cox's mean partial log-likelihood on held-out data, of which the rows at risk are held out as well.
+
+    `y` holds times, negative where they are censored (or what `suffice.terms.cox.signed_times` takes). With ||w -
+    w_hat|| <= R the linear predictors of rows move by no more than h = max_j ||x_j - c|| R against each other's centre;
+    the loss then moves by at most ||gradient|| R + (h^2/2) times the mean weight of events, since a variance is at most
+    the square of half a range.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ties: str = "efron",
+        sample_weight: Any = None,
+        strata: Any = None,
+        entry: Any = None,
+        offset: Any = None,
+        share: float = 1.0,
+    ) -> None:
+        self.design = Design.of(X)
+        self.model = CoxModel.of(self.design, y, ties, sample_weight, strata, entry, offset)
+        self.share = positive(share, "share")
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"model": self.model, "share": self.share}
+
+    def at(self, w: Array) -> LossAt:
+        w, model, share = _weights(w, self.design.shape[1]), self.model, self.share
+        image = model.image(w)
+        losses = model.time_losses(image)
+        loss = share * float(losses.sum())
+        events = model.sets.events / model.total
+        steep = norm(model.gradient_at(w, image)) + model.gradient_rounding(w, image)
+        of_margins = 2.0 * events * (self.design.margin_rounding(w) * self.design.largest_row * norm(w))
+        blur = model.loss_rounding(image) + of_margins
+        residuals = np.sqrt(share * losses)
+        rounding = norm_rounding(residuals)
+
+        def error(radius: float) -> float:
+            R = min(radius, 1e150)
+            h = model.reach * R
+            change = share * (min(steep * R + 0.5 * events * h * h, 2.0 * events * h) + blur) * (1.0 + 1e-12)
+            return root_error(loss, loss - change, loss + change) + rounding if math.isfinite(loss) else math.inf
+
+        return LossAt(residuals, error)
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

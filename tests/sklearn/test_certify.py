@@ -345,7 +345,7 @@ def test_it_cannot_tell_and_says_why():
         (Lasso(positive=True), X, REAL, "positive"),
         (LinearSVC(loss="hinge"), X, TWO, "not smooth"),
         (LinearSVC(), X, THREE, "one model for each class"),
-        (TweedieRegressor(power=2), X, COUNTS + 1.0, "power=2"),
+        (TweedieRegressor(power=3), X, COUNTS + 1.0, "power=3"),
         (LinearRegression(), twice, REAL, "depend on each other"),
         (LinearRegression(), X[:4], REAL[:4], "more columns than rows"),
         (LogisticRegression(C=np.inf), X, separable, "separated"),

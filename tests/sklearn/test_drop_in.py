@@ -14,10 +14,10 @@ from sklearn.linear_model import (
     HuberRegressor,
     Lasso,
     LogisticRegression,
+    Perceptron,
     PoissonRegressor,
     Ridge,
     RidgeCV,
-    SGDClassifier,
 )
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold, cross_val_score
@@ -112,7 +112,7 @@ def test_a_space_that_means_nothing_is_refused_with_what_would(estimator, space,
     "estimator, match",
     [
         (RidgeCV(), "use Ridge, which is what it tunes"),
-        (SGDClassifier(), "use LogisticRegression or LinearSVC"),
+        (Perceptron(), "use LinearSVC"),
         (RandomForestClassifier(), "tunes LogisticRegression, LinearSVC"),
         (RandomForestRegressor(), "tunes ElasticNet, Lasso, Ridge"),
         (LogisticRegression, r"LogisticRegression\(\)"),

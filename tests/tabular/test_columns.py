@@ -274,8 +274,13 @@ def test_every_model_can_be_tuned(tmp_path, model):
     from suffice.sklearn import SufficeSearchCV
 
     task = MODELS[model][0]
-    target = LABEL if task == "classification" else rng.poisson(np.exp(0.5 * X1)) if model == "poisson" else 1e5 * X2
-    problem = pose(table(tmp_path, x=X1, g=GROUP, y=target), "y", task=task, model=model)
+    counts = model in ("poisson", "tweedie", "negative-binomial")
+    target = LABEL if task == "classification" else rng.poisson(np.exp(0.5 * X1)) if counts else 1e5 * X2
+    target = np.exp(X2) if model in ("gamma", "cox") else target
+    columns, more = {"x": X1, "g": GROUP, "y": target}, {}
+    if model == "cox":
+        columns, more = columns | {"died": (np.arange(N) % 3 > 0).astype(int)}, {"event": "died"}
+    problem = pose(table(tmp_path, **columns), "y", task=task, model=model, **more)
     search = SufficeSearchCV(problem.estimator, problem.space, cv=problem.cv, options=Options(max_evaluations=4))
     search.fit(problem.X, problem.y)
     low, high = search.score_interval_

@@ -1,5 +1,6 @@
 """Data to try suffice on. Nothing is read before a loader is called."""
 
 from suffice.datasets._mnist import Mnist, load_mnist, load_mnist_full
+from suffice.datasets._tables import Numbers, load_rand_hie, load_rossi
 
-__all__ = ["Mnist", "load_mnist", "load_mnist_full"]
+__all__ = ["Mnist", "Numbers", "load_mnist", "load_mnist_full", "load_rand_hie", "load_rossi"]

@@ -8,6 +8,9 @@ r"""The method that is fastest for the problem at hand.
 - A multinomial model with an l1 penalty or none: `newton_softmax`, whose systems are solved by products with X where a
   matrix would cost more. On 10 classes of 64 columns and 4 classes of 11,769 sparse ones it takes 11 products a step, 3
   steps a solve, at penalties over eight decades; FISTA takes hundreds, and finds the intercepts at each of them.
+- Cox's model with an l1 penalty or none: Newton's method with its whole Hessian, up to MOST_WHOLE variables.
+- Bounds on the weights, or groups of them: `newton_prox` where `fista_adaptive` cannot be used (there is no L, or no
+  mu), or where by the same measure a Hessian of all variables is worth its price.
 - Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
   (`suffice.lower.newton_columns`).
 - Everything else: `fista_adaptive`.
@@ -29,13 +32,18 @@ from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
 from suffice.lower.newton_columns import NewtonBatch
+from suffice.lower.newton_hessian import NewtonHessian
+from suffice.lower.newton_prox import NewtonProx, fits
 from suffice.lower.newton_softmax import NewtonSoftmax, SoftmaxState
-from suffice.lower.parts import LinearParts
+from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.solution import Batch
 from suffice.problem import Canonical
+from suffice.terms.cox import CoxModel
 from suffice.terms.design import largest_matrix
 
 NEWTON, FISTA, SOFTMAX = Newton(), AdaptiveFista(), NewtonSoftmax()
+STRUCTURED, WHOLE = NewtonProx(), NewtonHessian()
+MOST_WHOLE = 3000  # variables of a Hessian that is one matrix
 EASY = 10.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
 LEAST = 100_000  # entries that a step of FISTA costs in any case
@@ -51,13 +59,18 @@ class Auto:
     batches: ClassVar[tuple[type[Batch], ...]] = (NewtonBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
-        if FISTA.takes(problem) is None or SOFTMAX.takes(problem) is None:
+        if any(method.takes(problem) is None for method in (FISTA, SOFTMAX, STRUCTURED)):
             return None
         return NEWTON.takes(problem)
 
     def start(self, problem: Canonical, x: Array) -> AutoState:
         if SOFTMAX.takes(problem) is None:
             return SOFTMAX.start(problem, x)
+        if _is_cox(problem) and WHOLE.takes(problem) is None and len(x) <= MOST_WHOLE:
+            return WHOLE.start(problem, x)
+        if STRUCTURED.takes(problem) is None:
+            worth = FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_structured(problem, x))
+            return STRUCTURED.start(problem, x) if worth else FISTA.start(problem, x)
         if FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
@@ -67,6 +80,10 @@ class Auto:
             return SOFTMAX.step(problem, state)
         if isinstance(state, FistaState):
             return FISTA.step(problem, state)
+        if _is_cox(problem) and WHOLE.takes(problem) is None:
+            return WHOLE.step(problem, state)
+        if STRUCTURED.takes(problem) is None:
+            return STRUCTURED.step(problem, state)
         if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
         return NEWTON.step(problem, state)
@@ -81,3 +98,16 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
     return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries
+
+
+def _is_cox(problem: Canonical) -> bool:
+    return isinstance(Parts.of(problem).term, CoxModel)
+
+
+def _is_structured(problem: Canonical, x: Array) -> bool:
+    design, size = getattr(Parts.of(problem).term, "design", None), float(len(x))
+    if design is None or not fits(problem, len(x)):
+        return False
+    entries = getattr(design.X, "nnz", math.prod(design.shape))
+    hessian: float = design.shape[0] * size**2 + 4.0 * size**3
+    return hessian <= WORTH * math.sqrt(problem.kappa) * float(entries)

@@ -22,6 +22,7 @@ from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
 from suffice.lower.newton import Newton
+from suffice.lower.newton_prox import NewtonProx
 from suffice.lower.newton_softmax import NewtonSoftmax
 from suffice.lower.newton_tv import NewtonTV
 from suffice.lower.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
@@ -31,9 +32,8 @@ from suffice.terms.prox import check_size
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
 }
-SPECIAL: dict[str, Solver] = {
-    solver.name: solver for solver in (NewtonTV(), NewtonSoftmax())
-}  # for problems of one kind only
+# For problems of one kind only.
+SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(), NewtonSoftmax(), NewtonProx())}
 
 
 FIRST_TRY, LATER = 20, 1.5  # the first step of a first-order method that is verified; the next ones, times so much
@@ -53,8 +53,8 @@ def solve(
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
     `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv",
-    "newton_softmax") or a solver of your own. `certificate` is the rule that proves the distance; "tightest" is the
-    best of those that are free of charge and of a verification of the signed support.
+    "newton_softmax", "newton_prox") or a solver of your own. `certificate` is the rule that proves the distance;
+    "tightest" is the best of those that are free of charge and of a verification of the signed support.
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`

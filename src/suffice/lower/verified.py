@@ -4,7 +4,8 @@ r"""Verified solutions: the exact minimiser exhibited near w, on its signed supp
 
 Let S hold the support of w, with signs sigma, and all j with l1_j = 0; an intercept that is not penalised is one more
 column of S, of ones. On S, let H be the Hessian of f at w, u = grad f(w) + l1 sigma, and lambda = ||u||_{H^-1}, the
-Newton decrement. Let |psi'''| <= M psi'' (logistic and Poisson: 1, squares: 0) and kappa = M max_i ||x_i||_{H^-1}.
+Newton decrement. Let |psi'''| <= M psi'' (logistic, Poisson and those of `suffice.terms.families`: 1, squares: 0) and
+kappa = M max_i ||x_i||_{H^-1}.
 
 1. *Reduced minimiser.* On the way to w + h, psi'' of row i changes by no more than the factor e^(+-a), a = M |x_i . h|
    <= kappa ||h||_H, so that <grad f(w + h) - grad f(w), h> >= ||h||_H^2 (1 - e^-a)/a. If kappa lambda < 1, then f +
@@ -19,6 +20,9 @@ Then (w + h, 0) satisfies the optimality conditions of the whole convex problem:
 It lies within  ||n|| + epsilon / sqrt(lambda_min(H))  of w, and a prediction t . w errs by at most  |t . n| + epsilon
 ||t||_{H^-1}.
 
+Weights that must not be negative (`suffice.terms.structure`) are the same with sigma_j = 1, also for l1_j = 0, and in 4
+with  grad_j f(w + h) > -l1_j  for those that are zero.
+
 Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows that may reach a kink within rho count
 as 0 in H, which is then no more than the Hessian anywhere near: ||h||_H <= lambda, if lambda <= rho. Since these rows
 pull by at most c a_i |x_i . h| more, ||r||_{H^-1} <= rho sum_i c a_i ||x_i||^2_{H^-1} over them.
@@ -32,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +50,10 @@ from suffice.problem import Canonical
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.margin_losses import LARGEST_EXPONENT, Bending, Kinked, Squared
+from suffice.terms.margin_losses import LARGEST, Bending, Kinked, Squared, slope_size
+from suffice.terms.prox import WeightedL1
 from suffice.terms.rounding import TINY, U, gamma
+from suffice.terms.structure import BoxL1
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
@@ -65,10 +71,15 @@ class Verifiable:
     l1: Array
     l2: Array
     intercept: Intercepted | None = None  # the model whose b is minimised out
+    positive: npt.NDArray[np.bool_] | None = None  # weights that must not be negative
 
     @classmethod
     def of(cls, problem: Canonical, size: int) -> Verifiable | None:
         """None for anything but a linear model in main memory with a psi of known kind, and an l1 penalty or none."""
+        g, positive = problem.g, None
+        if isinstance(g, BoxL1) and g.one_sided:
+            positive = np.broadcast_to(np.asarray(g.lower) == 0.0, size)
+            problem = replace(problem, g=WeightedL1(np.broadcast_to(g.l1, size)))
         parts = LinearParts.of(problem)
         if parts is None or not isinstance(parts.model.loss, Bending | Kinked):
             return None
@@ -76,7 +87,13 @@ class Verifiable:
         if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
             return None
         l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
-        return cls(model.design, model.y, model.loss, l1, l2, model if isinstance(model, Intercepted) else None)
+        intercept = model if isinstance(model, Intercepted) else None
+        return cls(model.design, model.y, model.loss, l1, l2, intercept, positive)
+
+    def outward(self, gradient: Array, these: Any) -> Array:
+        """How far entries of the gradient of f pull zeros away from 0: |.|, or downhill where that is allowed only."""
+        sizes = np.abs(gradient)
+        return sizes if self.positive is None else np.where(self.positive[these], -gradient, sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +175,10 @@ def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVe
 
 def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float) -> LinearVerification | None:
     design, l1 = model.design, model.l1
-    S: Indices = np.flatnonzero((w != 0.0) | (l1 == 0.0))
+    signed = l1 > 0.0 if model.positive is None else (l1 > 0.0) | model.positive
+    if model.positive is not None and np.any(model.positive & (w < 0.0)):
+        return None
+    S: Indices = np.flatnonzero((w != 0.0) | ~signed)
     size = len(S) + (model.intercept is not None)
     if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
         return None
@@ -167,15 +187,16 @@ def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float
         return None
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
-    sigma = np.where(l1[S] > 0.0, np.sign(w[S]), 0.0)
+    sigma = np.where(signed[S], np.sign(w[S]), 0.0)
     slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
-    rough = norm(np.sqrt(a) * (np.abs(slopes) + bends)) * (1.0 + gamma(sum(design.shape) + 8))
+    sizes = slope_size(model.loss, slopes, bends, m, model.y)
+    rough = norm(np.sqrt(a) * sizes) * (1.0 + gamma(sum(design.shape) + 8))
     of_sums = design.pull_gammas * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
     of_sums += design.underflow
     u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
     if model.intercept is not None:
         u = np.append(u, float((a * slopes).sum()))
-        doubt = gamma(len(m) + OF_FACTORS) * float(a @ (np.abs(slopes) + bends)) * (1.0 + gamma(len(m)))
+        doubt = gamma(len(m) + OF_FACTORS) * float(a @ sizes) * (1.0 + gamma(len(m)))
         error = np.append(error, doubt + design.underflow)
 
     def blur(sharp: bool) -> Array:
@@ -215,7 +236,7 @@ def _region(
     model: Verifiable, S: Indices, m: Array, blur: Callable[[bool], Array], u: Array, error: Array
 ) -> tuple[SignedFactor, Region] | None:
     """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
-    unbounded = math.isinf(model.loss.curvature)
+    between, unbounded = model.loss.curvature_between, math.isinf(model.loss.curvature)
     if not isinstance(model.loss, Bending):
         return _kinked_region(model, S, m, blur(True), u, error)
     a, M = host(model.design.weights), model.loss.third
@@ -230,8 +251,8 @@ def _region(
 
     for sharp in (False, True):
         off = blur(sharp)
-        if unbounded and not np.all(m + off < LARGEST_EXPONENT):
-            continue
+        if unbounded and not np.all(between(m - off, m + off, model.y) < LARGEST):
+            continue  # rates were cut off
         own = M * float(off[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
         shaken = math.sqrt(float(C @ (off * off))) * (1.0 + gamma(len(m) + 8))
         region = bent_region(factor, own, shaken, u, error, bend, C)
@@ -308,7 +329,7 @@ def _zeros(
     outside = np.ones(design.shape[1], dtype=bool)
     outside[factor.support] = False
     steepest = math.sqrt(float(np.max(np.divide(C, a, out=np.zeros_like(C), where=a > 0.0)))) * up
-    slope, limit = np.abs(gradient) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
+    slope, limit = model.outward(gradient, slice(None)) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
     doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
     if len(doubtful) == 0:
         return True
@@ -326,5 +347,7 @@ def _zeros(
     error += lengths * up * (1.0 + region.eta) * math.sqrt(float(own @ blur**2))
     error += lengths * up * region.eta * math.sqrt(float(own @ along**2))
     error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
-    there = np.abs(gradient[doubtful] + change) + error + lengths * (place.epsilon + region.remainder_pull)
+    there = (
+        model.outward(gradient[doubtful] + change, doubtful) + error + lengths * (place.epsilon + region.remainder_pull)
+    )
     return bool(np.all(there < limit[doubtful]))

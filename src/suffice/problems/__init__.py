@@ -1,5 +1,11 @@
 """Ready-made lower-level problems: linear models (`linear`), with many hyperparameters (`many`), images (`imaging`)."""
 
+from suffice.problems.families import (
+    ElasticNetBinomial,
+    ElasticNetGamma,
+    ElasticNetNegativeBinomial,
+    ElasticNetTweedie,
+)
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,
@@ -10,15 +16,21 @@ from suffice.problems.linear import (
     LowerLevel,
 )
 from suffice.problems.many import Grouped, SampleWeights
+from suffice.problems.survival import ElasticNetCox
 from suffice.terms.labels import signs
 
 __all__ = [
     "Denoising",
     "ElasticNet",
+    "ElasticNetBinomial",
+    "ElasticNetCox",
+    "ElasticNetGamma",
     "ElasticNetHuber",
     "ElasticNetLogistic",
     "ElasticNetModel",
+    "ElasticNetNegativeBinomial",
     "ElasticNetPoisson",
+    "ElasticNetTweedie",
     "Grouped",
     "LowerLevel",
     "Reconstruction",

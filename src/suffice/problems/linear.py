@@ -3,7 +3,8 @@ r"""Ready-made lower-level problems: linear models with an elastic-net penalty, 
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s), or 1/N
 
 `ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's,
-`ElasticNetPoisson` psi = exp(m) - y m; `ElasticNetModel` takes any psi. In scikit-learn's terms:
+`ElasticNetPoisson` psi = exp(m) - y m; `ElasticNetModel` takes any psi, and `suffice.problems.families` has more of
+them. With an offset o_i, a known part of its margin, row i has psi(x_i . w + o_i, y_i). In scikit-learn's terms:
 LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False), ElasticNet(alpha=l1 + l2,
 l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is
 no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
@@ -23,8 +24,9 @@ from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, posi
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
-from suffice.terms.linear import LinearModel
+from suffice.terms.linear import LinearModel, LossModel
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
+from suffice.terms.offset import OffsetModel, exposures, offsets
 from suffice.terms.prox import L1, WeightedL1
 from suffice.terms.smooth import Ridged
 
@@ -42,13 +44,17 @@ class ElasticNetModel:
 
     It minimises sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1. `loss` is psi (`suffice.terms.MarginLoss`);
     where it has a method `targets`, y is what that makes of it. a_i is 1/N, or `sample_weight` scaled to sum to 1.
+    `offset` is a known part of the margin of every row, for an X in main memory: psi(x_i . w + offset_i, y_i).
     `at(l1=..., l2=...)` is the problem at fixed penalties. There is no intercept.
     """
 
-    def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None) -> None:
+    def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.loss = loss
         rows = self.design.shape[0]
+        self.offset = None if offset is None else offsets(offset, rows)
+        if self.offset is not None and lives_elsewhere(self.design.X):
+            raise TypeError("an offset goes with an X in main memory")
         y = host(y) if lives_elsewhere(y) else np.asarray(y)
         if y.shape != (rows,):
             raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
@@ -56,6 +62,11 @@ class ElasticNetModel:
 
     def _targets(self, y: Any) -> Array:
         return getattr(self.loss, "targets", Real().targets)(y)
+
+    def _model(self, l2: float) -> LossModel:
+        if self.offset is None:
+            return LinearModel(self.design, self.y, self.loss, l2)
+        return OffsetModel(self.design, self.y, self.loss, l2, offset=self.offset)
 
     @property
     def size(self) -> int:
@@ -66,7 +77,7 @@ class ElasticNetModel:
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""
         # The least that the rounding of the gradient lets us prove: there `suffice.solve` gives 0 and a radius of 0.
-        origin, model = np.zeros(self.size), LinearModel(self.design, self.y, self.loss)
+        origin, model = np.zeros(self.size), self._model(0.0)
         image = model.image(origin)
         largest = float(np.max(np.abs(model.gradient_at(origin, image))))
         return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
@@ -74,7 +85,7 @@ class ElasticNetModel:
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 >= 0, one for all weights or one each; without an l2 a solution
         is proven where the data supply the curvature."""
-        return penalised(lambda ridge: LinearModel(self.design, self.y, self.loss, ridge), l1, l2, 0.0, self.size)
+        return penalised(self._model, l1, l2, 0.0, self.size)
 
     def cross(self, x: Array, **params: float) -> Array:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
@@ -90,8 +101,8 @@ class ElasticNetLogistic(ElasticNetModel):
     no intercept. `X` may also be the `design` of another problem, to share one matrix between problems.
     """
 
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, LOGISTIC, sample_weight=sample_weight)
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        super().__init__(X, y, LOGISTIC, sample_weight=sample_weight, offset=offset)
 
     def _targets(self, y: Any) -> Array:
         targets, self.classes = signs(y)
@@ -105,8 +116,8 @@ class ElasticNet(ElasticNetModel):
     no intercept.
     """
 
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, SQUARED, sample_weight=sample_weight)
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        super().__init__(X, y, SQUARED, sample_weight=sample_weight, offset=offset)
 
 
 class ElasticNetHuber(ElasticNetModel):
@@ -117,19 +128,40 @@ class ElasticNetHuber(ElasticNetModel):
     no intercept.
     """
 
-    def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None) -> None:
-        super().__init__(X, y, Huber(delta), sample_weight=sample_weight)
+    def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None, offset: Any = None) -> None:
+        super().__init__(X, y, Huber(delta), sample_weight=sample_weight, offset=offset)
 
 
-class ElasticNetPoisson(ElasticNetModel):
+class LogLinkModel(ElasticNetModel):
+    """A model whose margin is the logarithm of the mean; an `exposure` multiplies the mean, its logarithm is an
+    offset."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        loss: MarginLoss,
+        *,
+        sample_weight: Any = None,
+        offset: Any = None,
+        exposure: Any = None,
+    ) -> None:
+        rows = np.shape(y)[0] if np.ndim(y) else 0
+        if exposure is not None:
+            of_exposure = exposures(exposure, rows)
+            offset = of_exposure if offset is None else of_exposure + offsets(offset, rows)
+        super().__init__(X, y, loss, sample_weight=sample_weight, offset=offset)
+
+
+class ElasticNetPoisson(LogLinkModel):
     """Elastic-net Poisson regression for counts y >= 0: the mean of y_i is exp(x_i . w), up to terms without w.
 
-    Its gradient has no Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies it,
-    first-order methods refuse it.
+    `exposure` multiplies the mean of every row; its logarithm adds to `offset`. The gradient has no Lipschitz constant:
+    Newton's method, which `solver="auto"` chooses, solves and certifies it, first-order methods refuse it.
     """
 
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None) -> None:
-        super().__init__(X, y, POISSON, sample_weight=sample_weight)
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
+        super().__init__(X, y, POISSON, sample_weight=sample_weight, offset=offset, exposure=exposure)
 
 
 def penalised(

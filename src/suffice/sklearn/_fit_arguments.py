@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from suffice.arrays import Array
 from suffice.sklearn._target import inside
+from suffice.terms.cox import signed_times
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, 
     """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns."""
     if y is None:
         raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
+    if getattr(getattr(y, "dtype", None), "names", None):
+        y = signed_times(y)  # of survival: events and times
     labels = is_classifier(search.estimator)
     estimator = inside(search.estimator)
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:

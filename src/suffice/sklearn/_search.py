@@ -90,7 +90,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
-        HuberRegressor, PoissonRegressor, any estimator made known by `register_adapter`, or a Pipeline that ends in
+        HuberRegressor, PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier,
+        SGDRegressor, our own ElasticNetGLM, any estimator made known by `register_adapter`, or a Pipeline that ends in
         one; steps before it are fitted inside every fold. Or a TransformedTargetRegressor around one of these: scores
         are then proven for transformed targets.
     space : dict of names to ranges, default None
@@ -104,9 +105,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
-        (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor); None: the first of
-        them, for LinearSVC minus the squared hinge. Any other scorer, by name or callable, is reported only: the first
-        smooth one is optimised in its place, with a warning. Of several, in a list or by names in a dictionary, the
+        (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
+        other families; None: the first of them, for LinearSVC minus the squared hinge. Any other scorer, by name or
+        callable, is reported only: the first smooth one is optimised in its place, with a warning. Of several, in a
+        list or by names in a dictionary, the
         first or the one that `refit` names is tuned, and all are in `cv_results_` (mean_test_<name> and so on).
     refit : bool, "one_se", "sklearn" or the name of one of several scores (like True), default True
         Whether to fit the estimator to all data with the best penalties. True: by our own solver, to six digits where

@@ -65,6 +65,8 @@ def without_step(space: Mapping[str, Any], step: str) -> dict[str, Any]:
 
 def in_penalties(space: Mapping[str, Any], estimator: Any, adapter: Any, ratio: float, total: float) -> dict[str, Any]:
     """The space in l1 and l2; one that has l1 and l2 already is returned as it is."""
+    if set(space) <= {"l1", "l2"}:
+        return dict(space)
     word = strength(estimator, adapter, ratio)
     if word not in space and RATIO not in space:
         return dict(space)

@@ -34,6 +34,7 @@ from suffice.losses import Loss
 from suffice.lower.certificate import duality_gap
 from suffice.lower.solution import Solution
 from suffice.problem import Composite
+from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
@@ -111,7 +112,9 @@ class Adapter(Protocol):
         ...
 
 
-class _Regressor:
+class Regressor:
+    """What adapters of regressions have in common."""
+
     scorings: tuple[str, ...] = ("neg_mean_squared_error", "r2")
     psi: MarginLoss = SQUARED
 
@@ -122,7 +125,11 @@ class _Regressor:
         return sample_weight
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        return LinearFold(X, y, self.psi, weights, "free" if estimator.fit_intercept else "none")
+        kind: Intercept = "free" if estimator.fit_intercept else "none"
+        if getattr(estimator, "positive", False):
+            positive = Structure(positive=np.ones(X.shape[1], dtype=bool))
+            return FamilyFold(X, y, self.psi, weights, kind, structure=positive)
+        return LinearFold(X, y, self.psi, weights, kind)
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, len(coef)
@@ -132,7 +139,9 @@ class _Regressor:
         estimator.n_iter_ = solution.steps
 
 
-class _Classifier:
+class Classifier:
+    """What adapters of classifiers have in common."""
+
     many = False  # whether more than two classes will do
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
@@ -163,7 +172,7 @@ class _Classifier:
         estimator.n_iter_ = solution.steps
 
 
-class LogisticAdapter(_Classifier):
+class LogisticAdapter(Classifier):
     """LogisticRegression; liblinear penalises its intercept, and so does the fold for it."""
 
     scorings = ("neg_brier_score", "neg_log_loss")
@@ -207,7 +216,7 @@ class LogisticAdapter(_Classifier):
         estimator.n_iter_ = np.array([solution.steps], dtype=np.int32)
 
 
-class LinearSVCAdapter(_Classifier):
+class LinearSVCAdapter(Classifier):
     """LinearSVC with the squared hinge; its intercept is a penalised column, as liblinear has it."""
 
     scorings = ("neg_squared_hinge",)
@@ -238,7 +247,7 @@ class LinearSVCAdapter(_Classifier):
         return estimator
 
 
-class _CoordinateDescent(_Regressor):
+class _CoordinateDescent(Regressor):
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         super().finish(estimator, fold, solution)
         assert solution.problem is not None
@@ -250,7 +259,7 @@ class ElasticNetAdapter(_CoordinateDescent):
         return float(estimator.l1_ratio)
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        _refuse_positive(estimator)
+        """Any of the two penalties will do."""
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         params = {"alpha": l1 + l2}
@@ -266,7 +275,6 @@ class LassoAdapter(_CoordinateDescent):
         return 1.0
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        _refuse_positive(estimator)
         if names != ("l1",):
             raise ValueError(f"Lasso has one penalty, l1, got {', '.join(names)}: ElasticNet has both")
 
@@ -274,12 +282,11 @@ class LassoAdapter(_CoordinateDescent):
         return {"alpha": l1}
 
 
-class RidgeAdapter(_Regressor):
+class RidgeAdapter(Regressor):
     def ratio(self, estimator: Any) -> float:
         return 0.0
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        _refuse_positive(estimator)
         _only_l2(estimator, names)
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
@@ -289,8 +296,8 @@ class RidgeAdapter(_Regressor):
         estimator.n_iter_, estimator.solver_ = np.array([solution.steps], dtype=np.int32), "suffice"
 
 
-class PoissonAdapter(_Regressor):
-    scorings = ("neg_mean_poisson_deviance",)
+class PoissonAdapter(Regressor):
+    scorings: tuple[str, ...] = ("neg_mean_poisson_deviance",)
     psi = POISSON
 
     def ratio(self, estimator: Any) -> float:
@@ -314,7 +321,7 @@ class PoissonAdapter(_Regressor):
         return estimator
 
 
-class HuberAdapter(_Regressor):
+class HuberAdapter(Regressor):
     """HuberRegressor; its scale sigma is minimised out, as it is in scikit-learn."""
 
     def ratio(self, estimator: Any) -> float:
@@ -337,11 +344,6 @@ class HuberAdapter(_Regressor):
         estimator.scale_, estimator.outliers_ = fold.outliers(solution.x)
 
 
-def _refuse_positive(estimator: Any) -> None:
-    if getattr(estimator, "positive", False):
-        raise ValueError(f"{type(estimator).__name__}(positive=True) is not supported")
-
-
 def _only_l2(estimator: Any, names: tuple[str, ...]) -> None:
     if names != ("l2",):
         raise ValueError(f"{type(estimator).__name__} has one penalty, l2, got {', '.join(names)}")
@@ -362,10 +364,13 @@ def register_adapter(estimator_class: type, adapter: Adapter) -> None:
 
 
 def find_adapter(estimator: Any) -> Adapter:
-    """The adapter of the estimator's class, or of the nearest class that it is derived from."""
+    """The adapter of the estimator's class, or of the nearest class that it is derived from; an adapter may have a
+    method `of(estimator)` that gives the one of this very estimator."""
     for kind in type(estimator).__mro__:
-        if kind in _ADAPTERS:
-            return _ADAPTERS[kind]
+        if kind in _ADAPTERS and type(estimator).__name__ not in DERIVED:
+            found = _ADAPTERS[kind]
+            own: Any = getattr(found, "of", None)
+            return found if own is None else own(estimator)
     raise TypeError(_unknown(estimator))
 
 
@@ -378,17 +383,30 @@ NEAREST = {
     "LassoLars": "Lasso, the same model",
     "LassoLarsCV": "Lasso, the same model",
     "LinearRegression": "Ridge, which has a penalty to tune",
-    "SGDRegressor": "Ridge, Lasso, ElasticNet or HuberRegressor, fitted exactly",
-    "SGDClassifier": "LogisticRegression or LinearSVC, fitted exactly",
-    "RidgeClassifier": "LogisticRegression or LinearSVC",
-    "RidgeClassifierCV": "LogisticRegression or LinearSVC",
+    "RidgeClassifierCV": "RidgeClassifier, which is what it tunes",
     "Perceptron": "LinearSVC",
     "SVC": "LinearSVC, if the kernel is linear",
     "LinearSVR": "HuberRegressor",
     "SVR": "HuberRegressor, if the kernel is linear",
-    "GammaRegressor": "PoissonRegressor, or Ridge for the logarithm of the target",
-    "TweedieRegressor": "PoissonRegressor, for power=1",
+    "MultiTaskLasso": "Lasso, one for each target",
+    "MultiTaskElasticNet": "ElasticNet, one for each target",
+    "MultiTaskLassoCV": "Lasso, one for each target",
+    "MultiTaskElasticNetCV": "ElasticNet, one for each target",
+    "QuantileRegressor": "HuberRegressor",
+    "KernelRidge": "Ridge after sklearn.kernel_approximation.Nystroem",
+    "BayesianRidge": "Ridge",
+    "ARDRegression": "Ridge with groups_of_features",
+    "TheilSenRegressor": "HuberRegressor",
+    "RANSACRegressor": "HuberRegressor",
+    "LassoLarsIC": "Lasso",
+    "OrthogonalMatchingPursuit": "Lasso",
+    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has its families and penalties",
+    "CoxPHSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "CoxnetSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "SparseLogisticRegression": "LogisticRegression(solver='saga')",
+    "GroupLasso": "suffice.sklearn.ElasticNetGLM(groups=...)",
 }
+DERIVED = ("MultiTaskLasso", "MultiTaskElasticNet")  # from classes that minimise something else
 
 
 def _unknown(estimator: Any) -> str:

@@ -6,7 +6,8 @@ With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
                      R^2 = 1 - sum s (y - p)^2 / sum s (y - m)^2;
     classification   the share of rows whose class is right, the area under the ROC curve (several classes: the mean
                      over classes of that of one against the rest), minus the mean logarithm of the true class's
-                     probability.
+                     probability;
+    survival         Harrell's concordance of times and risks.
 
 What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
 squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
@@ -26,6 +27,7 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 from suffice.arrays import Array
+from suffice.sklearn._cox_fold import concordance
 
 # Names for people, and whether more is better.
 MEASURES: dict[str, tuple[str, bool]] = {
@@ -33,6 +35,7 @@ MEASURES: dict[str, tuple[str, bool]] = {
     "rmse": ("root mean squared error", False),
     "mae": ("mean absolute error", False),
     "accuracy": ("accuracy", True),
+    "concordance": ("concordance", True),
     "auc": ("AUC", True),
     "log_loss": ("log loss", False),
 }
@@ -51,6 +54,7 @@ class Predicted:
     classes: Any = None
     decided: Array | None = None
     alone: bool = False  # of a model that knows the target only: it ranks nothing
+    survival: bool = False  # whether y are times, negative where censored, and predictions risks
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, weight: Array | None = None) -> Predicted:
@@ -60,7 +64,8 @@ class Predicted:
         if classes is not None:
             ask = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
             decided = None if ask is None else np.asarray(ask(X), dtype=np.float64)
-        return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided)
+        survival = getattr(model, "family", None) == "cox"
+        return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided, survival=survival)
 
     @classmethod
     def joined(cls, parts: Sequence[Predicted]) -> Predicted:
@@ -72,7 +77,7 @@ class Predicted:
 
         names = ("y", "predicted", "weight", "decided")
         y, predicted, weight, decided = (all_of(name) for name in names)
-        return cls(y, predicted, weight, parts[0].classes, decided, parts[0].alone)
+        return cls(y, predicted, weight, parts[0].classes, decided, parts[0].alone, parts[0].survival)
 
     def in_units(self, inverse: Any) -> Predicted:
         """Truth and predictions of a regression after this function of them."""
@@ -87,6 +92,8 @@ class Predicted:
         y, predicted, weight = self.y, self.predicted, self.weight
         if not np.isfinite(predicted).all():
             return {}
+        if self.survival:
+            return {"concordance": 0.5 if self.alone else concordance(y, predicted, weight)}
         return {
             "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else math.nan,
             "rmse": math.sqrt(float(np.average((y - predicted) ** 2, weights=weight))),
@@ -125,6 +132,8 @@ class Predicted:
 
     def error(self, probabilities: bool = True) -> float:
         """e of the module's text."""
+        if self.survival:
+            return 1.0 - self._of_numbers().get("concordance", 0.5)
         if self.classes is None:
             return float(np.average((self.y - self.predicted) ** 2, weights=self.weight))
         if not (probabilities and self._proper):
@@ -153,7 +162,7 @@ def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) ->
     for part, y, weight in parts:
         if part.classes is None:
             guess = np.full(len(part.y), np.average(y, weights=weight))
-            made.append(Predicted(part.y, guess, part.weight, alone=True))
+            made.append(Predicted(part.y, guess, part.weight, alone=True, survival=part.survival))
             continue
         counts = [float(np.sum((y == label) * (1.0 if weight is None else weight))) for label in part.classes]
         guess = np.full(len(part.y), part.classes[int(np.argmax(counts))])
@@ -174,7 +183,7 @@ def as_text(name: str, value: float, digits: int = 4) -> str:
         return f"{100.0 * value:.{digits - 2}f} %"
     if name in ("rmse", "mae") and 1000.0 <= abs(value) < 1e15:
         return f"{value:,.0f}"
-    if name in ("r2", "auc"):
+    if name in ("r2", "auc", "concordance"):
         return f"{round(value, digits - 1) + 0.0:.{digits - 1}f}"
     return f"{value:.{digits}g}"
 

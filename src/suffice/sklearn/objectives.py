@@ -6,7 +6,7 @@ s the sample weights times class weights. `suffice.sklearn.adapters` has scikit-
 for those that nobody tunes: LinearRegression has no penalty, RidgeClassifier is Ridge with targets -1 and 1, and
 
     SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
-    TweedieRegressor(power, alpha)    as PoissonRegressor for power = 1, squares / 2 for power = 0
+    TweedieRegressor(power, alpha)    as PoissonRegressor for power = 1, Gamma for 2, squares / 2 for 0
     skglm, celer: Lasso, ElasticNet   as scikit-learn's             l1_j = alpha weights_j
     skglm.SparseLogisticRegression    mean of psi + penalty         l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
@@ -28,10 +28,12 @@ from suffice.arrays import Array
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.adapters import LogisticAdapter
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.terms.families import GAMMA
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
 
 SCORING = {"Squared": "neg_mean_squared_error", "Logistic": "neg_log_loss", "SquaredHinge": "neg_squared_hinge"}
 SCORING |= {"Poisson": "neg_mean_poisson_deviance", "Concomitant": "neg_mean_squared_error"}
+SCORING |= {"Gamma": "neg_mean_gamma_deviance"}
 SCORING |= {"Huber": "neg_mean_squared_error"}
 
 
@@ -175,11 +177,16 @@ def _factors(estimator: Any) -> Any:
     return 1.0 if factors is None else np.asarray(factors, dtype=np.float64)
 
 
+@_reads("sklearn.GammaRegressor")
+def _gamma(estimator: Any, y: Any, weights: Array) -> Objective:
+    return _regression(estimator, y, weights, 0.0, float(estimator.alpha), GAMMA)
+
+
 @_reads("sklearn.PoissonRegressor", "sklearn.TweedieRegressor")
 def _generalised(estimator: Any, y: Any, weights: Array) -> Objective:
     power, link = getattr(estimator, "power", 1), getattr(estimator, "link", "log")
     link = ("identity" if power <= 0 else "log") if link == "auto" else link
-    known: dict[tuple[float, str], MarginLoss] = {(0, "identity"): SQUARED, (1, "log"): POISSON}
+    known: dict[tuple[float, str], MarginLoss] = {(0, "identity"): SQUARED, (1, "log"): POISSON, (2, "log"): GAMMA}
     psi = known.get((power, link))
     refuse(psi is None, f"there is no proof for power={power!r} with link={link!r}")
     assert psi is not None
@@ -203,6 +210,23 @@ def _sgd_penalties(estimator: Any, weights: Array) -> tuple[float, float]:
     r = {"l1": 1.0, "l2": 0.0, "elasticnet": estimator.l1_ratio}.get(estimator.penalty)
     alpha = 0.0 if r is None else estimator.alpha * len(weights) / float(weights.sum())
     return alpha * (r or 0.0), alpha * (1.0 - (r or 0.0))
+
+
+@_reads("suffice.ElasticNetGLM")
+def _our_own(estimator: Any, y: Any, weights: Array) -> Objective:
+    for name in ("offset", "exposure", "groups"):
+        refuse(getattr(estimator, name) is not None, f"{name} is not supported: coef_radius_ says it of the fit itself")
+    refuse(np.any(estimator.positive), "its coefficients are constrained to be positive: coef_radius_ says it")
+    known: dict[str, MarginLoss] = {"gaussian": SQUARED, "binomial": LOGISTIC, "poisson": POISSON, "gamma": GAMMA}
+    psi = known.get(estimator.family)
+    refuse(psi is None, f"there is no reader for family={estimator.family!r}: coef_radius_ says it of the fit itself")
+    assert psi is not None
+    factors = 1.0 if estimator.penalty_factors is None else np.asarray(estimator.penalty_factors, dtype=np.float64)
+    l1, l2 = float(estimator.l1) * factors, float(estimator.l2) * factors
+    if psi is not LOGISTIC:
+        return _regression(estimator, y, weights, l1, l2, psi)
+    kind: Intercept = "free" if estimator.fit_intercept else "none"
+    return replace(_classification(estimator, y, weights, LOGISTIC, kind), l1=l1, l2=l2)
 
 
 # Classifications
@@ -319,6 +343,7 @@ _GLUM: dict[tuple[str, str], MarginLoss] = {
         ("normal", "identity", SQUARED),
         ("binomial", "logit", LOGISTIC),
         ("poisson", "log", POISSON),
+        ("gamma", "log", GAMMA),
     )
     for link in (own, "auto")
 }

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer, get_scorer_names, mean_tweedie_deviance
 
 from suffice.arrays import Array
-from suffice.held_out import BrierScore, HingeScore, LogScore, Phi, PoissonScore, SquaredScore
+from suffice.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
+from suffice.terms.families import GAMMA
+from suffice.terms.margin_losses import POISSON
 
 Scorer = Callable[..., float]
 
@@ -92,6 +94,18 @@ def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None
     return -float(np.average(short**2, weights=sample_weight))
 
 
+def _neg_mean_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    if hasattr(estimator, "deviance"):
+        return -float(estimator.deviance(X, y, sample_weight))
+    mean = estimator.predict(X)  # scikit-learn's, which is positive
+    return -float(mean_tweedie_deviance(y, mean, power=estimator.power, sample_weight=sample_weight))
+
+
+def _neg_squared_margin_error(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+    return -float(np.average((estimator.decision_function(X) - sign) ** 2, weights=sample_weight))
+
+
 SCORES = {
     score.name: score
     for score in (
@@ -99,7 +113,11 @@ SCORES = {
         Score("neg_log_loss", "log loss", LogScore(), _neg_log_loss),
         Score("neg_mean_squared_error", "mean squared error", SquaredScore()),
         Score("r2", "1 - R²", SquaredScore(), offset=1.0, unit=_variance),
-        Score("neg_mean_poisson_deviance", "mean Poisson deviance", PoissonScore()),
+        Score("neg_mean_poisson_deviance", "mean Poisson deviance", DevianceScore(POISSON)),
+        Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
+        Score("neg_mean_deviance", "mean deviance", None, _neg_mean_deviance),
+        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_mean_deviance),
+        Score("neg_squared_margin_error", "mean squared error of margins", SquaredScore(), _neg_squared_margin_error),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
     )
 }

@@ -91,6 +91,9 @@ class SearchData:
         target = fitted_target(self.estimator, self.y[train])
         y = transformed(target, self.y)
         X_train, X_test = _safe_indexing(self.X, train), _safe_indexing(self.X, test)
+        prepared = getattr(adapter, "prepared", None)
+        if prepared is not None and before is None:
+            estimator = prepared(estimator, X_train)
         if before is not None:
             X_train = before.fit_transform(X_train, y[train])
             X_test = before.transform(X_test)

@@ -99,10 +99,13 @@ def pose(
     max_levels: int | None = None,
     weights: str | None = None,
     groups: Mapping[str, str] | None = None,
+    exposure: str | None = None,
+    offset: str | None = None,
 ) -> Problem:
     """The problem that a table poses; `TableError` if it poses none. `groups` has the group of every column in one."""
     wishes = Wishes() if wishes is None else wishes
-    for name in (target, *drop, *keep, *categorical, *(groups or ()), *([weights] if weights else [])):
+    others = [name for name in (weights, wishes.event, exposure, offset) if name is not None]
+    for name in (target, *drop, *keep, *categorical, *(groups or ()), *others):
         _check_name(name, table)
     for name, use in ((target, "predicted"), *((name, "categories") for name in categorical)):
         if name not in table.names:
@@ -111,22 +114,28 @@ def pose(
     known = target_of(table, target, wishes, notes)
     y, rows = known.y, known.rows
     weight = None if weights is None else _weight(table, weights, target, rows, notes)
-    left_out = {target, *drop, *([weights] if weights else [])}
+    left_out = {target, *drop, *others}
+    known_parts = {name: one for name, one in (("exposure", exposure), ("offset", offset)) if one is not None}
+    for kind, name in known_parts.items():
+        _check_known(table, name, kind, rows, notes)
     numeric, levels = _features(table, rows, left_out, set(keep), set(categorical), notes)
-    frame = table.frame([*numeric, *levels])
+    frame = table.frame([*known_parts.values(), *numeric, *levels])
     X = frame if rows.all() else frame[rows].reset_index(drop=True)
     most = _most_levels(levels, max_levels, notes)
     width = 2 * len(numeric) + _width(levels, most)
-    before = _preparation(numeric, tuple(levels), most, dense=len(y) * width <= DENSE)
+    dense = len(y) * width <= DENSE
+    before = _preparation(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
+    estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)})
     notes += cautions.telling(X, y, known.task, set(levels))
     space, chosen = space_of(known.model, y), _grouped(groups, table, numeric, tuple(levels))
     if chosen is not None:
         space = {f"{name}_{group}": ends for name, ends in space.items() for group in chosen}
     splitter = StratifiedKFold if known.task == "classification" else KFold
     return Problem(
-        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator_of(known.model))]), space,
+        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]), space,
         splitter(wishes.folds, shuffle=True, random_state=seed), tuple(numeric), tuple(levels), tuple(notes),
-        weight, known.labels, known.log, chosen, table.reading, _origins(table, [*numeric, *levels]),
+        weight, known.labels, known.log, chosen, table.reading,
+        _origins(table, [*known_parts.values(), *numeric, *levels]),
     )  # fmt: skip
 
 
@@ -166,6 +175,19 @@ def _weight(table: Table, name: str, target: str, rows: Array, notes: list[str])
         raise TableError(f"the weights {quoted(name)} are all zero")
     notes.append(f"rows count as much as {quoted(name)} says, in training and in scores")
     return values
+
+
+def _check_known(table: Table, name: str, kind: str, rows: Array, notes: list[str]) -> None:
+    """Whether a column can be an exposure or an offset."""
+    if name not in table.names or table[name].kind != "numeric":
+        raise TableError(f"the {kind} {quoted(name)} is not numbers")
+    values = table[name].values[rows]
+    bad = np.flatnonzero(~(values > 0.0) if kind == "exposure" else ~np.isfinite(values))
+    if len(bad):
+        what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
+        raise TableError(f"the {kind} {quoted(name)} is {what} in line {table.lines[rows][bad[0]]}")
+    how = "the mean is proportional to" if kind == "exposure" else "a known part of the linear predictor is"
+    notes.append(f"{how} {quoted(name)}, which has no coefficient")
 
 
 def _grouped(
@@ -261,8 +283,11 @@ def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) 
     return most
 
 
-def _preparation(numeric: Sequence[str], categorical: Sequence[str], most: int, *, dense: bool) -> ColumnTransformer:
-    parts: list[tuple[str, Any, list[str]]] = []
+def _preparation(
+    numeric: Sequence[str], categorical: Sequence[str], most: int, known: Sequence[str] = (), *, dense: bool
+) -> ColumnTransformer:
+    """Columns that are `known` parts of the model come first, as they are."""
+    parts: list[tuple[str, Any, list[str]]] = [("known", "passthrough", list(known))] if known else []
     if numeric:
         impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))

@@ -8,28 +8,40 @@ import numpy as np
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
+from suffice.sklearn import ElasticNetGLM
 from suffice.tabular.entries import Array
 
 Task = Literal["classification", "regression"]
 
-MODELS: dict[str, tuple[Task, str]] = {
-    "logistic": ("classification", "logistic regression, l1 and l2 penalty"),
-    "logistic-l1": ("classification", "logistic regression, l1 penalty"),
-    "logistic-l2": ("classification", "logistic regression, l2 penalty"),
-    "svm": ("classification", "linear support vector machine, l2 penalty, two classes"),
-    "elastic-net": ("regression", "linear regression, l1 and l2 penalty"),
-    "lasso": ("regression", "linear regression, l1 penalty"),
-    "ridge": ("regression", "linear regression, l2 penalty"),
-    "huber": ("regression", "Huber's regression, which outliers cannot pull far, l2 penalty"),
-    "poisson": ("regression", "Poisson regression of counts, l2 penalty"),
+# The task, what it is, and what a known part of its linear predictor may be: an offset, or an exposure as well (log).
+MODELS: dict[str, tuple[Task, str, str]] = {
+    "logistic": ("classification", "logistic regression, l1 and l2 penalty", ""),
+    "logistic-l1": ("classification", "logistic regression, l1 penalty", ""),
+    "logistic-l2": ("classification", "logistic regression, l2 penalty", ""),
+    "svm": ("classification", "linear support vector machine, l2 penalty, two classes", ""),
+    "elastic-net": ("regression", "linear regression, l1 and l2 penalty", ""),
+    "lasso": ("regression", "linear regression, l1 penalty", ""),
+    "ridge": ("regression", "linear regression, l2 penalty", ""),
+    "huber": ("regression", "Huber's regression, which outliers cannot pull far, l2 penalty", ""),
+    "poisson": ("regression", "Poisson regression of counts, l2 penalty", "log"),
+    "gamma": ("regression", "Gamma regression of positive numbers, l1 and l2 penalty", "log"),
+    "tweedie": ("regression", "Tweedie regression of costs, many of them 0, l1 and l2 penalty", "log"),
+    "negative-binomial": ("regression", "negative-binomial regression of counts, l1 and l2 penalty", "log"),
+    "cox": ("regression", "Cox's proportional hazards for times until an event, l1 and l2 penalty", "offset"),
 }
+POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # whose targets must not be negative
 USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
 
 Space = dict[str, tuple[float, float]]
 
 
-def estimator_of(model: str) -> Any:
-    """Where the final fit is scikit-learn's, it is allowed the iterations that it needs."""
+def estimator_of(model: str, known: dict[str, Any] | None = None) -> Any:
+    """Where the final fit is scikit-learn's, it is allowed the iterations that it needs. `known` says which columns of
+    X are the exposure and the offset."""
+    if model in ("gamma", "tweedie", "negative-binomial", "cox"):
+        return ElasticNetGLM(model.replace("-", "_"), **(known or {}))
+    if known:
+        return ElasticNetGLM(model, l1=0.0, **known)
     match model:
         case "logistic":
             return LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=5000)
@@ -70,4 +82,9 @@ def space_of(model: str, y: Array) -> Space:
         case "poisson":
             scale = float(np.mean(y)) or 1.0
             return {"l2": (1e-6 * scale, 1e2 * scale)}
+        case "gamma" | "negative-binomial" | "cox":
+            return {"l1": (1e-6, 1e1), "l2": usual}
+        case "tweedie":
+            scale = float(np.sqrt(np.mean(y))) or 1.0  # of the deviance, for power 1.5
+            return {"l1": (1e-6 * scale, 1e1 * scale), "l2": (1e-6 * scale, 1e2 * scale)}
     return {"l2": usual}

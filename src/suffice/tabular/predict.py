@@ -29,7 +29,10 @@ from suffice.tabular.targets import OTHER, plain
 
 TABLE = "table.json"
 SAVED = ("model.skops", "model.joblib")
-TRUSTED = {"numpy.dtype"}  # what skops does not know, and is harmless in our models
+TRUSTED = {
+    "numpy.dtype",
+    "suffice.sklearn.glm.ElasticNetGLM",
+}  # what skops does not know, and is harmless in our models
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ def load(settings: Settings) -> tuple[Problem, Settings]:
         rare_classes=settings.rare_classes,
         log_target=settings.log_target,
         positive=settings.positive,
+        event=settings.event,
     )
     problem = pose(
         read(settings.data),
@@ -151,6 +152,8 @@ def load(settings: Settings) -> tuple[Problem, Settings]:
         max_levels=settings.max_levels,
         weights=settings.weights,
         groups=None if settings.groups is None else read_groups(settings.groups),
+        exposure=settings.exposure,
+        offset=settings.offset,
     )
     check_scoring(settings.scoring, problem)
     digest = digest_of(settings.data)
@@ -414,6 +417,10 @@ def _units(problem: Problem) -> str:
     """What a coefficient says, in words."""
     what = {
         "poisson": "change of the logarithm of the expected count",
+        "negative-binomial": "change of the logarithm of the expected count",
+        "gamma": "change of the logarithm of the expected value",
+        "tweedie": "change of the logarithm of the expected value",
+        "cox": "change of the logarithm of the hazard",
         "svm": "change of the decision value",
     }.get(problem.model, "change of the log-odds" if problem.task == "classification" else "change of the prediction")
     if problem.log_target:

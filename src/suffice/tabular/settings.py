@@ -35,6 +35,9 @@ class Settings:
     log_target: bool = False
     weights: str | None = None
     positive: str | None = None
+    event: str | None = None
+    exposure: str | None = None
+    offset: str | None = None
     groups: str | None = None
     test: str | None = None
     no_report: bool = False
@@ -51,6 +54,17 @@ class Settings:
             raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
         if self.model != "auto" and self.model not in MODELS:
             raise ValueError(f"model must be auto, {', '.join(MODELS)}, got {self.model!r}")
+        if (self.model == "cox") != (self.event is not None):
+            raise ValueError("model cox needs --time and --event, and no other model takes them")
+        if self.model == "cox" and self.test is not None:
+            raise ValueError("--test cannot be measured for times until an event")
+        known = MODELS[self.model][2] if self.model != "auto" else ""
+        for name in ("exposure", "offset"):
+            if getattr(self, name) is not None and not (known == "log" or (name == "offset" and known == "offset")):
+                fit = "poisson, gamma, tweedie or negative-binomial" + (" or cox" if name == "offset" else "")
+                raise ValueError(f"--{name} goes with --model {fit}, got {self.model}")
+            if getattr(self, name) is not None and self.groups is not None:
+                raise ValueError(f"--{name} does not go with --groups")
         if self.rare_classes not in ("join", "drop"):
             raise ValueError(f"rare_classes must be join or drop, got {self.rare_classes!r}")
         if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
@@ -87,7 +101,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("data", "target", "task", "model", "rare_classes", "digest"), (str,)),
     **dict.fromkeys(("cv", "max_evaluations", "seed", "min_class_size"), (int,)),
     **dict.fromkeys(("drop", "keep", "categorical"), (tuple,)),
-    **dict.fromkeys(("scoring", "weights", "positive", "groups", "test"), (str, type(None))),
+    **dict.fromkeys(
+        ("scoring", "weights", "positive", "event", "exposure", "offset", "groups", "test"), (str, type(None))
+    ),
     "max_seconds": (float, int, type(None)),
     "max_levels": (int, type(None)),
     **dict.fromkeys(("skip_missing_target", "log_target", "no_report"), (bool,)),

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from suffice.tabular.entries import Array, Column
-from suffice.tabular.models import MODELS, USUAL, Task
+from suffice.tabular.models import MODELS, POSITIVE, USUAL, Task
 from suffice.tabular.table import Table, TableError, quoted
 
 CLASSES = 10  # whole numbers that are taken for classes without being asked
 MOST_CLASSES = 100
 OTHER = "other"
+ZEROS = 0.1  # the share of zeros from which costs may be many zeros and some large numbers
 SKEWED = 2.0  # the skewness of an exponential distribution
 TAILED = 0.8  # the skewness from which whole numbers are taken for counts; of Poisson's own if the mean is below 1.6
 
@@ -38,6 +39,7 @@ class Wishes:
     rare_classes: str = "join"
     log_target: bool = False
     positive: str | None = None
+    event: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +58,13 @@ def target_of(table: Table, name: str, wishes: Wishes, notes: list[str]) -> Targ
     """What there is to predict; `TableError` if it cannot be."""
     column = table[name]
     rows = known_rows(column, table, wishes.skip_missing, notes)
+    if wishes.model == "cox":
+        return Target(_times(table, name, wishes, rows), rows, "regression", "cox")
     task = _task(column, wishes, rows, notes)
     model = wishes.model
     if model == "auto":
         model = _regression(column, rows, notes) if task == "regression" and not wishes.log_target else USUAL[task]
-    if wishes.log_target and (task != "regression" or model == "poisson"):
+    if wishes.log_target and (task != "regression" or model in POSITIVE):
         raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model][1]}")
     if task == "regression" and (wishes.positive is not None or wishes.min_class_size):
         option = "--min-class-size" if wishes.positive is None else "--positive"
@@ -164,9 +168,14 @@ def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Arra
     values, name = target.values[rows], quoted(target.name)
     if len(values) < 2 * wishes.folds:
         raise TableError(f"the table has {len(values)} rows, too few for {wishes.folds} folds")
-    if model == "poisson" and (values < 0).any():
-        line = table.lines[rows][np.flatnonzero(values < 0)[0]]
-        raise TableError(f"the target {name} is negative in line {line}: Poisson regression needs counts")
+    least = 5e-324 if model == "gamma" else 0.0
+    if model in POSITIVE and (values < least).any():
+        at = np.flatnonzero(values < least)[0]
+        needs = {"gamma": "Gamma regression needs positive numbers (tweedie takes zeros)"}
+        needs["tweedie"] = "Tweedie regression needs numbers from 0 on"
+        how = "negative" if values[at] < 0.0 else "0"
+        why = needs.get(model, "Poisson regression needs counts")
+        raise TableError(f"the target {name} is {how} in line {table.lines[rows][at]}: {why}")
     if wishes.log_target:
         if (values <= 0).any():
             at = np.flatnonzero(values <= 0)[0]
@@ -177,14 +186,34 @@ def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Arra
         logarithms: Array = np.log(values)
         return logarithms
     if (
-        model != "poisson"
+        model not in POSITIVE
         and (values > 0).all()
         and _skewness(values) > max(SKEWED, 2 * abs(_skewness(np.log(values))))
     ):
         ratio = float(values.max() / np.median(values))
         notes.append(f"the target {name} is strongly skewed (the largest is {ratio:,.0f} times the median): "
-                     "--log-target may predict it better")  # fmt: skip
+                     "--log-target may predict it better, or --model gamma")  # fmt: skip
+    elif model not in POSITIVE and (values >= 0).all() and (values == 0).mean() > ZEROS and _skewness(values) > SKEWED:
+        notes.append(f"the target {name} is never negative, often 0 and strongly skewed: --model tweedie may predict "
+                     "it better")  # fmt: skip
     return values
+
+
+def _times(table: Table, name: str, wishes: Wishes, rows: Array) -> Array:
+    """Times, negative where the event is not: censored."""
+    assert wishes.event is not None
+    column, event = table[name], table[wishes.event]
+    time = column.values[rows]
+    if column.kind != "numeric" or not (time > 0).all():
+        raise TableError(f"the times {quoted(name)} must be positive numbers")
+    happened = event.values[rows]
+    if event.kind not in ("numeric", "boolean") or not np.isin(happened.astype(np.float64), (0.0, 1.0)).all():
+        raise TableError(f"the event {quoted(wishes.event)} must be 1 where it has happened and 0 where it has not")
+    happened = happened.astype(bool)
+    if int(happened.sum()) < 2 * wishes.folds:
+        raise TableError(f"there are {int(happened.sum())} events, too few for {wishes.folds} folds")
+    signed: Array = np.where(happened, time, -time)
+    return signed
 
 
 # Classes

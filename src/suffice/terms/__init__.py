@@ -1,6 +1,7 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
 from suffice.terms.blocks import RowBlocks
+from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import (
     HUBER,
@@ -17,28 +18,39 @@ from suffice.terms.margin_losses import (
 )
 from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, WeightedL1, Zero
 from suffice.terms.smooth import Smooth
+from suffice.terms.structure import BoxL1, Positive, SparseGroup
 
 __all__ = [
+    "BINOMIAL",
+    "GAMMA",
     "HUBER",
     "L1",
     "LOGISTIC",
     "POISSON",
     "SQUARED",
     "SQUARED_HINGE",
+    "Binomial",
     "Box",
+    "BoxL1",
     "ElasticNet",
+    "Gamma",
     "Group",
     "Huber",
     "LinearModel",
     "Logistic",
     "MarginLoss",
+    "NegativeBinomial",
     "NonNegative",
     "Poisson",
+    "Positive",
     "Prox",
     "RowBlocks",
     "Smooth",
+    "SparseGroup",
     "Squared",
     "SquaredHinge",
+    "Tweedie",
     "WeightedL1",
     "Zero",
+    "tweedie",
 ]

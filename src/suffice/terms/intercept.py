@@ -34,7 +34,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, LossModel, rounding_of_pull, rounding_through
-from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
+from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend, slope_size
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 
 MOST_STEPS = 200
@@ -174,8 +174,8 @@ class Intercepted(LossModel):
     def _noise(self, root: Root) -> float:
         """A bound on the rounding of s."""
         a, bend = self.design.weights, root.bend
-        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        sizes = self._summing * (np.abs(root.slope) + bend) + 2.0 * EPS * bend * (np.abs(root.image) + abs(root.b))
+        sizes = self._summing * slope_size(self.loss, root.slope, bend, root.image + root.b, self.y)
+        sizes = sizes + 2.0 * EPS * bend * (np.abs(root.image) + abs(root.b))
         return float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
 
     def _root(self, image: Array, b: float, low: float, high: float) -> Root:
@@ -199,9 +199,9 @@ class Intercepted(LossModel):
         s, bend, noise = dot(a, root.slope), float(a @ root.bend), self._noise(root)
         if self._third < math.inf:
             M = self._third
-            # What was computed is no less than psi'', by a few roundings of it and of psi' (1 - q in `Logistic`).
             shaken = 2.0 * EPS * M * (float(np.abs(image).max(initial=0.0)) + abs(b))
-            least = bend * (1.0 - gamma(len(a) + 32)) * math.exp(-shaken) - 16.0 * EPS * float(a @ np.abs(root.slope))
+            second = float(a @ self.loss.second(image + b, self.y))  # type: ignore[attr-defined]
+            least = second * (1.0 - gamma(len(a) + 32)) * math.exp(-shaken)
             t = (abs(s) + noise) / least if least > 0.0 else math.inf
             if M * t < 0.5:
                 return (-math.log1p(-M * t) / M if M > 0.0 else t) * (1.0 + 32.0 * EPS)
@@ -265,4 +265,5 @@ class Intercepted(LossModel):
         if math.isinf(self.loss.curvature) and not np.all(bend[counts] < LARGEST):
             return math.inf
         roots = np.sqrt(design.weights)  # 0 where rows do not count
-        return rounding_of_pull(design, roots, root.slope, bend, np.where(counts, error, 0.0)) + of_l2
+        size = slope_size(self.loss, root.slope, bend, image + root.b, self.y)
+        return rounding_of_pull(design, roots, size, bend, np.where(counts, error, 0.0)) + of_l2

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.design import Design
-from suffice.terms.margin_losses import LARGEST, MarginLoss
+from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_size
 from suffice.terms.rounding import TINY, gamma
 from suffice.terms.smooth import Imaged
 
@@ -105,6 +105,10 @@ class LossModel(MarginModel):
 
     def shifted(self, image: Array, by: Array) -> Array:
         """These margins plus the intercept that belongs to the margins `by`."""
+        raise NotImplementedError
+
+    def gradient_rounding(self, x: Array, image: Array) -> float:
+        """A bound on the norm of the rounding error of the gradient."""
         raise NotImplementedError
 
     def rounding_at(self, x: Array, image: Array) -> float:
@@ -190,15 +194,15 @@ def rounding_through(
     bend = loss.curvature_between(m - error, m + error, y)
     if math.isinf(loss.curvature) and not np.all(bend < LARGEST):
         return math.inf
-    return rounding_of_pull(design, root, loss.derivative(m, y), bend, error)
+    return rounding_of_pull(design, root, slope_size(loss, loss.derivative(m, y), bend, m, y), bend, error)
 
 
-def rounding_of_pull(design: Design, root: Array, slope: Array, bend: Array, error: Array) -> float:
-    """`rounding_through` for psi' and the largest psi'' within the margins' error; `root` holds the a_i^(1/2)."""
+def rounding_of_pull(design: Design, root: Array, size: Array, bend: Array, error: Array) -> float:
+    """`rounding_through` for the `slope_size` of psi' and the largest psi'' within the margins' error; `root` holds the
+    a_i^(1/2)."""
     with np.errstate(over="ignore"):
         through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
-        # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
-        derivative = norm(root * (np.abs(slope) + bend * (1.0 + error)))
+        derivative = norm(root * (size + bend * error))
         return through_margins + design.pull_rounding * derivative + design.underflow
 
 
@@ -215,7 +219,7 @@ def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error:
 
     bend = loss.curvature_between(m - error, m + error, y)
     through_margins = math.sqrt(design.squared_norm) * length(root * bend * error)
-    derivative = length(root * (xp.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
+    derivative = length(root * (slope_size(loss, loss.derivative(m, y), bend, m, y) + bend * error))
     found = through_margins + design.pull_rounding * derivative + design.underflow
     return found if math.isfinite(found) else math.inf
 

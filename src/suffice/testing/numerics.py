@@ -103,7 +103,7 @@ def _check_certificates(problem: Composite, start: Array, own: str | Solver) -> 
             continue  # it is about prox-gradient steps
         if rule != "subgradient" and own != "auto":
             solvers.append(own)
-        for solver in solvers or ["newton"]:
+        for solver in solvers or ["auto"]:
             for step, solution in enumerate(iterate(problem, solver=solver, warm=start, certificate=rule)):  # type: ignore[arg-type]
                 _check_certificate(solution.x, solution.certificate, reference, f"{solver}, {rule}, step {step}")
                 if step == 40:

@@ -1,0 +1,205 @@
+r"""A fold of a generalised linear model, with what `suffice.sklearn.folds.LinearFold` does not have:
+
+- an offset of every row, read from columns of X that are no features (`Columns`);
+- penalty factors u_j >= 0 per feature, l1 u_j and l2 u_j (0: not penalised), weights that must not be negative, groups:
+
+      l1 ( (1 - share) sum_j |w_j| + share sum_G sqrt(|G|) ||w_G|| );
+
+- any family's deviance as the held-out loss.
+
+An offset of squares is taken off the targets; for any other family it is part of the margins (`suffice.terms.offset`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from suffice.arrays import Array, positive
+from suffice.held_out import DevianceScore, HeldOut
+from suffice.problem import Composite
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.sklearn.scores import SCORES
+from suffice.terms.concomitant import ConcomitantHuber
+from suffice.terms.design import Design
+from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import MarginLoss, Squared
+from suffice.terms.offset import OffsetIntercepted, OffsetModel
+from suffice.terms.prox import WeightedL1
+from suffice.terms.smooth import Ridged
+from suffice.terms.structure import BoxL1, SparseGroup
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of X are features, and which one says what else of a row: numbers of columns, or None."""
+
+    count: int
+    offset: int | None = None
+    exposure: int | None = None
+    strata: int | None = None
+    entry: int | None = None
+
+    @property
+    def special(self) -> list[int]:
+        return [one for one in (self.offset, self.exposure, self.strata, self.entry) if one is not None]
+
+    @property
+    def features(self) -> Any:
+        """The numbers of the other columns."""
+        return np.setdiff1d(np.arange(self.count), self.special)
+
+    def split(self, X: Any) -> tuple[Any, Array | None]:
+        """Features, and the offset of every row."""
+        if not self.special:
+            return X, None
+        if self.offset is None and self.exposure is None:
+            return X[:, self.features], None
+        offset = np.zeros(X.shape[0])
+        if self.offset is not None:
+            offset = offset + column(X, self.offset)
+        if self.exposure is not None:
+            exposure = column(X, self.exposure)
+            if not (exposure > 0.0).all():
+                raise ValueError(f"exposure must be positive, got {float(exposure.min())!r}")
+            offset = offset + np.log(exposure)
+        return X[:, self.features], offset
+
+    def survival(self, X: Any) -> tuple[Array | None, Array | None]:
+        """Strata and entries of rows, for Cox's model."""
+        strata, entry = (None if one is None else column(X, one) for one in (self.strata, self.entry))
+        return strata, entry
+
+    def placed(self, coef: Array) -> Array:
+        """Coefficients of all columns, 0 for those that are no features."""
+        if not self.special:
+            return coef
+        whole = np.zeros(self.count)
+        whole[self.features] = coef
+        return whole
+
+
+def column(X: Any, k: int) -> Array:
+    part = X[:, [k]]
+    return np.asarray(part.toarray() if sp.issparse(part) else part, dtype=np.float64).ravel()
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Factors of the penalties, or None; which weights must not be negative, or None; groups with their share of l1."""
+
+    factors: Any = None
+    positive: Any = None
+    groups: Sequence[Any] | None = None
+    share: float = 1.0
+
+    @property
+    def plain(self) -> bool:
+        return self.factors is None and self.positive is None and self.groups is None
+
+    def term(self, l1: Any, size: int) -> Any:
+        """g of these l1, one for all features or one each."""
+        l1 = np.broadcast_to(np.asarray(l1, dtype=np.float64), size)
+        if self.groups is not None:
+            sizes = [math.sqrt(len(group)) * float(np.mean(l1[np.asarray(group)])) for group in self.groups]
+            inside = np.zeros(size, dtype=bool)
+            for group in self.groups:
+                inside[np.asarray(group)] = True
+            single = np.where(inside, (1.0 - self.share) * l1, l1)
+            return SparseGroup(self.groups, self.share * np.array(sizes), single)
+        factors = 1.0 if self.factors is None else self.factors
+        if self.positive is None:
+            return WeightedL1(l1 * factors)
+        return BoxL1(l1 * factors, np.where(self.positive, 0.0, -math.inf))
+
+    def l1_max(self, gradient: Array) -> float:
+        """The smallest l1 for which zeros are optimal where this is the gradient, as far as weights are penalised."""
+        pull = np.abs(gradient) if self.positive is None else np.where(self.positive, -gradient, np.abs(gradient))
+        if self.factors is not None:
+            pull = np.where(self.factors > 0.0, pull / np.where(self.factors > 0.0, self.factors, 1.0), 0.0)
+        if self.groups is None:
+            return float(max(np.max(pull), 0.0))
+        low, high = 0.0, float(np.max(pull)) / min(1.0, max(self.share, 1.0 - self.share)) + 1e-300
+        for _ in range(60):  # zeros are optimal where no subgradient is left
+            middle = 0.5 * (low + high)
+            zero = np.zeros(len(gradient))
+            optimal = not self.term(middle, len(gradient)).least_subgradient(zero, gradient).any()
+            low, high = (low, middle) if optimal else (middle, high)
+        return high
+
+
+class FamilyFold(LinearFold):
+    """A fold with offsets, structure and any family's deviance; `columns` says what the columns of X are."""
+
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        psi: MarginLoss | Concomitant,
+        sample_weight: Array,
+        intercept: Intercept,
+        scaling: float = 1.0,
+        centre: bool = True,
+        columns: Columns | None = None,
+        structure: Structure | None = None,
+    ) -> None:
+        self.places = columns or Columns(X.shape[1])
+        self.structure = structure or Structure()
+        X, offset = self.places.split(X)
+        if offset is not None and isinstance(psi, Squared):
+            y, offset = y - offset, None
+        self.offset = offset
+        super().__init__(X, y, psi, sample_weight, intercept, scaling, centre)
+
+    def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
+        if self.offset is None or isinstance(self.psi, Concomitant):
+            return super()._model(l2)
+        kind: Any = OffsetIntercepted if self.minimised_out else OffsetModel
+        model: LinearModel = kind(self.design, self.y, self.psi, l2, offset=self.offset)
+        return model
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which w = 0 is the solution, as far as it is penalised."""
+        return self.structure.l1_max(self._model(0.0).gradient(np.zeros(self.design.shape[1])))
+
+    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
+        """The problem at fixed penalties, one for all columns or one each."""
+        size, features = self.design.shape[1], self.places.features
+        if len(features) < self.places.count:
+            l1, l2 = (one[features] if isinstance(one, np.ndarray) else one for one in (l1, l2))
+        if self.structure.plain:
+            return super().at(l1=l1, l2=l2)
+        if not isinstance(l1, np.ndarray):
+            positive(l1, "l1", zero=True)
+        ridge = np.broadcast_to(np.asarray(l2, dtype=np.float64), size)
+        ridge = ridge if self.structure.factors is None else ridge * self.structure.factors
+        least = positive(float(ridge.min()), "l2", zero=True)
+        plain = self._model(least)
+        smooth = plain if np.all(ridge == least) else Ridged(plain, ridge - least)
+        L = float(plain.L) + float(np.max(ridge - least))
+        return Composite(smooth, self.structure.term(l1, size), mu=least, L=L, size=size)
+
+    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
+        """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
+        score, v = SCORES[scoring], sample_weight / sample_weight.sum()
+        share = 1.0 / folds / score.unit(y, v)
+        X, offset = self.places.split(X)
+        if offset is not None and isinstance(self.psi, Squared):
+            y, offset = y - offset, None
+        train: Any = self._model(0.0) if self.minimised_out else None
+        design = Design.of(self._rows(X), sample_weight)
+        phi = DevianceScore(self.psi) if score.phi is None else score.phi
+        return HeldOut(design, self._targets(y), phi, share, train, offset=offset)
+
+    def coefficients(self, w: Array) -> tuple[Array, float]:
+        """w and the intercept of the data as they were given."""
+        coef, intercept = super().coefficients(w)
+        return self.places.placed(coef), intercept
