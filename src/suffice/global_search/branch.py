@@ -22,7 +22,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -169,6 +169,7 @@ class Search:
         surface = surface_of(self.folds, weights, cell.box)
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
+        own = replace(own, relief=surface.relief)
         solved = Cell(cell.low, cell.high, max(lower, cell.lower), min(upper, cell.upper), own, True)
         self._push(solved, warm if made is None else made)
 
@@ -205,10 +206,10 @@ class Search:
         """Which side is cut: an infinite one first, then the one that moves predictions most."""
         if not cell.box.bounded:
             return int(np.argmax(np.isinf(cell.high)))
-        width = 1.0 - cell.low / cell.high
-        if not math.isfinite(cell.surface.slack):
-            return int(np.argmax(np.log(cell.high / np.maximum(cell.low, 1e-3 * NARROWEST * cell.high))))
-        return int(np.argmax(np.where(width > NARROWEST, cell.surface.leverage, -1.0)))
+        relief = np.where(cell.high - cell.low > NARROWEST * cell.high, cell.surface.relief, -1.0)
+        if np.all(relief[0] == relief):  # nothing is known of them
+            relief = np.log(cell.high / np.maximum(cell.low, NARROWEST * cell.high))
+        return int(np.argmax(relief))
 
     def _narrow(self, cell: Cell) -> bool:
         return cell.solved and cell.box.bounded and bool(np.all(cell.high - cell.low <= NARROWEST * cell.high))

@@ -7,7 +7,8 @@ A path m + s of margins has s = s1 + s2, s1 of first order. With psi = the loss 
 
 For squares R = 0. The logistic loss and Poisson's have |psi'''| <= psi'' and |psi''''| <= psi'', so that psi'' changes
 by no more than e^|s| and, with g(t) = e^t - 1 - t - t^2/2,  R = psi''(m) g(|s|) serves for both. Logistic: |psi'''| <=
-1/(6 sqrt(3)) and |psi''''| <= 1/8 give R = |s|^3/48 for psi' and R = 0.09623 |s|^3/6 for phi, whichever is less. Brier,
+1/(6 sqrt(3)) and |psi''''| <= 1/8 give R = |s|^3/48 for psi' and R = 0.09623 |s|^3/6 for phi, and |phi'| <= 1 gives |s| + phi'' s^2/2; for psi', (psi'' + psi''_max) |s| + psi'' s^2/2 holds as
+well: whichever is least. Brier,
 phi = q^2, q = 1 - sigm(y m):  phi''' = -+ q^2 (1 - q)(8 - 30 q + 24 q^2), so |phi'''| <= 0.2031 and <= 8 q^2, and q grows
 by no more than e^|s|.
 """
@@ -59,7 +60,8 @@ def slope_remainder(loss: Any, m: Array, s: Array, y: Array) -> Array:
     """R of psi' for margins that move by no more than s."""
     if isinstance(loss, Squared):
         return np.zeros_like(m)
-    left: Array = loss.second(m, y) * _beyond_squares(s)
+    bend: Array = loss.second(m, y)
+    left = np.minimum(bend * _beyond_squares(s), (bend + most_bend(loss, m, s, y)) * s + 0.5 * bend * s * s)
     return ROUNDED * (np.minimum(left, LOGISTIC_FOURTH / 6.0 * s**3) if isinstance(loss, Logistic) else left)
 
 
@@ -83,8 +85,11 @@ def score_remainder(score: Any, m: Array, s: Array, y: Array) -> Array:
     if isinstance(score, BrierScore):
         q = np.minimum(expit(-y * m) * np.exp(np.minimum(s, 700.0)), 1.0)
         return ROUNDED * s**3 / 6.0 * np.minimum(BRIER_THIRD, 8.0 * q * q)
-    left = score_bend(score, m, y) * _beyond_squares(s)
-    return ROUNDED * (np.minimum(left, LOGISTIC_THIRD / 6.0 * s**3) if isinstance(score, LogScore) else left)
+    bend = score_bend(score, m, y)
+    left = bend * _beyond_squares(s)
+    if isinstance(score, LogScore):
+        left = np.minimum(np.minimum(left, LOGISTIC_THIRD / 6.0 * s**3), s + 0.5 * bend * s * s)
+    return ROUNDED * left
 
 
 def _beyond_squares(t: Array) -> Array:

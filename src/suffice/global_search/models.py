@@ -80,6 +80,12 @@ class Fold:
         sums: Array = self.squares.T @ E
         return np.sqrt(sums)
 
+    def absolute(self, u: Array) -> Array:
+        """|X|^T u for u >= 0, nearly always 0 for most rows."""
+        rows = np.flatnonzero(u)
+        found: Array = np.abs(self.design.X[rows]).T @ u[rows]
+        return found
+
     def columns(self, X: Any, S: Any) -> Array:
         """Columns S of X, dense, with one of ones if there is an intercept."""
         part = X[:, S]

@@ -17,7 +17,7 @@ is better for large boxes; both hold.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -42,7 +42,7 @@ class Surface:
     slack: float
     floor: float
     ceiling: float
-    leverage: Array  # how much each parameter moves predictions within the box
+    relief: Array  # how much less slack there would be, about, with each side halved
 
     def least(self, box: Box) -> float:
         """A lower bound of F in any box inside."""
@@ -78,20 +78,20 @@ def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
     """What is proven of F over a box, from every fold's weights at its centre; at 0 for an unbounded box."""
     parts = [_part(fold, w, box) for fold, w in zip(folds, weights, strict=True)]
     centre = box.centre if box.bounded else np.zeros(len(box.low))
-    floor = sum(part.floor for part in parts) * (1.0 - gamma(len(parts) + 4))
+    floor = sum(part.least(box) for part in parts) * (1.0 - gamma(len(parts) + 4))
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
-    return Surface(centre, quadratic, slack, floor, ceiling, sum(part.leverage for part in parts))
+    return Surface(centre, quadratic, slack, floor, ceiling, sum(part.relief for part in parts))
 
 
 def _part(fold: Fold, w: Array, box: Box) -> Surface:
     path = path_of(fold, w, box)
-    ball = ball_of(fold, path, box)
+    ball, relief = ball_of(fold, path, box)
     if ball is None:
-        return unknown(box)
+        return replace(unknown(box), relief=relief)
     with np.errstate(over="ignore", invalid="ignore"):
-        return _held_out(fold, path, ball, box)
+        return replace(_held_out(fold, path, ball, box), relief=relief)
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
@@ -129,8 +129,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
     quadratic = Quadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
-    leverage = np.sqrt(v @ (np.abs(T[:, :m]) * sizes[:m]) ** 2)
-    return Surface(box.centre, quadratic, slack, floor, ceiling, math.sqrt(share) * leverage)
+    return Surface(box.centre, quadratic, slack, floor, ceiling, np.ones(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
