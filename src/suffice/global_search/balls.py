@@ -33,6 +33,8 @@ expansion of grad_j f; |p_j| - l1 is largest, but for second-order terms, in a c
 *Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||c^(-1/2) a zeta|| + e^s rho) from p_j,
 E = (a psi''_max)^2 / c on some rows and 0 on the others, where |x_ij| times what psi' changes by is added, row by row.
 
+A change of variables (`suffice.global_search.rotation`) adds to zeta and to lambda.
+
 *Rounding.* Vectors X^T (a r) are known to gamma ||diag(a)^(1/2) x_j|| ||a^(1/2) r||, entry by entry, with what the
 margins' own rounding does to r; that of the margins themselves is part of zeta. H has a factor that is good for proofs.
 """
@@ -114,6 +116,9 @@ def _sizes(r: Array) -> Array:
 def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Ball | None:
     clips = _clips(fold, path, sizes)
     ranges = _ranges(fold, path, known, sizes, clips)
+    if fold.rotation is not None:
+        off = fold.rotation.off(float(fold.B[1] @ box.low) * (1.0 - 8.0 * EPS))[0]
+        ranges = replace(ranges, zeta=ranges.zeta + fold.model.loss.curvature * off)
     if not np.isfinite(ranges.zeta).all():
         return None
     excess = _excess(fold, box, known, sizes)
@@ -147,7 +152,9 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
         part = clips[: len(path.S)] * lengths[path.S]
         left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
         left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
-        return float(part.sum() + norm(excess / lengths) + norm(np.sqrt(host(fold.design.weights) / bend) * zeta) + left)
+        return float(
+            part.sum() + norm(excess / lengths) + norm(np.sqrt(host(fold.design.weights) / bend) * zeta) + left
+        )
 
     r = box.r
     halved = [strain(np.where(np.arange(len(r)) == k, 0.5, 1.0) * r) for k in range(len(r))]
@@ -218,7 +225,9 @@ def _excess(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
     for corner in product(*zip(-box.r, box.r, strict=True)):
         t = np.array(corner)
         l1 = fold.B[0] @ (box.centre + t)
-        size = np.abs(K[:, 0] + K[:, 1 : 1 + m] @ t) + gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.append(1.0, np.abs(t)))
+        size = np.abs(K[:, 0] + K[:, 1 : 1 + m] @ t) + gamma(m + 4) * (
+            np.abs(K[:, : 1 + m]) @ np.append(1.0, np.abs(t))
+        )
         found = np.maximum(found, size - l1 + 8.0 * EPS * (fold.B[0] @ box.high))
     left: Array = np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)
     return found + left * SAFE
@@ -281,6 +290,7 @@ def _on(
         lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
     by_curvature, by_norms = rows.of_zeta(fold, ranges)
     lam += by_curvature + by_norms
+    lam += 0.0 if fold.rotation is None else fold.rotation.off(l2_low)[1]
     clipped = 0.0
     if clips.any():
         j = np.flatnonzero(clips[:s])
@@ -304,7 +314,9 @@ def _on(
     if not heavy.all():
         there = most_bend(fold.model.loss, path.m0, ranges.s + rows.norms * rho, host(fold.model.y))
         clip = np.abs(known.X) @ clips
-        moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (rows.norms * rho + clip))))
+        moved = moved + fold.absolute(
+            np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (rows.norms * rho + clip)))
+        )
     return ball, moved * SAFE
 
 

@@ -21,10 +21,10 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from suffice.arrays import Array, positive, whole_number
 from suffice.bilevel import BilevelProblem
 from suffice.global_search.models import Fold, folds_of
 from suffice.global_search.paths import Box
+from suffice.global_search.rotation import in_rows, rotated
 from suffice.global_search.surfaces import Surface, surface_of, unknown
 from suffice.upper.evaluation import Evaluation
 
@@ -102,17 +103,22 @@ def relative(lower: float, upper: float) -> float:
     return max(upper - lower, 0.0) / upper if upper > 0.0 else 0.0
 
 
-Evaluate = Callable[[Array, float, "Evaluation | None"], Evaluation]
+class Evaluate(Protocol):
+    """Makes an evaluation of one of the problems, or takes it from a journal."""
+
+    def __call__(self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation: ...
 
 
 @dataclass
 class Search:
-    """Branch and bound under way; `evaluate(theta, within, warm)` makes an evaluation, or takes it from a journal."""
+    """Branch and bound under way. Where folds are solved in the space of their rows (`suffice.global_search.rotation`), F
+    itself is evaluated at centres that look better than all before."""
 
     problem: BilevelProblem
     epsilon: float
     evaluate: Evaluate
     folds: list[Fold] = field(init=False)
+    solved: BilevelProblem = field(init=False)
     best: Evaluation | None = None
     evaluations: int = 0
     work: float = 0.0
@@ -121,10 +127,11 @@ class Search:
     _order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
-        self.folds = folds_of(self.problem)
+        self.folds = [rotated(fold) for fold in folds_of(self.problem)]
+        self.solved = in_rows(self.problem, self.folds)
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         box = Box(low, high)
-        self._push(Cell(low, high, 0.0, math.inf, unknown(box)), self.best)
+        self._push(Cell(low, high, 0.0, math.inf, unknown(box)), self.best if self.solved is self.problem else None)
 
     @property
     def upper(self) -> float:
@@ -181,9 +188,16 @@ class Search:
         theta = space.theta(dict(zip(space.names, cell.box.centre.tolist(), strict=True)))
         size = self.upper if math.isfinite(self.upper) else 1.0
         within = SHARE * self.epsilon * math.sqrt(size / len(self.folds))
-        made = self.evaluate(theta, within, warm)
+        made = self._evaluated(self.solved, theta, within, warm)
+        if self.solved is self.problem:
+            self.note(made)
+        elif made.failure is None and made.cost < (1.0 - SHARE * self.epsilon) * self.upper:
+            self.note(self._evaluated(self.problem, theta, within, self.best))
+        return made
+
+    def _evaluated(self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        made = self.evaluate(problem, theta, within, warm)
         self.evaluations, self.work = self.evaluations + 1, self.work + float(made.work)
-        self.note(made)
         return made
 
     def _halves(self, cell: Cell) -> list[Cell]:
@@ -223,5 +237,3 @@ def budget_spent(search: Search, options: GlobalOptions) -> str | None:
         "max_seconds": (time.monotonic() - search.began, options.max_seconds),
     }
     return next((name for name, (used, most) in spent.items() if used >= most), None)
-
-

@@ -41,6 +41,14 @@ class Proportional(Protocol):
         ...
 
 
+class Rotated(Protocol):
+    """A change of variables (`suffice.global_search.rotation`)."""
+
+    def off(self, l2: float) -> tuple[Array, float, Array]:
+        """For this l2 and more, what it may change: margins of training rows, the gradient, held-out margins."""
+        ...
+
+
 class UnsupportedError(TypeError, ValueError):
     """Nothing can be proven globally about a problem; the message says why, and what works."""
 
@@ -55,6 +63,7 @@ class Fold:
     model: LossModel
     held: HeldOut
     B: Array  # 2 x m
+    rotation: Rotated | None = None  # in whose space the model is, if it is not the data's
 
     @property
     def design(self) -> Design:

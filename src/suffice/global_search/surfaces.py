@@ -104,6 +104,8 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)
     blur = few * (np.abs(X[:, : len(S)]) @ np.abs(path.w[S]) + rough @ sizes)
     blur += 8.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
+    if fold.rotation is not None:
+        blur += fold.rotation.off(float(fold.B[1] @ box.low) * (1.0 - 8.0 * EPS))[2]
     norms = np.zeros(len(m0))
     if ball.factor is not None:
         norms = ball.factor.over_rows(design.X, np.zeros(len(ball.factor)))[2]
