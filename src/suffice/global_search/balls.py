@@ -33,7 +33,7 @@ expansion of grad_j f; |p_j| - l1 is largest, but for second-order terms, in a c
 *Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||c^(-1/2) a zeta|| + e^s rho) from p_j,
 E = (a psi''_max)^2 / c on some rows and 0 on the others, where |x_ij| times what psi' changes by is added, row by row.
 
-A change of variables (`suffice.global_search.rotation`) adds to zeta and to lambda.
+A change of variables (`suffice.global_search.rotation`) adds to the rounding of margins and to lambda, and takes from H.
 
 *Rounding.* Vectors X^T (a r) are known to gamma ||diag(a)^(1/2) x_j|| ||a^(1/2) r||, entry by entry, with what the
 margins' own rounding does to r; that of the margins themselves is part of zeta. H has a factor that is good for proofs.
@@ -95,16 +95,45 @@ class Ranges:
     high: Array  # a psi''_max
 
 
-def ball_of(fold: Fold, path: Path, box: Box) -> tuple[Ball | None, Array]:
-    """The ball for a box, None where nothing is proven, and how much it would be relieved by halving each side. An
-    unbounded box needs a path that is constantly 0."""
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The ball for a box, None where nothing is proven, and where to cut it: nothing is proven by that."""
+
+    ball: Ball | None
+    free: tuple[float, float]  # as in `suffice.global_search.surfaces.Surface`
+    relief: Array
+
+
+def ball_of(fold: Fold, path: Path, box: Box) -> Found:
+    """What is found for a box; an unbounded one needs a path that is constantly 0."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         known = _expansion(fold, path)
         sizes = _sizes(box.r if box.bounded else np.zeros(len(box.low)))
-        relief = np.ones(len(box.low))
+        relief, free = np.ones(len(box.low)), (-math.inf, math.inf)
         if box.bounded and len(relief) > 1:
             relief = _relief(fold, path, box, known)
-        return (_ball_of(fold, path, box, known, sizes) if np.isfinite(known.K).all() else None), relief
+        elif box.bounded and fold.sparse:
+            free = _free(fold, path, box, known)
+        return Found(_ball_of(fold, path, box, known, sizes) if np.isfinite(known.K).all() else None, free, relief)
+
+
+def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, float]:
+    """Around the centre, as far as no weight becomes or ceases to be zero along the path, of one parameter."""
+    (centre,), s = box.centre, len(path.S)
+    d = fold.design.shape[1]
+    outside = np.ones(d, dtype=bool)
+    outside[path.S] = False
+    l1, slope = float(fold.B[0] @ box.centre), float(fold.B[0, 0])
+    K = known.K[:d][outside]
+    zero = [np.column_stack([path.w[path.S], path.A[:s]])]
+    for sign in (1.0, -1.0):
+        zero.append(sign * K - np.array([l1, slope, 0.0]))
+    c, b, a = np.concatenate(zero).T
+    root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
+    q = -0.5 * (b + np.where(b >= 0.0, root, -root))
+    t = np.concatenate([c / q, q / a])[np.tile(b * b >= 4.0 * a * c, 2)]
+    t = t[np.isfinite(t)]
+    return float(centre + np.max(t[t < 0.0], initial=-math.inf)), float(centre + np.min(t[t > 0.0], initial=math.inf))
 
 
 def _sizes(r: Array) -> Array:
@@ -115,10 +144,7 @@ def _sizes(r: Array) -> Array:
 
 def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Ball | None:
     clips = _clips(fold, path, sizes)
-    ranges = _ranges(fold, path, known, sizes, clips)
-    if fold.rotation is not None:
-        off = fold.rotation.off(float(fold.B[1] @ box.low) * (1.0 - 8.0 * EPS))[0]
-        ranges = replace(ranges, zeta=ranges.zeta + fold.model.loss.curvature * off)
+    ranges = _ranges(fold, path, known, sizes, clips, fold.least_l2(box.low))
     if not np.isfinite(ranges.zeta).all():
         return None
     excess = _excess(fold, box, known, sizes)
@@ -148,7 +174,7 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
         clips = _clips(fold, path, sizes)
         excess = np.maximum(_excess(fold, Box(c - r, c + r), known, sizes), 0.0)
         excess[path.S] = 0.0
-        zeta = np.minimum(_ranges(fold, path, known, sizes, clips).zeta, 1.0)
+        zeta = np.minimum(_ranges(fold, path, known, sizes, clips, fold.least_l2(c - r)).zeta, 1.0)
         part = clips[: len(path.S)] * lengths[path.S]
         left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
         left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
@@ -171,11 +197,13 @@ def _clips(fold: Fold, path: Path, sizes: Array) -> Array:
     return clips
 
 
-def _ranges(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array) -> Ranges:
+def _ranges(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array, l2_low: float) -> Ranges:
     loss, y, m0, m = fold.model.loss, host(fold.model.y), path.m0, fold.B.shape[1]
     a, few, X, T = host(fold.design.weights), gamma(len(path.S) + 8), known.X, known.T
     blur = few * (np.abs(X[:, : len(path.S)]) @ np.abs(path.w[path.S])) + 4.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
     along = blur + few * (known.rough @ sizes)  # how far margins along the path may be from what is computed
+    if fold.rotation is not None:
+        along += fold.rotation.margins(path.length(sizes), l2_low)
     s1 = np.abs(T[:, :m]) @ sizes[:m]
     s2 = np.abs(T[:, m:]) @ sizes[m:] + along
     s2 += np.abs(X) @ clips if clips.any() else 0.0
@@ -266,7 +294,7 @@ def _on(
     size = len(P) + fold.intercept
     if size == 0:  # then the path is 0, and so are s and zeta, but for nothing
         return plain, fold.absolute(a * ranges.zeta) * SAFE
-    l2_low = float(fold.B[1] @ box.low) * (1.0 - 8.0 * EPS)
+    l2_low = fold.least_l2(box.low)
     if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
         return None
     gram = design.gram if isinstance(fold.model.loss, Squared) and not fold.intercept else None  # c = a there
@@ -290,7 +318,13 @@ def _on(
         lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
     by_curvature, by_norms = rows.of_zeta(fold, ranges)
     lam += by_curvature + by_norms
-    lam += 0.0 if fold.rotation is None else fold.rotation.off(l2_low)[1]
+    missing = 0.0
+    if fold.rotation is not None:
+        slopes = np.abs(fold.model.loss.derivative(path.m0, host(fold.model.y))) + fold.model.loss.curvature * ranges.s
+        lam += fold.rotation.gradient(a, slopes, l2_low)
+        missing = fold.rotation.nu(ranges.low, l2_low)
+        if not missing < 0.1:
+            return None
     clipped = 0.0
     if clips.any():
         j = np.flatnonzero(clips[:s])
@@ -301,13 +335,13 @@ def _on(
         others = np.where(rows.by_curvature, 0.0, ranges.high * rows.norms)
         lam += float(clips[j] @ fold.absolute(others)[path.S[j]]) * SAFE
     light = np.where(rows.by_curvature, 0.0, ranges.low * rows.norms**2)
-    lam *= SAFE / (1.0 - float(light.sum()) * SAFE)
+    lam *= SAFE / ((1.0 - float(light.sum()) * SAFE) * (1.0 - missing))
     heavy = rows.by_curvature & (a > 0.0)
-    kappa = M * float(np.max(rows.norms[heavy], initial=0.0))
+    kappa = M * float(np.max(rows.norms[heavy], initial=0.0)) / math.sqrt(1.0 - missing)
     if not (kappa * lam < LARGEST_PRODUCT and lam >= 0.0):
         return None
     rho = (-math.log1p(-kappa * lam) / kappa if kappa * lam > 0.0 else lam) * SAFE
-    ball = replace(plain, factor=factor, rho=rho * up)
+    ball = replace(plain, factor=factor, rho=rho * up / math.sqrt(1.0 - missing))
     if len(P) == design.shape[1]:
         return ball, np.zeros(len(P))
     moved = columns * (clipped + by_curvature + math.exp(kappa * rho) * rho)

@@ -12,7 +12,8 @@ whenever it is stopped. Bounds are of third order in the size of a cell where no
 first order elsewhere: (1/epsilon)^(m/3) cells with m parameters, (1/epsilon)^(m-1) along kinks, times log(1/epsilon).
 
 Cells are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where that is
-more, since penalties that are small beside the data's curvature all look alike. A cell without an upper end is bounded
+more, since penalties that are small beside the data's curvature all look alike. Of one parameter, cells are also cut
+where a weight is expected to become or to cease to be zero: a kink at an end costs nothing. A cell without an upper end is bounded
 from w = 0 (all weights tend to it as l2 grows, and are 0 for l1 >= l1_max), and cut at ten times its lower end.
 """
 
@@ -23,7 +24,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -37,8 +38,11 @@ from suffice.global_search.surfaces import Surface, surface_of, unknown
 from suffice.upper.evaluation import Evaluation
 
 CUT = 16.0
+NEAR = 4.0  # a cell of one parameter whose ends are no farther apart is cut where the support is expected to change,
+TINIEST = 1e-4  # unless that is as near to an end as this, relative to its width
 BEYOND = 10.0  # where a cell without an upper end is cut, times its lower end
 SHARE = 0.02  # of epsilon: how well F is to be known at centres
+MOST_STEPS = 150  # of a solve at a centre: what it has by then may serve as well, and is as good a start of a path
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
@@ -128,10 +132,10 @@ class Search:
 
     def __post_init__(self) -> None:
         self.folds = [rotated(fold) for fold in folds_of(self.problem)]
-        self.solved = in_rows(self.problem, self.folds)
+        self.solved = in_rows(self.problem, self.folds).limited(min(self.problem.max_steps, MOST_STEPS))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         box = Box(low, high)
-        self._push(Cell(low, high, 0.0, math.inf, unknown(box)), self.best if self.solved is self.problem else None)
+        self._push(Cell(low, high, 0.0, math.inf, unknown(box)), self.best if all(fold.rotation is None for fold in self.folds) else None)
 
     @property
     def upper(self) -> float:
@@ -166,7 +170,7 @@ class Search:
         """Look at the cell with the least bound."""
         _, _, cell, warm = heapq.heappop(self._heap)
         if cell.solved:
-            for child in self._halves(cell):
+            for child in self._parts(cell):
                 self._push(child, warm)
             return
         made = self._at_centre(cell, warm) if cell.box.bounded else None
@@ -176,7 +180,7 @@ class Search:
         surface = surface_of(self.folds, weights, cell.box)
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
-        own = replace(own, relief=surface.relief)
+        own = replace(own, free=surface.free, relief=surface.relief)
         solved = Cell(cell.low, cell.high, max(lower, cell.lower), min(upper, cell.upper), own, True)
         self._push(solved, warm if made is None else made)
 
@@ -189,7 +193,7 @@ class Search:
         size = self.upper if math.isfinite(self.upper) else 1.0
         within = SHARE * self.epsilon * math.sqrt(size / len(self.folds))
         made = self._evaluated(self.solved, theta, within, warm)
-        if self.solved is self.problem:
+        if not any(fold.rotation is not None for fold in self.folds):
             self.note(made)
         elif made.failure is None and made.cost < (1.0 - SHARE * self.epsilon) * self.upper:
             self.note(self._evaluated(self.problem, theta, within, self.best))
@@ -200,21 +204,24 @@ class Search:
         self.evaluations, self.work = self.evaluations + 1, self.work + float(made.work)
         return made
 
-    def _halves(self, cell: Cell) -> list[Cell]:
+    def _parts(self, cell: Cell) -> list[Cell]:
         k = self._side(cell)
-        low, high = cell.low[k], cell.high[k]
+        low, high = float(cell.low[k]), float(cell.high[k])
         if math.isinf(high):
-            middle = BEYOND * low if low > 0.0 else 1.0
+            cuts = [BEYOND * low if low > 0.0 else 1.0]
         else:
-            middle = max(math.sqrt(low * high), high / CUT)
-        halves = []
-        for ends in ((low, middle), (middle, high)):
+            cuts = [cut for cut in cell.surface.free if low < cut < high] if high <= NEAR * low else []
+            width = high - low
+            if not any(TINIEST * width < cut - low < (1.0 - TINIEST) * width for cut in cuts):
+                cuts = [max(math.sqrt(low * high), high / CUT)]
+        parts = []
+        for ends in pairwise([low, *cuts, high]):
             below, above = cell.low.copy(), cell.high.copy()
             below[k], above[k] = ends
             box = Box(below, above)
             lower, upper = cell.surface.least(box), cell.surface.most(box)
-            halves.append(Cell(below, above, max(lower, cell.lower), min(upper, cell.upper), cell.surface))
-        return halves
+            parts.append(Cell(below, above, max(lower, cell.lower), min(upper, cell.upper), cell.surface))
+        return parts
 
     def _side(self, cell: Cell) -> int:
         """Which side is cut: an infinite one first, then the one that moves predictions most."""

@@ -42,11 +42,15 @@ class Proportional(Protocol):
 
 
 class Rotated(Protocol):
-    """A change of variables (`suffice.global_search.rotation`)."""
+    """A change of variables (`suffice.global_search.rotation`), and what it may have changed."""
 
-    def off(self, l2: float) -> tuple[Array, float, Array]:
-        """For this l2 and more, what it may change: margins of training rows, the gradient, held-out margins."""
-        ...
+    def margins(self, size: float, l2: float) -> Array: ...
+
+    def held_out_margins(self, size: float, l2: float) -> Array: ...
+
+    def gradient(self, a: Array, slopes: Array, l2: float) -> float: ...
+
+    def nu(self, c: Array, l2: float) -> float: ...
 
 
 class UnsupportedError(TypeError, ValueError):
@@ -72,6 +76,10 @@ class Fold:
     @property
     def intercept(self) -> bool:
         return isinstance(self.model, Intercepted)
+
+    def least_l2(self, low: Array) -> float:
+        """The least l2 of a box that begins at `low`, as low as rounding lets it be."""
+        return float(self.B[1] @ low) * (1.0 - 1e-14)
 
     @property
     def sparse(self) -> bool:

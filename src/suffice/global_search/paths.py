@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, host
+from suffice.arrays import Array, host, norm
 from suffice.global_search.expansions import third
 from suffice.global_search.models import Fold
 from suffice.global_search.quadratics import pairs
@@ -59,6 +59,11 @@ class Path:
     A: Array  # (|S|, with the intercept last) x (m + pairs)
     m0: Array  # margins of training rows at w0
     b: float
+
+    def length(self, sizes: Array) -> float:
+        """||w~||, at most, for monomials of these sizes, without clips."""
+        s = len(self.S)
+        return (norm(self.w) + float(np.sqrt(np.sum(self.A[:s] ** 2, axis=0)) @ sizes)) * (1.0 + 1e-10)
 
 
 def path_of(fold: Fold, w: Array, box: Box) -> Path:

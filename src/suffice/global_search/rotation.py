@@ -6,12 +6,13 @@ computed, Q' the orthonormal matrix next to it, ||Q - Q'|| <= ||Q^T Q - 1|| = q,
     ||z_i - Q'^T x_i||  <=  eps_Z ||x_i||,        the distance of x_i from the range of Q is at most eps_X ||x_i||.
 
 The optimality condition outside that range is  l2 w_perp = -(sum_i a_i psi'_i x_i)_perp,  so ||w_perp|| <= eps_X A/l2,
-A = (sum a ||x_i||^2)^(1/2) (sum a psi'^2)^(1/2), and inside it omega solves the problem of Z, but for
+A = (sum a ||x_i||^2)^(1/2) (sum a psi'^2)^(1/2); sum a psi'^2 is at most 1 (logistic), or 2 f(0) (squares). Inside it
+omega solves the problem of Z' = X Q', with margins that are off by ||x_i|| eps_X ||w_perp||. A path omega~ of the problem
+of Z is one of that problem, with
 
-    margins that are off by  xi_i = ||x_i|| (eps_Z ||omega|| + eps_X ||w_perp||),     which counts as `zeta`, and
-    a gradient that is off by no more than  eps_Z A,  at most eps_Z A / sqrt(l2) in the norm of H^-1.
-
-||omega||^2 <= 2 f(0)/l2 since w = 0 has no penalty, and sum a psi'^2 is at most 1 (logistic), or 2 f(0) (squares).
+    margins that are off by  xi_i = ||x_i|| (eps_Z ||omega~|| + eps_X ||w_perp||),
+    a gradient that is off by no more than  eps_Z (sum a ||x_i||^2)^(1/2) (sum a psi'^2)^(1/2),  and
+    a Hessian of no less than 1 - nu times that of Z,  nu = eps_Z (sum c ||x_i||^2 / l2)^(1/2).
 """
 
 from __future__ import annotations
@@ -39,24 +40,33 @@ SAFE = 1.0 + 1e-9
 class Rotation:
     """What the change into the rows' space may have changed."""
 
-    eps_Z: float
-    eps_X: float
+    eps_z: float
+    eps_x: float
     rows: Array  # ||x_i||, training
     held: Array  # ||x_i||, held out
     A: float
-    start: float  # f(0)
 
-    def off(self, l2: float) -> tuple[Array, float, Array]:
-        """For l2 and more: xi of training rows, the error of the gradient by H^-1, and that of held-out margins."""
+    def perpendicular(self, l2: float) -> float:
+        """||w_perp||, at most, for this l2 and more."""
+        return self.eps_x * self.A / l2 * SAFE if l2 > 0.0 else math.inf
+
+    def margins(self, size: float, l2: float) -> Array:
+        """xi of training rows along a path that is no longer than `size`."""
+        return self.rows * (self.eps_z * size + self.eps_x * self.perpendicular(l2)) * SAFE
+
+    def held_out_margins(self, size: float, l2: float) -> Array:
+        """How far margins of held-out rows are off, for weights that are no longer than `size`."""
+        return self.held * (self.eps_z * size + self.perpendicular(l2)) * SAFE
+
+    def gradient(self, a: Array, slopes: Array, l2: float) -> float:
+        """How far the gradient is off, by H^-1, for psi' of no more than `slopes`."""
         if not l2 > 0.0:
-            return np.full(len(self.rows), math.inf), math.inf, np.full(len(self.held), math.inf)
-        perp = self.eps_X * self.A / l2
-        size = math.sqrt(2.0 * self.start / l2)
-        return (
-            self.rows * (self.eps_Z * size + self.eps_X * perp) * SAFE,
-            self.eps_Z * self.A / math.sqrt(l2) * SAFE,
-            self.held * (self.eps_Z * size + perp) * SAFE,
-        )
+            return math.inf
+        return self.eps_z * math.sqrt(float(a @ self.rows**2) * float(a @ slopes**2) / l2) * SAFE
+
+    def nu(self, c: Array, l2: float) -> float:
+        """Which share of H may be missing."""
+        return self.eps_z * math.sqrt(float(c @ self.rows**2) / l2) * SAFE if l2 > 0.0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +112,11 @@ def rotated(fold: Fold) -> Fold:
     if not off_unit < 1e-6:
         return fold
     long = math.sqrt(n) * (1.0 + off_unit)  # ||Q||_F, at most
-    eps_Z = (gamma(d + 4) * long + off_unit) * SAFE
+    eps_z = (gamma(d + 4) * long + off_unit) * SAFE
     Z = X @ Q
     rows, held = fold.design.row_norms * SAFE, fold.held.design.row_norms * SAFE
     left = np.linalg.norm(X - Z @ Q.T, axis=1) + gamma(n + 8) * long * long * rows
-    eps_X = float(np.max(np.divide(left, rows, out=np.zeros(N), where=rows > 0.0))) * SAFE
+    eps_x = float(np.max(np.divide(left, rows, out=np.zeros(N), where=rows > 0.0))) * SAFE
     a, y = host(fold.design.weights), host(fold.model.y)
     start = math.log(2.0) if isinstance(fold.model.loss, Logistic) else 0.5 * float(a @ y**2)
     slopes = 1.0 if isinstance(fold.model.loss, Logistic) else math.sqrt(2.0 * start)
@@ -114,4 +124,4 @@ def rotated(fold: Fold) -> Fold:
     model = type(fold.model)(Design.of(Z, a), fold.model.y, fold.model.loss)
     design = Design.of(fold.held.design.X @ Q, host(fold.held.design.weights))
     held_out = replace(fold.held, design=design, train=model if isinstance(model, Intercepted) else None)
-    return replace(fold, model=model, held=held_out, rotation=Rotation(eps_Z, eps_X, rows, held, A, start * SAFE))
+    return replace(fold, model=model, held=held_out, rotation=Rotation(eps_z, eps_x, rows, held, A))

@@ -33,6 +33,9 @@ from suffice.terms.design import OF_FACTORS
 from suffice.terms.rounding import TINY, gamma
 
 
+EVERYWHERE = (-math.inf, math.inf)
+
+
 @dataclass(frozen=True, eq=False)
 class Surface:
     """|F(centre + t) - quadratic(t)| <= slack and floor <= F <= ceiling, for all parameters of a box."""
@@ -42,6 +45,7 @@ class Surface:
     slack: float
     floor: float
     ceiling: float
+    free: tuple[float, float]  # of one parameter: between these, about, no weight becomes or ceases to be zero
     relief: Array  # how much less slack there would be, about, with each side halved
 
     def least(self, box: Box) -> float:
@@ -71,7 +75,7 @@ def unknown(box: Box) -> Surface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
     nothing = Quadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, np.ones(m))
+    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m))
 
 
 def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
@@ -82,16 +86,18 @@ def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
-    return Surface(centre, quadratic, slack, floor, ceiling, sum(part.relief for part in parts))
+    free = max(part.free[0] for part in parts), min(part.free[1] for part in parts)
+    relief = np.sum([part.relief for part in parts], axis=0)
+    return Surface(centre, quadratic, slack, floor, ceiling, free, relief)
 
 
 def _part(fold: Fold, w: Array, box: Box) -> Surface:
     path = path_of(fold, w, box)
-    ball, relief = ball_of(fold, path, box)
-    if ball is None:
-        return replace(unknown(box), relief=relief)
+    found = ball_of(fold, path, box)
+    if found.ball is None:
+        return replace(unknown(box), free=found.free, relief=found.relief)
     with np.errstate(over="ignore", invalid="ignore"):
-        return replace(_held_out(fold, path, ball, box), relief=relief)
+        return replace(_held_out(fold, path, found.ball, box), free=found.free, relief=found.relief)
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
@@ -105,7 +111,8 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     blur = few * (np.abs(X[:, : len(S)]) @ np.abs(path.w[S]) + rough @ sizes)
     blur += 8.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
     if fold.rotation is not None:
-        blur += fold.rotation.off(float(fold.B[1] @ box.low) * (1.0 - 8.0 * EPS))[2]
+        l2 = fold.least_l2(box.low)
+        blur += fold.rotation.held_out_margins(path.length(sizes) + ball.rho * SAFE / math.sqrt(l2), l2)
     norms = np.zeros(len(m0))
     if ball.factor is not None:
         norms = ball.factor.over_rows(design.X, np.zeros(len(ball.factor)))[2]
@@ -131,7 +138,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
     quadratic = Quadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
-    return Surface(box.centre, quadratic, slack, floor, ceiling, np.ones(m))
+    return Surface(box.centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
