@@ -48,7 +48,6 @@ LAZY = {
         "certifying",
         "sklearn",
     ): "certify takes a point, or a fitted estimator, for which alone it needs scikit-learn",
-    ("global_search", "plots"): "GlobalCertificate.plot draws, and nothing else of it does",
     ("sklearn", ""): "a report says which version of the package made it",
 }
 

@@ -1,14 +1,14 @@
 r"""How far minimisers are from a path, for all parameters of a box at once.
 
-    Phi_t(w) = f(w) + (l2/2) ||w||^2 + l1 ||w||_1,        f(w) = sum_i a_i psi(x_i . w),        (l1, l2) = B (centre + t).
+    Phi_t(w) = f(w) + (l2/2) ||w||^2 + l1 ||w||_1,      f(w) = sum_i a_i psi(x_i . w),      (l1, l2) = B (centre + t).
 
-Let w~ = w~(t) be any path (`suffice.global_search.paths`), on columns P, clipped: a weight that would change its sign is
-0, which adds sigma_j k_j, 0 <= k_j <= k_j^max, to it. Let e be the part of grad f(w~) + l2 w~ that no subgradient of
+Let w~ = w~(t) be any path (`suffice.global_search.paths`), on columns P, clipped: a weight that would change its sign
+is 0, which adds sigma_j k_j, 0 <= k_j <= k_j^max, to it. Let e be the part of grad f(w~) + l2 w~ that no subgradient of
 l1 ||.||_1 at w~ cancels. Since that is monotone, the minimiser w~ + h of Phi_t on the columns P has
 
     <grad f(w~ + h) - grad f(w~), h> + l2 ||h||^2  <=  -<e, h>.
 
-Let H = X^T diag(c) X + l2_low on P, c_i <= a_i psi'' for all margins that the path takes, l2_low the least l2 of the box.
+Let H = X^T diag(c) X + l2_low on P, c_i <= a_i psi'' for all margins that the path takes, l2_low the box's least l2.
 The left side is at least ||h||_H^2 (1 - e^-s)/s with s = kappa ||h||_H, kappa = M max_i ||x_i||_{H^-1}, |psi'''| <= M
 psi'' (`suffice.lower.verified`). So, with lambda >= ||e||_{H^-1} for all t of the box and kappa lambda < 1,
 
@@ -24,16 +24,21 @@ If |grad_j f(w~ + h)| < l1 for all j outside P, then w~ + h is the minimiser of 
     e on S = u0 + E1 t + E2[t, t] + (B_2 t)(V[t, t] + sigma k) + (X^T C X + l2_centre) sigma k + X^T a zeta,
 
 u0, E1 and E2 being zero but for rounding and for what w0 lacks of being a minimiser; zeta is what is left of psi'
-(`suffice.global_search.expansions`): of third order. Their norms by H^-1 are sums over monomials of norms of vectors;
-||X^T a zeta||_{H^-1} <= (sum_i (a_i zeta_i)^2 / c_i)^(1/2) over some rows, plus sum_i a_i |zeta_i| ||x_i||_{H^-1} over
-the others, and a clip of 1 costs no more than sqrt(||x_j||_E^2 + l2_low) + (l2_high - l2_low) sqrt((H^-1)_jj), plus sum_i
-a_i psi''_max |x_ij| ||x_i||_{H^-1} over the others. On P outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (X^T a zeta)_j + .. with p_j the
-expansion of grad_j f; |p_j| - l1 is largest, but for second-order terms, in a corner of the box.
+(`suffice.global_search.expansions`): of third order. Norms by H^-1 of the polynomial are sums over its monomials. Some
+rows count by their curvature, others by their norms:
+
+    ||X^T a zeta||_{H^-1}  <=  (sum_i (a_i zeta_i)^2 / c_i)^(1/2)  +  sum_i a_i |zeta_i| ||x_i||_{H^-1},
+
+and a clip of 1 costs no more than sqrt(||x_j||_E^2 + l2_low) + (l2_high - l2_low) sqrt((H^-1)_jj) + sum_i a_i psi''_max
+|x_ij| ||x_i||_{H^-1}, where E = (a psi''_max)^2 / c on rows of the first kind, and the sum is over the others. On P
+outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (X^T a zeta)_j + .. with p_j the expansion of grad_j f; |p_j| -
+l1 is largest, but for second-order terms, in a corner of the box.
 
 *Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||c^(-1/2) a zeta|| + e^s rho) from p_j,
-E = (a psi''_max)^2 / c on some rows and 0 on the others, where |x_ij| times what psi' changes by is added, row by row.
+E being 0 on the others, where |x_ij| times what psi' changes by is added, row by row.
 
-A change of variables (`suffice.global_search.rotation`) adds to the rounding of margins and to lambda, and takes from H.
+A change of variables (`suffice.global_search.rotation`) adds to the rounding of margins and to lambda, and takes
+from H.
 
 *Rounding.* Vectors X^T (a r) are known to gamma ||diag(a)^(1/2) x_j|| ||a^(1/2) r||, entry by entry, with what the
 margins' own rounding does to r; that of the margins themselves is part of zeta. H has a factor that is good for proofs.
@@ -49,7 +54,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.global_search.expansions import least_bend, most_bend, slope_remainder, third
+from suffice.global_search.expansions import bending, least_bend, most_bend, second, slope_remainder, third
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices, Path
 from suffice.global_search.quadratics import pairs
@@ -138,7 +143,7 @@ def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, fl
 
 def _sizes(r: Array) -> Array:
     """Of the monomials t_k and t_k t_l."""
-    found: Array = np.append(r, [r[k] * r[l] for k, l in pairs(len(r))]) * (1.0 + 4.0 * EPS)
+    found: Array = np.append(r, [r[j] * r[k] for j, k in pairs(len(r))]) * (1.0 + 4.0 * EPS)
     return found
 
 
@@ -167,7 +172,7 @@ def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -
 def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
     """How much less lambda would be, about, with each side of the box halved: nothing is proven by it."""
     lengths = np.maximum(fold.design.column_norms, 1e-300)
-    bend = np.maximum(fold.model.loss.second(path.m0, host(fold.model.y)), 1e-12)
+    bend = np.maximum(second(fold.model.loss, path.m0, host(fold.model.y)), 1e-12)
 
     def strain(r: Array) -> float:
         sizes, c = _sizes(r), box.centre
@@ -210,7 +215,7 @@ def _ranges(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array
     s = (s1 + s2) * SAFE
     most = most_bend(loss, m0, s, y)
     zeta = slope_remainder(loss, m0, s, y) + 0.5 * np.abs(third(loss, m0, y)) * s2 * (2.0 * s1 + s2)
-    zeta = (zeta + most * along + 4.0 * EPS * loss.second(m0, y) * s) * SAFE
+    zeta = (zeta + most * along + 4.0 * EPS * second(loss, m0, y) * s) * SAFE
     return Ranges(s, zeta, a * least_bend(loss, m0, s, y), a * most)
 
 
@@ -219,7 +224,7 @@ def _expansion(fold: Fold, path: Path) -> Expansion:
     a, m, few = host(design.weights), fold.B.shape[1], gamma(len(path.S) + 8)
     X = fold.columns(design.X, path.S)
     T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)  # of which a rounding is few
-    bend, bent = loss.second(m0, y), third(loss, m0, y)
+    bend, bent = second(loss, m0, y), third(loss, m0, y)
     R = np.empty((len(m0), 1 + T.shape[1]))
     error = np.empty_like(R)
     R[:, 0], error[:, 0] = loss.derivative(m0, y), 0.0
@@ -227,11 +232,11 @@ def _expansion(fold: Fold, path: Path) -> Expansion:
     error[:, 1:] = bend[:, None] * few * rough
     weight = np.abs(R)
     weight[:, 0] += bend
-    for q, (k, l) in enumerate(pairs(m), start=1 + m):
-        times = 1.0 if k < l else 0.5
-        R[:, q] += times * bent * T[:, k] * T[:, l]
-        weight[:, q] += times * np.abs(bent * T[:, k] * T[:, l])
-        error[:, q] += few * np.abs(bent) * (rough[:, k] * np.abs(T[:, l]) + rough[:, l] * np.abs(T[:, k]))
+    for q, (j, k) in enumerate(pairs(m), start=1 + m):
+        times = 1.0 if j < k else 0.5
+        R[:, q] += times * bent * T[:, j] * T[:, k]
+        weight[:, q] += times * np.abs(bent * T[:, j] * T[:, k])
+        error[:, q] += few * np.abs(bent) * (rough[:, j] * np.abs(T[:, k]) + rough[:, k] * np.abs(T[:, j]))
     K = design.adjoint(a[:, None] * R)
     root = np.sqrt(a)[:, None]
     counts = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
@@ -248,7 +253,8 @@ def _excess(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
     d, m = fold.design.shape[1], fold.B.shape[1]
     K, error = known.K[:d], known.error[:d]
     if not box.bounded:  # the path is constant, and l1 least at the lower end
-        return np.abs(K[:, 0]) + error[:, 0] - fold.B[0] @ box.low * (1.0 - 8.0 * EPS)
+        least: Array = np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
+        return least
     found = np.full(d, -math.inf)
     for corner in product(*zip(-box.r, box.r, strict=True)):
         t = np.array(corner)
@@ -289,7 +295,7 @@ def _on(
     fold: Fold, path: Path, box: Box, known: Expansion, ranges: Ranges, excess: Array, P: Indices, plain: Ball
 ) -> tuple[Ball, Array] | None:
     """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
-    design, m, a = fold.design, fold.B.shape[1], host(fold.design.weights)
+    design, a = fold.design, host(fold.design.weights)
     sizes, clips, s = plain.sizes, plain.clips, len(path.S)
     size = len(P) + fold.intercept
     if size == 0:  # then the path is 0, and so are s and zeta, but for nothing
@@ -304,7 +310,7 @@ def _on(
     up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
     at = np.searchsorted(P, path.S)
     at = np.append(at, len(P)) if fold.intercept else at
-    M = float(fold.model.loss.third)
+    M = bending(fold.model.loss)
     rows = Rows(np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
     if M > 0.0:
         rows = Rows.of(fold, ranges, up * factor.norms(design, 0.0))
@@ -392,10 +398,10 @@ def _residual(fold: Fold, path: Path, box: Box, known: Expansion, rows: Indices)
     terms = [(0, l1 * path.sigma), (0, l2 * w)]
     for k in range(m):
         terms += [(1 + k, fold.B[0, k] * path.sigma), (1 + k, fold.B[1, k] * w), (1 + k, l2 * D[:, k])]
-    for q, (k, l) in enumerate(pairs(m), start=m):
-        terms += [(1 + q, l2 * D[:, q]), (1 + q, fold.B[1, k] * D[:, l])]
-        if k < l:
-            terms.append((1 + q, fold.B[1, l] * D[:, k]))
+    for q, (j, k) in enumerate(pairs(m), start=m):
+        terms += [(1 + q, l2 * D[:, q]), (1 + q, fold.B[1, j] * D[:, k])]
+        if j < k:
+            terms.append((1 + q, fold.B[1, k] * D[:, j]))
     for column, term in terms:
         added[:, column] += term
         size[:, column] += np.abs(term)

@@ -1,20 +1,21 @@
 r"""Branch and bound: no parameters in a box are better than the best that are known by more than epsilon.
 
-The box of the space is cut into cells. Each has a lower bound of F (`suffice.global_search.surfaces`), its own or that of
-the cell which it was cut from; the least of them all, L, bounds F everywhere, and the least proven value at any point
-that was evaluated, U, bounds min F from above:
+The box of the space is cut into cells. Each has a lower bound of F (`suffice.global_search.surfaces`), its own or that
+of the cell which it was cut from; the least of them all, L, bounds F everywhere, and the least proven value at any
+point that was evaluated, U, bounds min F from above:
 
     L  <=  min F  <=  U,        gap = (U - L)/U.
 
-The cell with the least bound is looked at next: F is evaluated at its centre, which gives the cell a bound of its own and
-may lower U; if that bound is not enough, the cell is cut in two. It ends when gap <= epsilon, and L, U and the gap hold
-whenever it is stopped. Bounds are of third order in the size of a cell where no weight becomes or ceases to be zero, of
-first order elsewhere: (1/epsilon)^(m/3) cells with m parameters, (1/epsilon)^(m-1) along kinks, times log(1/epsilon).
+The cell with the least bound is looked at next: F is evaluated at its centre, which gives the cell a bound of its own
+and may lower U; if that bound is not enough, the cell is cut in two. It ends when gap <= epsilon, and L, U and the gap
+hold whenever it is stopped. Bounds are of third order in the size of a cell where no weight becomes or ceases to be
+zero, of first order elsewhere: about (1/epsilon)^(m/3) cells with m parameters, and (1/epsilon)^(m-1) along kinks.
 
 Cells are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where that is
 more, since penalties that are small beside the data's curvature all look alike. Of one parameter, cells are also cut
-where a weight is expected to become or to cease to be zero: a kink at an end costs nothing. A cell without an upper end is bounded
-from w = 0 (all weights tend to it as l2 grows, and are 0 for l1 >= l1_max), and cut at ten times its lower end.
+where a weight is expected to become or to cease to be zero: a kink at an end costs nothing. A cell without an upper end
+is bounded from w = 0 (all weights tend to it as l2 grows, and are 0 for l1 >= l1_max), and cut at ten times its lower
+end.
 """
 
 from __future__ import annotations
@@ -110,13 +111,15 @@ def relative(lower: float, upper: float) -> float:
 class Evaluate(Protocol):
     """Makes an evaluation of one of the problems, or takes it from a journal."""
 
-    def __call__(self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation: ...
+    def __call__(
+        self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None, /
+    ) -> Evaluation: ...
 
 
 @dataclass
 class Search:
-    """Branch and bound under way. Where folds are solved in the space of their rows (`suffice.global_search.rotation`), F
-    itself is evaluated at centres that look better than all before."""
+    """Branch and bound under way. Where folds are solved in the space of their rows (`suffice.global_search.rotation`),
+    F itself is evaluated at centres that look better than all before."""
 
     problem: BilevelProblem
     epsilon: float
@@ -135,7 +138,10 @@ class Search:
         self.solved = in_rows(self.problem, self.folds).limited(min(self.problem.max_steps, MOST_STEPS))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         box = Box(low, high)
-        self._push(Cell(low, high, 0.0, math.inf, unknown(box)), self.best if all(fold.rotation is None for fold in self.folds) else None)
+        self._push(
+            Cell(low, high, 0.0, math.inf, unknown(box)),
+            self.best if all(fold.rotation is None for fold in self.folds) else None,
+        )
 
     @property
     def upper(self) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
 from suffice.global_search.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.pictures import draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
@@ -66,9 +67,7 @@ class GlobalCertificate:
 
     def plot(self, ax: Any = None) -> Any:
         """The proven lower and upper surfaces over the space, and which cells are ruled out (needs Matplotlib)."""
-        from suffice.plots import plot_global_certificate
-
-        return plot_global_certificate(self, ax)
+        return draw(self, ax)
 
 
 def certify_global(

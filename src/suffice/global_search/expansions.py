@@ -1,16 +1,17 @@
 r"""Losses of a margin, expanded: what is left of psi' and of phi after a few terms of their Taylor series.
 
-A path m + s of margins has s = s1 + s2, s1 of first order. With psi = the loss of training, phi = that of held-out rows,
+A path m + s of margins has s = s1 + s2, s1 of first order. With psi the loss of training, phi that of held-out rows,
 
     |psi'(m + s) - psi' - psi'' s - 1/2 psi''' s1^2|  <=  R + 1/2 |psi'''| |s^2 - s1^2|,
     |phi(m + s) - phi - phi' s - 1/2 phi'' s^2|       <=  R.
 
 For squares R = 0. The logistic loss and Poisson's have |psi'''| <= psi'' and |psi''''| <= psi'', so that psi'' changes
-by no more than e^|s| and, with g(t) = e^t - 1 - t - t^2/2,  R = psi''(m) g(|s|) serves for both. Logistic: |psi'''| <=
-1/(6 sqrt(3)) and |psi''''| <= 1/8 give R = |s|^3/48 for psi' and R = 0.09623 |s|^3/6 for phi, and |phi'| <= 1 gives |s| + phi'' s^2/2; for psi', (psi'' + psi''_max) |s| + psi'' s^2/2 holds as
-well: whichever is least. Brier,
-phi = q^2, q = 1 - sigm(y m):  phi''' = -+ q^2 (1 - q)(8 - 30 q + 24 q^2), so |phi'''| <= 0.2031 and <= 8 q^2, and q grows
-by no more than e^|s|.
+by no more than e^|s| and, with g(t) = e^t - 1 - t - t^2/2,  R = psi''(m) g(|s|) serves for both. The least counts:
+
+    logistic, psi'   |s|^3/48, since |psi''''| <= 1/8; also (psi'' + psi''_max) |s| + psi'' s^2/2 (Poisson's as well),
+    logistic, phi    0.09623 |s|^3/6, since |phi'''| <= 1/(6 sqrt(3)); also |s| + phi'' s^2/2, since |phi'| <= 1,
+    Brier, phi = q^2, q = 1 - sigm(y m):  |phi'''| = q^2 (1 - q) |8 - 30 q + 24 q^2| <= 0.2031 and <= 8 q^2, and q grows
+                     by no more than e^|s|.
 """
 
 from __future__ import annotations
@@ -29,6 +30,17 @@ SCORES = (SquaredScore, LogScore, BrierScore, PoissonScore)
 
 LOGISTIC_THIRD, LOGISTIC_FOURTH, BRIER_THIRD = 0.096226, 0.125, 0.2031  # rounded up
 ROUNDED = 1.0 + 1e-12  # what a few roundings of these formulas come to, with room to spare
+
+
+def bending(loss: Any) -> float:
+    """M, |psi'''| <= M psi''."""
+    return float(loss.third)
+
+
+def second(loss: Any, m: Array, y: Array) -> Array:
+    """psi'' of every row."""
+    bend: Array = loss.second(m, y)
+    return bend
 
 
 def third(loss: Any, m: Array, y: Array) -> Array:
@@ -74,7 +86,8 @@ def score_bend(score: Any, m: Array, y: Array) -> Array:
         return bend
     if isinstance(score, BrierScore):
         q = expit(-y * m)
-        return 2.0 * q * q * expit(y * m) * (2.0 - 3.0 * q)
+        bend = 2.0 * q * q * expit(y * m) * (2.0 - 3.0 * q)
+        return bend
     return 2.0 * np.exp(m)
 
 
@@ -84,9 +97,10 @@ def score_remainder(score: Any, m: Array, s: Array, y: Array) -> Array:
         return np.zeros_like(m)
     if isinstance(score, BrierScore):
         q = np.minimum(expit(-y * m) * np.exp(np.minimum(s, 700.0)), 1.0)
-        return ROUNDED * s**3 / 6.0 * np.minimum(BRIER_THIRD, 8.0 * q * q)
+        cubic: Array = s**3 / 6.0 * np.minimum(BRIER_THIRD, 8.0 * q * q)
+        return ROUNDED * cubic
     bend = score_bend(score, m, y)
-    left = bend * _beyond_squares(s)
+    left: Array = bend * _beyond_squares(s)
     if isinstance(score, LogScore):
         left = np.minimum(np.minimum(left, LOGISTIC_THIRD / 6.0 * s**3), s + 0.5 * bend * s * s)
     return ROUNDED * left

@@ -1,6 +1,6 @@
 r"""What a global certificate needs to know of a problem: every fold's training problem and held-out loss,
 
-    Phi(w, b) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        loss = share sum_i v_i phi(m_i, y_i),
+    Phi(w, b) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,     loss = share sum_i v_i phi(m_i, y_i),
 
 and how its penalties follow from the parameters t of the space: (l1, l2) = B t with B >= 0, in the user's units.
 """
@@ -20,6 +20,7 @@ from suffice.bilevel import BilevelProblem
 from suffice.global_search.expansions import LOSSES, SCORES
 from suffice.held_out import HeldOut
 from suffice.lower.parts import LinearParts
+from suffice.problems import LowerLevel
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
@@ -33,7 +34,7 @@ WHAT_WORKS = (
 
 
 @runtime_checkable
-class Proportional(Protocol):
+class Proportional(LowerLevel, Protocol):
     """A lower-level problem whose penalties are multiples of its parameters."""
 
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -147,8 +148,8 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
     for X in (parts.model.design.X, held.design.X):
         if isinstance(X, RowBlocks) or lives_elsewhere(X):
             raise UnsupportedError("X lies elsewhere, or is read in blocks")
-    found, told = (parts.l1, parts.l2), B @ np.array(list(probe.values()))
-    if np.ndim(found[0]) or np.ndim(found[1]) or not np.allclose(found, told, rtol=1e-12, atol=0.0):
+    found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
+    if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):
         raise UnsupportedError(f"{type(lower).__name__} has other penalties than it says")
     if isinstance(parts.model, Intercepted) != (held.train is not None):
         raise UnsupportedError("the held-out loss and the model do not agree about an intercept")

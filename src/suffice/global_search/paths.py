@@ -1,6 +1,6 @@
 r"""A path through minimisers: a second-order expansion of w(t) around the centre of a box of parameters.
 
-    w~(t) = w0 + D t + V[t, t]      on the signed support (S, sigma) of w0,  0 elsewhere,        (l1, l2) = B (centre + t).
+    w~(t) = w0 + D t + V[t, t]    on the signed support (S, sigma) of w0,  0 elsewhere,      (l1, l2) = B (centre + t).
 
 D and V come from implicit differentiation of  grad f(w) + l2 w + l1 sigma = 0  on S: with H = X^T C X + l2, C =
 diag(a psi'') there, and the intercept as one more column that has no penalty,
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import Array, host, norm
-from suffice.global_search.expansions import third
+from suffice.global_search.expansions import second, third
 from suffice.global_search.models import Fold
 from suffice.global_search.quadratics import pairs
 
@@ -78,7 +78,7 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
         return Path(S, sigma, w, A, m0, b)
     a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
-    C = a * loss.second(m0, y)
+    C = a * second(loss, m0, y)
     X = fold.columns(fold.design.X, S)
     penalised = np.ones(size)
     penalised[len(S) :] = 0.0
@@ -91,9 +91,9 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     for k in range(m):
         A[:, k] = -cho_solve(factor, np.append(fold.B[0, k] * sigma + fold.B[1, k] * w[S], pad))
     T, bent = X @ A[:, :m], a * third(loss, m0, y)
-    for q, (k, l) in enumerate(quads, start=m):
-        own = fold.B[1, k] * A[:, l] + (fold.B[1, l] * A[:, k] if k < l else 0.0)
-        A[:, q] = -cho_solve(factor, penalised * own + (1.0 if k < l else 0.5) * (X.T @ (bent * T[:, k] * T[:, l])))
+    for q, (j, k) in enumerate(quads, start=m):
+        own = fold.B[1, j] * A[:, k] + (fold.B[1, k] * A[:, j] if j < k else 0.0)
+        A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))
     if not np.isfinite(A).all():
         A = np.zeros_like(A)
     return Path(S, sigma, w, A, m0, b)

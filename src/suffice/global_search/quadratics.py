@@ -1,4 +1,4 @@
-r"""Quadratics  c + G . t + sum_{k <= l} Q_kl t_k t_l  in one or two variables over a box, and their least values there.
+r"""Quadratics  c + G . t + sum_{j <= k} Q_jk t_j t_k  in one or two variables over a box, and their least values there.
 
 The least value over a box is taken at a stationary point inside, at one of an edge, or at a corner: all of them are
 looked at, and the value of each is a value of the quadratic, so that rounding is all that may be wrong with it. It is
@@ -18,20 +18,20 @@ UNITS = 1e-13
 
 
 def pairs(m: int) -> list[tuple[int, int]]:
-    """(k, l) with k <= l, in the order in which Q is stored."""
+    """(j, k) with j <= k, in the order in which Q is stored."""
     return list(combinations_with_replacement(range(m), 2))
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """c + G . t + sum_{k <= l} Q_kl t_k t_l."""
+    """c + G . t + sum_{j <= k} Q_jk t_j t_k."""
 
     c: float
     G: Array
     Q: Array  # as `pairs`
 
     def __call__(self, t: Array) -> float:
-        return float(self.c + self.G @ t + self.Q @ [t[k] * t[l] for k, l in pairs(len(t))])
+        return float(self.c + self.G @ t + self.Q @ [t[j] * t[k] for j, k in pairs(len(t))])
 
     def __add__(self, other: Quadratic) -> Quadratic:
         return Quadratic(self.c + other.c, self.G + other.G, self.Q + other.Q)
@@ -42,7 +42,7 @@ class Quadratic:
     def doubt(self, low: Array, high: Array) -> float:
         """What the rounding of a value in this box may be, at most."""
         r = np.maximum(np.abs(low), np.abs(high))
-        size = abs(self.c) + np.abs(self.G) @ r + np.abs(self.Q) @ [r[k] * r[l] for k, l in pairs(len(r))]
+        size = abs(self.c) + np.abs(self.G) @ r + np.abs(self.Q) @ [r[j] * r[k] for j, k in pairs(len(r))]
         return UNITS * float(size)
 
     def least(self, low: Array, high: Array) -> tuple[float, Array]:
@@ -50,9 +50,9 @@ class Quadratic:
         candidates = [np.array(corner) for corner in product(*zip(low, high, strict=True))]
         m = len(low)
         H = np.zeros((m, m))
-        for value, (k, l) in zip(self.Q, pairs(m), strict=True):
-            H[k, l] += value
-            H[l, k] += value
+        for value, (j, k) in zip(self.Q, pairs(m), strict=True):
+            H[j, k] += value
+            H[k, j] += value
         free: list[tuple[int, ...]] = [(k,) for k in range(m)] + ([(0, 1)] if m == 2 else [])
         for inside in free:
             rest = [k for k in range(m) if k not in inside]

@@ -7,8 +7,8 @@ computed, Q' the orthonormal matrix next to it, ||Q - Q'|| <= ||Q^T Q - 1|| = q,
 
 The optimality condition outside that range is  l2 w_perp = -(sum_i a_i psi'_i x_i)_perp,  so ||w_perp|| <= eps_X A/l2,
 A = (sum a ||x_i||^2)^(1/2) (sum a psi'^2)^(1/2); sum a psi'^2 is at most 1 (logistic), or 2 f(0) (squares). Inside it
-omega solves the problem of Z' = X Q', with margins that are off by ||x_i|| eps_X ||w_perp||. A path omega~ of the problem
-of Z is one of that problem, with
+omega solves the problem of Z' = X Q', with margins that are off by ||x_i|| eps_X ||w_perp||. A path omega~ of the
+problem of Z is one of that problem, with
 
     margins that are off by  xi_i = ||x_i|| (eps_Z ||omega~|| + eps_X ||w_perp||),
     a gradient that is off by no more than  eps_Z (sum a ||x_i||^2)^(1/2) (sum a psi'^2)^(1/2),  and

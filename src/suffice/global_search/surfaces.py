@@ -2,16 +2,16 @@ r"""Proven bounds of F over a box of parameters: a quadratic in t, plus and minu
 
     F(t) = sum over folds of  share sum_i v_i phi(m_i(t)),        m_i(t) = m0_i + s_i + x_i . h,
 
-s_i along the path (`suffice.global_search.paths`), ||h|| <= rho in the norm by R^T R (`suffice.global_search.balls`). With
-s1 = X D t, and g = X^T (v phi'(m0)),
+s_i along the path (`suffice.global_search.paths`), ||h|| <= rho in the norm by R^T R (`suffice.global_search.balls`).
+With s1 = X D t, and g = X^T (v phi'(m0)),
 
     loss = share ( sum v phi + (sum v phi' X D) t + (sum v phi' X V)[t, t] + 1/2 sum v phi'' s1^2 )  +-  slack,
-    slack = share ( ||g||_{(R^T R)^-1} rho + sum_j |g_j| k_j + sum_i v_i ( 1/2 |phi''| z (2 |s1| + z) + R ) ) + rounding,
+    slack = share ( ||g||_{(R^T R)^-1} rho + sum_j |g_j| k_j + sum_i v_i ( 1/2 |phi''| z (2 |s1| + z) + R ) ),
 
 z_i = |s2| + clips + ||x_i|| rho: the error of first order in rho goes by one product with a vector, not by every row's
-own. All but g's two terms is of third order in the size of the box. Quadratics of folds are added before the least value
-is looked for: slopes of folds cancel where F is least. Beside it stands what the ranges of margins give, row by row, which
-is better for large boxes; both hold.
+own. All of it is of third order in the size of the box but for clips and what they do to rho. Rounding is added. The
+quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside it
+stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from suffice.global_search.paths import Box, Path, path_of
 from suffice.global_search.quadratics import Quadratic, pairs
 from suffice.terms.design import OF_FACTORS
 from suffice.terms.rounding import TINY, gamma
-
 
 EVERYWHERE = (-math.inf, math.inf)
 
@@ -124,7 +123,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     pulls = v * slope
     terms = v * score.residuals(m0, y) ** 2
     G = T.T @ pulls
-    Q = np.array([(1.0 if k < l else 0.5) * float((v * bend) @ (T[:, k] * T[:, l])) for k, l in pairs(m)])
+    Q = np.array([(1.0 if j < k else 0.5) * float((v * bend) @ (T[:, j] * T[:, k])) for j, k in pairs(m)])
     of_sums = float(np.abs(terms).sum()) + float(np.abs(pulls) @ (rough @ sizes)) + float((v * np.abs(bend)) @ s1**2)
     slack = gamma(len(m0) + 64) * of_sums + float(np.abs(pulls) @ blur)
     slack += float(v @ (0.5 * np.abs(bend) * z * (2.0 * s1 + z) + score_remainder(score, m0, moved, y)))

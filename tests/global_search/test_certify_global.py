@@ -1,0 +1,203 @@
+"""A global certificate: no penalties in the space are better by more than it says, and F lies where it says."""
+
+import math
+
+import numpy as np
+import pytest
+
+import suffice
+from suffice import losses, problems
+from suffice.global_search import UnsupportedError
+from suffice.problem import Composite
+
+
+class OnePenalty:
+    """A problem with one parameter: l1 and l2 in fixed proportions."""
+
+    def __init__(self, problem, l1, l2):
+        self.problem, self.l1, self.l2 = problem, l1, l2
+
+    def at(self, *, strength) -> Composite:
+        return self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
+
+    def shares(self, names):
+        return {"strength": (self.l1, self.l2)}
+
+
+def data(seed, n=40, d=6, logistic=False, noise=1.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2 * n, d))
+    m = X[:, :3] @ rng.standard_normal(3) + noise * rng.standard_normal(2 * n)
+    y = np.where(m > 0, 1.0, -1.0) if logistic else m
+    return X, y
+
+
+LOSSES = {"squares": losses.SquaredError, "logistic": losses.LogLoss, "brier": losses.Brier}
+
+
+def one_fold(kind, l1=0.0, l2=1.0, seed=0, ends=(1e-4, 1e2), **kwargs):
+    X, y = data(seed, logistic=kind != "squares", **kwargs)
+    n = len(y) // 2
+    lower = (problems.ElasticNet if kind == "squares" else problems.ElasticNetLogistic)(X[:n], y[:n])
+    held = LOSSES[kind](X[n:], y[n:])
+    return suffice.BilevelProblem([OnePenalty(lower, l1, l2)], [held], space=suffice.Space(strength=(*ends, "log")))
+
+
+def two_penalties(kind="squares", folds=2, ends=(1e-3, 10.0)):
+    lower, held = [], []
+    for seed in range(folds):
+        X, y = data(seed, logistic=kind != "squares")
+        n = len(y) // 2
+        lower.append((problems.ElasticNet if kind == "squares" else problems.ElasticNetLogistic)(X[:n], y[:n]))
+        held.append(LOSSES[kind](X[n:], y[n:]))
+    return suffice.BilevelProblem(lower, held, space=suffice.Space(l1=ends, l2=ends))
+
+
+def false_proofs(problem, made, points, seed=0):
+    """Random parameters at which F, proven by a solution of its own, lies outside the proven surfaces."""
+    rng = np.random.default_rng(seed)
+    lower, upper = problem.space.bounds
+    upper = np.minimum(upper, 4.0)
+    found = []
+    for theta in lower + rng.random((points, len(lower))) * (upper - lower):
+        low, high = problem.evaluate(theta, within=1e-9).interval
+        a, b = made.bounds_at(problem.space.params(theta))
+        if high < a or low > b or high < made.lower:
+            found.append((theta, (a, b), (low, high)))
+    return found
+
+
+CASES = {
+    "ridge": lambda: one_fold("squares"),
+    "lasso": lambda: one_fold("squares", l1=1.0, l2=0.0),
+    "both, tied": lambda: one_fold("squares", l1=0.5, l2=2.0),
+    "l2 logistic": lambda: one_fold("logistic"),
+    "l1 logistic": lambda: one_fold("logistic", l1=1.0, l2=0.0, ends=(1e-3, 1e1)),
+    "Brier": lambda: one_fold("brier"),
+    "more columns than rows": lambda: one_fold("squares", n=15, d=40),
+    "more columns than rows, logistic": lambda: one_fold("logistic", n=15, d=40),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_penalty_is_certified_and_f_lies_where_it_is_proven_to(name):
+    problem = CASES[name]()
+    made = suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=400))
+    assert made.success, made.message
+    assert made.lower <= made.upper <= made.lower * (1.0 + 1.1e-3)
+    assert false_proofs(problem, made, 40) == []
+
+
+@pytest.mark.parametrize("kind", ["squares", "logistic"])
+def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
+    problem = two_penalties(kind)
+    made = suffice.certify_global(problem, 5e-2, options=suffice.GlobalOptions(max_evaluations=600))
+    assert made.success, made.message
+    assert false_proofs(problem, made, 40) == []
+
+
+def test_surfaces_hold_in_cells_of_any_size():
+    """Also where they are far too large to be of use, and at their corners."""
+    from suffice.global_search.branch import Search
+
+    for make in (CASES["lasso"], CASES["l2 logistic"], two_penalties):
+        problem = make()
+        search = Search(problem, 1e-3, lambda asked, *request: asked.evaluate_all([request[0]], within=1e-9)[0])
+        for _ in range(25):
+            search.step()
+            for cell in search.cells[:2]:
+                for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
+                    theta = problem.space.theta(dict(zip(problem.space.names, corner.tolist(), strict=True)))
+                    low, high = problem.evaluate(theta, within=1e-9).interval
+                    a, b = cell.interval(corner)
+                    assert a <= high * (1.0 + 1e-12) and low <= b * (1.0 + 1e-12)
+
+
+def test_a_local_search_that_has_ended_in_a_poor_place_is_found_out():
+    """Two valleys: weak features are worth a small penalty, or a large one hides them all."""
+    problem = valleys()
+    poor = suffice.tune(problem, {"strength": 30.0}, options=suffice.Options(initial_radius=0.02, final_radius=1e-4))
+    made = suffice.certify_global(problem, 1e-2, known=poor)
+    assert made.success
+    assert made.lower < 0.9 * poor.interval[0]  # and so it says that the search has missed the best
+    assert made.upper < 0.9 * poor.interval[0]
+    assert made.params["strength"] < 3.0
+
+
+def valleys():
+    """w(s) = 1/(1 + s) for one feature, and another whose held-out effect has the other sign and a larger scale."""
+    X, y = np.diag([1.0, 10.0]) * math.sqrt(2.0), np.array([1.0, 10.0]) * math.sqrt(2.0)
+    lower = OnePenalty(problems.ElasticNet(X, y), 0.0, 1.0)
+    # margins 1/(1 + s) and 100/(100 + s): the loss has a valley where the first is small, and one where both are
+    held = losses.SquaredError(np.array([[1.0, 0.0], [1.0, -1.0], [0.0, 1.0]]), np.array([0.9, 0.35, 0.0]))
+    return suffice.BilevelProblem([lower], [held], space=suffice.Space(strength=(1e-4, 1e6)))
+
+
+def test_ranges_may_end_in_infinity_and_begin_at_nothing():
+    X, y = data(3)
+    lower, held = problems.ElasticNet(X[:40], y[:40]), losses.SquaredError(X[40:], y[40:])
+    endless = suffice.Space(l1=(1e-3, math.inf), l2=(1e-3, math.inf))
+    problem = suffice.BilevelProblem([lower], [held], space=endless)
+    made = suffice.certify_global(problem, 2e-2)
+    assert made.success
+    assert any(math.isinf(cell.high.max()) for cell in made.cells)
+    assert false_proofs(problem, made, 20) == []
+    inside = suffice.certify_global(two_from_zero(lower, held), 2e-2)
+    assert inside.success and inside.lower <= made.upper
+
+
+def two_from_zero(lower, held):
+    return suffice.BilevelProblem([lower], [held], space=suffice.Space(l1=(0.0, 10.0, "log"), l2=(0.0, 10.0, "log")))
+
+
+def test_budgets_end_it_with_what_is_proven_so_far():
+    problem = CASES["lasso"]()
+    made = suffice.certify_global(problem, 1e-6, options=suffice.GlobalOptions(max_evaluations=7))
+    assert not made.success and made.evaluations == 7 and "max_evaluations" in made.message
+    assert 0.0 <= made.lower <= made.upper and false_proofs(problem, made, 20) == []
+    gaps = [one.gap for one in suffice.certify_global(problem, 1e-2).history]
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_a_callback_may_end_it():
+    seen = []
+
+    def stop(progress):
+        seen.append(progress.gap)
+        if len(seen) == 3:
+            raise StopIteration
+
+    made = suffice.certify_global(CASES["ridge"](), 1e-9, callback=stop)
+    assert made.evaluations == 3 and "callback" in made.message
+
+
+def test_a_journal_takes_up_what_was_interrupted(tmp_path):
+    problem = CASES["lasso"]()
+    whole = suffice.certify_global(problem, 1e-3)
+    suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=9), journal=tmp_path)
+    asked = []
+    problem.evaluate_all = lambda *args, **kwargs: asked.append(1) or type(problem).evaluate_all(problem, *args, **kwargs)
+    again = suffice.certify_global(problem, 1e-3, journal=tmp_path)
+    assert again.lower == pytest.approx(whole.lower, rel=1e-9) and again.evaluations == whole.evaluations
+    with pytest.raises(suffice.JournalError, match="epsilon"):
+        suffice.certify_global(problem, 1e-2, journal=tmp_path)
+
+
+def test_what_cannot_be_certified_is_refused_with_what_can():
+    X, y = data(0)
+    space = suffice.Space(l1=(1e-3, 1.0), l2=(1e-3, 1.0))
+    huber = suffice.BilevelProblem([problems.ElasticNetHuber(X, y)], [losses.SquaredError(X, y)], space=space)
+    own = suffice.BilevelProblem([problems.ElasticNet(X, y)], [losses.SquaredDistance(np.zeros(6))], space=space)
+    bent = suffice.BilevelProblem(
+        [problems.ElasticNet(X, y)], [losses.SquaredError(X, y)], space=space, penalty=lambda params: [params["l1"]]
+    )
+    for problem in (huber, own, bent):
+        with pytest.raises(UnsupportedError, match="squared, logistic or Poisson"):
+            suffice.certify_global(problem)
+
+
+def test_shares_that_are_not_true_are_refused():
+    lying = one_fold("squares")
+    lying.lower[0].shares = lambda names: {"strength": (0.0, 2.0)}
+    with pytest.raises(UnsupportedError, match="other penalties"):
+        suffice.certify_global(lying)
