@@ -1,5 +1,6 @@
 """A global certificate: no penalties in the space are better by more than it says, and F lies where it says."""
 
+import json
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import suffice
 from suffice import losses, problems
 from suffice.global_search import UnsupportedError
+from suffice.journal.answers import SearchJournal
 from suffice.problem import Composite
 
 
@@ -82,18 +84,18 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_one_penalty_is_certified_and_f_lies_where_it_is_proven_to(name):
     problem = CASES[name]()
-    made = suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=400))
+    made = suffice.certify_global(problem, 3e-3, options=suffice.GlobalOptions(max_evaluations=400))
     assert made.success, made.message
-    assert made.lower <= made.upper <= made.lower * (1.0 + 1.1e-3)
-    assert false_proofs(problem, made, 40) == []
+    assert made.lower <= made.upper <= made.lower * (1.0 + 3.1e-3)
+    assert false_proofs(problem, made, 20) == []
 
 
 @pytest.mark.parametrize("kind", ["squares", "logistic"])
 def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
-    problem = two_penalties(kind)
-    made = suffice.certify_global(problem, 5e-2, options=suffice.GlobalOptions(max_evaluations=600))
+    problem = two_penalties(kind, ends=(1e-2, 10.0))
+    made = suffice.certify_global(problem, 0.1, options=suffice.GlobalOptions(max_evaluations=600))
     assert made.success, made.message
-    assert false_proofs(problem, made, 40) == []
+    assert false_proofs(problem, made, 20) == []
 
 
 def test_surfaces_hold_in_cells_of_any_size():
@@ -103,7 +105,7 @@ def test_surfaces_hold_in_cells_of_any_size():
     for make in (CASES["lasso"], CASES["l2 logistic"], two_penalties):
         problem = make()
         search = Search(problem, 1e-3, lambda asked, *request: asked.evaluate_all([request[0]], within=1e-9)[0])
-        for _ in range(25):
+        for _ in range(12):
             search.step()
             for cell in search.cells[:2]:
                 for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
@@ -114,23 +116,15 @@ def test_surfaces_hold_in_cells_of_any_size():
 
 
 def test_a_local_search_that_has_ended_in_a_poor_place_is_found_out():
-    """Two valleys: weak features are worth a small penalty, or a large one hides them all."""
-    problem = valleys()
-    poor = suffice.tune(problem, {"strength": 30.0}, options=suffice.Options(initial_radius=0.02, final_radius=1e-4))
+    """One feature shrinks at a strength of about 1, the other at 100: the held-out loss has a valley at each."""
+    X = np.diag([1.0, 10.0]) * math.sqrt(2.0)
+    lower = OnePenalty(problems.ElasticNet(X, X.sum(axis=1)), 0.0, 1.0)
+    held = losses.SquaredError([[2.12, -0.55], [0.19, 1.95], [1.09, -1.54]], [0.86, 1.54, 0.44])
+    problem = suffice.BilevelProblem([lower], [held], space=suffice.Space(strength=(1e-4, 1e6)))
+    poor = suffice.tune(problem, {"strength": 1e3}, options=suffice.Options(initial_radius=0.02, final_radius=1e-4))
+    assert poor.success and poor.params["strength"] == pytest.approx(239, rel=0.01)  # as far as a local search can see
     made = suffice.certify_global(problem, 1e-2, known=poor)
-    assert made.success
-    assert made.lower < 0.9 * poor.interval[0]  # and so it says that the search has missed the best
-    assert made.upper < 0.9 * poor.interval[0]
-    assert made.params["strength"] < 3.0
-
-
-def valleys():
-    """w(s) = 1/(1 + s) for one feature, and another whose held-out effect has the other sign and a larger scale."""
-    X, y = np.diag([1.0, 10.0]) * math.sqrt(2.0), np.array([1.0, 10.0]) * math.sqrt(2.0)
-    lower = OnePenalty(problems.ElasticNet(X, y), 0.0, 1.0)
-    # margins 1/(1 + s) and 100/(100 + s): the loss has a valley where the first is small, and one where both are
-    held = losses.SquaredError(np.array([[1.0, 0.0], [1.0, -1.0], [0.0, 1.0]]), np.array([0.9, 0.35, 0.0]))
-    return suffice.BilevelProblem([lower], [held], space=suffice.Space(strength=(1e-4, 1e6)))
+    assert made.success and made.upper < 0.6 * poor.interval[0] and made.params["strength"] < 1.0
 
 
 def test_ranges_may_end_in_infinity_and_begin_at_nothing():
@@ -138,11 +132,11 @@ def test_ranges_may_end_in_infinity_and_begin_at_nothing():
     lower, held = problems.ElasticNet(X[:40], y[:40]), losses.SquaredError(X[40:], y[40:])
     endless = suffice.Space(l1=(1e-3, math.inf), l2=(1e-3, math.inf))
     problem = suffice.BilevelProblem([lower], [held], space=endless)
-    made = suffice.certify_global(problem, 2e-2)
+    made = suffice.certify_global(problem, 0.1)
     assert made.success
     assert any(math.isinf(cell.high.max()) for cell in made.cells)
     assert false_proofs(problem, made, 20) == []
-    inside = suffice.certify_global(two_from_zero(lower, held), 2e-2)
+    inside = suffice.certify_global(two_from_zero(lower, held), 0.1)
     assert inside.success and inside.lower <= made.upper
 
 
@@ -171,14 +165,21 @@ def test_a_callback_may_end_it():
     assert made.evaluations == 3 and "callback" in made.message
 
 
+def header_of(folder):
+    text = (folder / "journal.jsonl").read_bytes().split(b" ", 2)[2].splitlines()[0]
+    return json.loads(text)["fingerprint"]
+
+
 def test_a_journal_takes_up_what_was_interrupted(tmp_path):
     problem = CASES["lasso"]()
     whole = suffice.certify_global(problem, 1e-3)
     suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=9), journal=tmp_path)
-    asked = []
-    problem.evaluate_all = lambda *args, **kwargs: asked.append(1) or type(problem).evaluate_all(problem, *args, **kwargs)
+    with SearchJournal(tmp_path, header_of(tmp_path)) as kept:
+        assert kept.evaluations == 9
     again = suffice.certify_global(problem, 1e-3, journal=tmp_path)
-    assert again.lower == pytest.approx(whole.lower, rel=1e-9) and again.evaluations == whole.evaluations
+    assert (again.lower, again.upper, again.evaluations) == (whole.lower, whole.upper, whole.evaluations)
+    with SearchJournal(tmp_path, header_of(tmp_path)) as kept:
+        assert kept.evaluations == whole.evaluations  # the first nine were not made again
     with pytest.raises(suffice.JournalError, match="epsilon"):
         suffice.certify_global(problem, 1e-2, journal=tmp_path)
 

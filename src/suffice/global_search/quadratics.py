@@ -47,6 +47,8 @@ class Quadratic:
 
     def least(self, low: Array, high: Array) -> tuple[float, Array]:
         """No more than the least value for low <= t <= high, and where that is taken."""
+        if not self.G.any() and not self.Q.any():  # also in an unbounded box
+            return self.c - UNITS * abs(self.c), np.array(low)
         candidates = [np.array(corner) for corner in product(*zip(low, high, strict=True))]
         m = len(low)
         H = np.zeros((m, m))

@@ -137,7 +137,8 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
     quadratic = Quadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
-    return Surface(box.centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
+    centre = box.centre if box.bounded else np.zeros(m)
+    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
