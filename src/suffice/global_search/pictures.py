@@ -1,8 +1,8 @@
 """The landscape of F with its proven lower and upper surfaces, and which penalties are ruled out, and by how much.
 
 One parameter: the band in which F is proven to lie, over the parameter. Two: every cell in the colour of its lower
-bound over the best known F, so that what cannot be better at all is told from what is open. Drawn with matplotlib, the extra
-`plot`, which is imported when something is drawn.
+bound over the best known F, so that what cannot be better at all is told from what is open. Drawn with matplotlib, the
+extra `plot`, which is imported when something is drawn.
 """
 
 from __future__ import annotations

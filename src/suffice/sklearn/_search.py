@@ -308,7 +308,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             best = least = search.moved(made.theta, best)
         made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
         self.global_certificate_, self.global_gap_ = made, made.gap
-        self._say(1, f"a gap of {100.0 * made.gap:.3g} % is proven after {made.evaluations} evaluations; {made.message}")
+        self._say(
+            1, f"a gap of {100.0 * made.gap:.3g} % is proven after {made.evaluations} evaluations; {made.message}"
+        )
         return best
 
     def _choose_score(self, adapter: Adapter) -> None:
