@@ -77,6 +77,7 @@ class Ball:
     rho: float
     clips: Array  # k^max, on S and the intercept
     sizes: Array  # of the monomials t_k, t_k t_l
+    slopes: float = math.inf  # (sum a psi'^2)^(1/2) of minimisers, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,6 +349,9 @@ def _on(
         return None
     rho = (-math.log1p(-kappa * lam) / kappa if kappa * lam > 0.0 else lam) * SAFE
     ball = replace(plain, factor=factor, rho=rho * up / math.sqrt(1.0 - missing))
+    if M == 0.0:  # psi' is as far from where it begins as margins are
+        begun = np.abs(fold.model.loss.derivative(path.m0, host(fold.model.y))) + ranges.s
+        ball = replace(ball, slopes=(norm(np.sqrt(a) * begun) + rho / math.sqrt(1.0 - missing)) * SAFE)
     if len(P) == design.shape[1]:
         return ball, np.zeros(len(P))
     moved = columns * (clipped + by_curvature + math.exp(kappa * rho) * rho)

@@ -44,19 +44,20 @@ class Rotation:
     eps_x: float
     rows: Array  # ||x_i||, training
     held: Array  # ||x_i||, held out
-    A: float
+    size: float  # (sum a ||x_i||^2)^(1/2)
+    slopes: float  # (sum a psi'^2)^(1/2) of minimisers, at most
 
-    def perpendicular(self, l2: float) -> float:
-        """||w_perp||, at most, for this l2 and more."""
-        return self.eps_x * self.A / l2 * SAFE if l2 > 0.0 else math.inf
+    def perpendicular(self, l2: float, slopes: float = math.inf) -> float:
+        """||w_perp||, at most, for this l2 and more; `slopes` is a better bound of its own."""
+        return self.eps_x * self.size * min(slopes, self.slopes) / l2 * SAFE if l2 > 0.0 else math.inf
 
     def margins(self, size: float, l2: float) -> Array:
         """xi of training rows along a path that is no longer than `size`."""
         return self.rows * (self.eps_z * size + self.eps_x * self.perpendicular(l2)) * SAFE
 
-    def held_out_margins(self, size: float, l2: float) -> Array:
+    def held_out_margins(self, size: float, l2: float, slopes: float) -> Array:
         """How far margins of held-out rows are off, for weights that are no longer than `size`."""
-        return self.held * (self.eps_z * size + self.perpendicular(l2)) * SAFE
+        return self.held * (self.eps_z * size + self.perpendicular(l2, slopes)) * SAFE
 
     def gradient(self, a: Array, slopes: Array, l2: float) -> float:
         """How far the gradient is off, by H^-1, for psi' of no more than `slopes`."""
@@ -115,13 +116,13 @@ def rotated(fold: Fold) -> Fold:
     eps_z = (gamma(d + 4) * long + off_unit) * SAFE
     Z = X @ Q
     rows, held = fold.design.row_norms * SAFE, fold.held.design.row_norms * SAFE
-    left = np.linalg.norm(X - Z @ Q.T, axis=1) + gamma(n + 8) * long * long * rows
+    left = np.linalg.norm(X - Z @ Q.T, axis=1) + gamma(n + 8) * long * (1.0 + off_unit) * rows
     eps_x = float(np.max(np.divide(left, rows, out=np.zeros(N), where=rows > 0.0))) * SAFE
     a, y = host(fold.design.weights), host(fold.model.y)
     start = math.log(2.0) if isinstance(fold.model.loss, Logistic) else 0.5 * float(a @ y**2)
     slopes = 1.0 if isinstance(fold.model.loss, Logistic) else math.sqrt(2.0 * start)
-    A = math.sqrt(float(a @ rows**2)) * slopes * SAFE
+    size = math.sqrt(float(a @ rows**2)) * SAFE
     model = type(fold.model)(Design.of(Z, a), fold.model.y, fold.model.loss)
     design = Design.of(fold.held.design.X @ Q, host(fold.held.design.weights))
     held_out = replace(fold.held, design=design, train=model if isinstance(model, Intercepted) else None)
-    return replace(fold, model=model, held=held_out, rotation=Rotation(eps_z, eps_x, rows, held, A))
+    return replace(fold, model=model, held=held_out, rotation=Rotation(eps_z, eps_x, rows, held, size, slopes * SAFE))

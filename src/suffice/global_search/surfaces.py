@@ -111,7 +111,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     blur += 8.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
     if fold.rotation is not None:
         l2 = fold.least_l2(box.low)
-        blur += fold.rotation.held_out_margins(path.length(sizes) + ball.rho * SAFE / math.sqrt(l2), l2)
+        blur += fold.rotation.held_out_margins(path.length(sizes) + ball.rho * SAFE / math.sqrt(l2), l2, ball.slopes)
     norms = np.zeros(len(m0))
     if ball.factor is not None:
         norms = ball.factor.over_rows(design.X, np.zeros(len(ball.factor)))[2]
