@@ -23,6 +23,7 @@ makes ||x_i|| and S as small as a shift can; what such sums round to counts in S
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -41,6 +42,8 @@ from suffice.terms.rounding import gamma, norm_rounding
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
 
+MOST_GUESSES = 12  # of a radius, before bisection takes over
+
 
 @dataclass(frozen=True)
 class LossAt:
@@ -57,22 +60,38 @@ class LossAt:
 
     def radius(self, within: float) -> float:
         """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
-        if within <= self.error(0.0):
+        blur = self.error(0.0)
+        if within <= blur:
             return 0.0
         if self.error(sys.float_info.max) <= within:
             return math.inf
-        low, high = 0.0, 1.0
-        while self.error(high) <= within:
-            low, high = high, 4.0 * high
-        while low == 0.0 or high > 1.01 * low:
-            middle = 0.25 * high if low == 0.0 else math.sqrt(low * high)
-            if middle < 1e-300:
+        low, high, at = 0.0, math.inf, 1.0
+        known: dict[float, float] = {}
+        for trial in itertools.count():
+            known[at] = self.error(at)
+            low, high = (at, high) if known[at] <= within else (low, at)
+            if high <= 1.01 * low:
+                return low
+            if high < 1e-300:
                 return 0.0
-            if self.error(middle) <= within:
-                low = middle
+            if low == 0.0 or high == math.inf:
+                reach = (within - blur) / (known[at] - blur) if known[at] > blur else math.inf
+                at *= min(max(reach, 1e-3), 0.5) if low == 0.0 else min(max(reach, 2.0), 1e3)
             else:
-                high = middle
-        return low
+                at = _between(low, high, known[low] - blur, known[high] - blur, within - blur, trial > MOST_GUESSES)
+        raise AssertionError("the search has no end of its own")
+
+
+def _between(low: float, high: float, e_low: float, e_high: float, e: float, halve: bool) -> float:
+    """Where e lies on the power of the radius through both ends, up to half of a percent beyond, so that the next one
+    lies at its other side; by bisection where that has come to nothing."""
+    if halve or not 0.0 < e_low < e < e_high < math.inf:
+        return math.sqrt(low * high)
+    power = math.log(e_high / e_low) / math.log(high / low)
+    guess = low * math.pow(e / e_low, 1.0 / power)
+    if guess < 1.004 * low:
+        return min(1.0099 * low, math.sqrt(low * high))
+    return max(0.998 * guess, high / 1.0099) if guess > high / 1.004 else 0.998 * guess
 
 
 def root_error(loss: float, low: float, high: float) -> float:

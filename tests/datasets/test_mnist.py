@@ -139,7 +139,7 @@ def test_full_refuses_unequal_numbers_of_images_and_labels(tmp_path, arrays):
         ("short", idx(np.zeros(9, np.uint8))[:-1], "truncated"),
         ("long", idx(np.zeros(9, np.uint8)) + b"\0", "trailing"),
         ("text.gz", b"not gzip", "not a complete gzip file"),
-        ("short.gz", gzip.compress(idx(np.arange(99, dtype=np.uint8)))[:-20], "not a complete gzip file"),
+        ("short.gz", gzip.compress(idx(np.arange(99, dtype=np.uint8)), mtime=0)[:-20], "not a complete gzip file"),
     ],
 )
 def test_damaged_idx_files_are_named(tmp_path, name, content, message):

@@ -148,7 +148,7 @@ def test_only_linear_models_of_one_design_and_loss_go_together():
 def test_bad_requests_are_named():
     with pytest.raises(ValueError, match="exactly one of within and steps"):
         solve_together(logistic())
-    with pytest.raises(ValueError, match="solver must be one of fista, fista_adaptive, gradient_descent, got 'magic'"):
+    with pytest.raises(ValueError, match="solver must be one of auto, fista, fista_adaptive, gradient_descent, got 'magic'"):
         solve_together(logistic(), steps=3, solver="magic")
 
 

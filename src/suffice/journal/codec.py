@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.arrays import Array
 from suffice.lower.certificate import Certificate
@@ -199,8 +200,9 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in arguments)
     if origin is Literal:
         return value in arguments
-    if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and value.dtype == get_args(arguments[1])[0]
+    if origin in (np.ndarray, npt.NDArray):  # the latter from NumPy 2.5 on, where it is an alias that stays one
+        scalar = arguments[0] if origin is npt.NDArray else get_args(arguments[1])[0]
+        return isinstance(value, np.ndarray) and value.dtype == scalar
     if origin is tuple and arguments[-1] is not ...:
         return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_fits, value, arguments))
     if origin in (tuple, Sequence):

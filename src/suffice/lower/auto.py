@@ -5,6 +5,8 @@ r"""The method that is fastest for the problem at hand.
   would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
   on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
   the beginning.
+- Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
+  (`suffice.lower.newton_columns`).
 - Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +25,9 @@ from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.newton_columns import NewtonBatch
 from suffice.lower.parts import LinearParts
+from suffice.lower.solution import Batch
 from suffice.problem import Canonical
 from suffice.terms.design import largest_matrix
 
@@ -36,6 +41,7 @@ class Auto:
     """`newton` or `fista_adaptive`; states are those of the method."""
 
     name: str = "auto"
+    batches: ClassVar[tuple[type[Batch], ...]] = (NewtonBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
         return None if FISTA.takes(problem) is None else NEWTON.takes(problem)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -139,6 +139,7 @@ class ColumnBatch:
     columns: Columns
     stepper: Stepper
     again: float = 0.9
+    alone: ClassVar[bool] = False
 
     @classmethod
     def holds(cls, asks: Sequence[Ask]) -> bool:
@@ -171,6 +172,9 @@ class ColumnBatch:
 
     def finite(self) -> npt.NDArray[np.bool_]:
         return np.isfinite(host(self.columns.W)).all(axis=0) & np.isfinite(host(self.columns.tau))
+
+    def ended(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(self.shared.problems), dtype=np.bool_)
 
     def start_radius(self, j: int) -> float:
         x, evidence = _column(self.columns.W, j), _evidence(self.shared, self.columns, j)

@@ -48,6 +48,7 @@ class ImageStack:
     look: ClassVar[int] = 1
     crowd: ClassVar[float] = 1.0
     again: ClassVar[float] = 1.0
+    alone: ClassVar[bool] = False
 
     solver: Any
     problems: tuple[Composite, ...]
@@ -120,6 +121,9 @@ class ImageStack:
 
     def finite(self) -> npt.NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.X).all(axis=1))
+
+    def ended(self) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(self.problems), dtype=np.bool_)
 
     def evidence(self, j: int) -> Evidence:
         canonical, solver = self.canonical, self.solver

@@ -35,7 +35,8 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
     solutions: dict[int, Solution] = {}
     for numbers in groups:
         group = [asks[j] for j in numbers]
-        kind = _kind(group, kinds) if len(group) > 1 else None
+        kind = _kind(group, kinds)
+        kind = kind if kind is not None and (len(group) > 1 or kind.alone) else None
         found = [_alone(ask, solver) for ask in group] if kind is None else _batched(group, solver, kind)
         solutions |= dict(zip(numbers, found, strict=True))
     return [solutions[j] for j in range(len(asks))]
@@ -149,7 +150,7 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
         estimate = batch.estimates(np.array([starts[j].initial_radius for j in left]))
         better = estimate < 0.999 * best[left]
         best[left], best_at[left] = np.where(better, estimate, best[left]), np.where(better, taken, best_at[left])
-        stuck = taken - best_at[left] > patient[left]
+        stuck = (taken - best_at[left] > patient[left]) | batch.ended()
         if not np.isfinite(estimate).all():
             stuck |= ~batch.finite()
         spent = taken >= limits[left]

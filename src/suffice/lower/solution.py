@@ -107,6 +107,8 @@ class Ask:
 class Batch(Protocol):
     """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
 
+    alone: ClassVar[bool]  #: whether a single problem goes this way, too
+
     @property
     def look(self) -> int:
         """The steps between two looks at the radii."""
@@ -147,6 +149,10 @@ class Batch(Protocol):
 
     def finite(self) -> npt.NDArray[np.bool_]:
         """Which problems are still in the range of floats."""
+        ...
+
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """Which problems no step can bring on, as far as the method can tell."""
         ...
 
     def start_radius(self, j: int) -> float:

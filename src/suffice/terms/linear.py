@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, cast_like, host, namespace, norm
+from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, MarginLoss
 from suffice.terms.rounding import TINY, gamma
@@ -159,8 +159,10 @@ class LinearModel(LossModel):
     def rounding_at(self, x: Array, image: Array) -> float:
         design = self.design
         error = design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        m, a, y = host(image), host(design.weights), host(self.y)
-        return rounding_through(design, self.loss, m, y, error, a > 0.0) + 2.0 * EPS * self.l2 * norm(x)
+        if lives_elsewhere(design.X):
+            return _rounding_elsewhere(design, self.loss, image, self.y, error) + 2.0 * EPS * self.l2 * norm(x)
+        a = design.weights
+        return rounding_through(design, self.loss, image, self.y, error, a > 0.0) + 2.0 * EPS * self.l2 * norm(x)
 
     @cached_property
     def in_float32(self) -> LinearModel | None:
@@ -193,6 +195,24 @@ def rounding_through(
         # A psi' = exp(m) - y is rounded relative to exp(m) = psi'' as well.
         derivative = norm(root * (np.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
         return through_margins + design.pull_rounding * derivative + design.underflow
+
+
+def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error: Array) -> float:
+    """`rounding_through`, where X lives: rows that do not count are among those that do, with a weight of 0."""
+    if math.isinf(loss.curvature):
+        return rounding_through(design, loss, host(m), host(y), error, host(design.weights) > 0.0)
+    xp, error = namespace(m), like(error, m)
+    root = xp.sqrt(design.weights)
+
+    def length(v: Any) -> float:
+        lost = math.sqrt(v.shape[0]) * 1e-150  # what underflows in squares
+        return (float(xp.sqrt(xp.sum(v * v))) + lost) * (1.0 + gamma(v.shape[0] + 8))
+
+    bend = loss.curvature_between(m - error, m + error, y)
+    through_margins = math.sqrt(design.squared_norm) * length(root * bend * error)
+    derivative = length(root * (xp.abs(loss.derivative(m, y)) + bend * (1.0 + error)))
+    found = through_margins + design.pull_rounding * derivative + design.underflow
+    return found if math.isfinite(found) else math.inf
 
 
 def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Array, curvature: Array) -> float:
