@@ -20,7 +20,8 @@ class OnePenalty:
         self.problem, self.l1, self.l2 = problem, l1, l2
 
     def at(self, *, strength) -> Composite:
-        return self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
+        made: Composite = self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
+        return made
 
     def shares(self, names):
         return {"strength": (self.l1, self.l2)}
@@ -213,3 +214,13 @@ def test_shares_that_are_not_true_are_refused():
     lying.lower[0].shares = lambda names: {"strength": (0.0, 2.0)}
     with pytest.raises(UnsupportedError, match="other penalties"):
         suffice.certify_global(lying)
+
+
+def test_where_minimisers_are_not_unique_nothing_is_proven():
+    X, y = data(0)
+    X[:40, 1] = X[:40, 0]  # equal among training rows, not among those held out
+    lower = OnePenalty(problems.ElasticNet(X[:40], y[:40]), 1.0, 0.0)
+    space = suffice.Space(strength=(1e-2, 1e2))
+    problem = suffice.BilevelProblem([lower], [losses.SquaredError(X[40:], y[40:])], space=space)
+    made = suffice.certify_global(problem, 1e-2, options=suffice.GlobalOptions(max_evaluations=60))
+    assert not made.success and made.lower == 0.0  # F may be anything between what they have

@@ -169,4 +169,7 @@ def _run(
                 return "the callback has ended it"
     if relative(search.lower, search.upper) <= search.epsilon:
         return f"no parameters in the space are better by more than {100.0 * search.epsilon:g} %"
-    return "the cell with the least bound is too narrow to be cut: rounding forbids a smaller gap"
+    return (
+        "the cell with the least bound is too narrow to be cut: rounding, or minimisers that are not unique (equal "
+        "columns), forbid a smaller gap"
+    )
