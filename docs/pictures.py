@@ -73,8 +73,21 @@ def own_problem() -> None:
     save(figure, "own_problem.png")
 
 
+def global_certificate() -> None:
+    names = blocks_of("guide/global_certificate.md", "certify_global=1e-3")
+    figure, axes = plt.subplots(figsize=(7, 3.8))
+    names["certificate"].plot(axes)
+    save(figure, "global_line.png")
+    space = {"l1": (1e-3, 10.0), "l2": (1e-5, 1.0)}
+    search = SufficeSearchCV(ElasticNet(), space, cv=5, certify_global=0.05).fit(names["X"], names["y"])
+    figure, axes = plt.subplots(figsize=(7, 4.2))
+    search.global_certificate_.plot(axes)
+    save(figure, "global_plane.png")
+
+
 if __name__ == "__main__":
     os.chdir(tempfile.mkdtemp())
     first_search()
     csv_path()
     own_problem()
+    global_certificate()

@@ -26,7 +26,7 @@ ORDER = [
     {"journal", "derivatives"},
     {"bilevel", "cleaning"},
     {"tuner"},
-    {"tune"},
+    {"tune", "global_search"},
     {"report", "bridges"},
     {"plots"},
     {"sklearn"},

@@ -3,6 +3,7 @@
 from suffice import autodiff, datasets, losses, problems, terms
 from suffice.bilevel import BilevelProblem
 from suffice.certifying import FitReport, certify
+from suffice.global_search import GlobalCertificate, GlobalOptions, certify_global
 from suffice.journal import Journal, JournalError
 from suffice.lower.certificate import Certificate
 from suffice.lower.solution import Outcome, Solution
@@ -24,6 +25,8 @@ __all__ = [
     "Composite",
     "Evaluation",
     "FitReport",
+    "GlobalCertificate",
+    "GlobalOptions",
     "Journal",
     "JournalError",
     "Objective",
@@ -39,6 +42,7 @@ __all__ = [
     "Tuner",
     "autodiff",
     "certify",
+    "certify_global",
     "datasets",
     "exact",
     "iterate",

@@ -135,11 +135,12 @@ class _MarginLoss:
         raise NotImplementedError
 
     @cached_property
-    def _held_out(self) -> HeldOut:
+    def held_out(self) -> HeldOut:
+        """The loss as a sum over held-out rows."""
         return HeldOut(self.design, self.targets, self.score, counted=True)
 
     def at(self, w: Array) -> LossAt:
-        return self._held_out.at(_weights(w, self.design.shape[1]))
+        return self.held_out.at(_weights(w, self.design.shape[1]))
 
 
 class _LabelLoss(_MarginLoss):

@@ -73,6 +73,10 @@ class ElasticNetModel:
         """The number of weights."""
         return self.design.shape[1]
 
+    def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """(share of l1, share of l2) of every parameter, for `suffice.certify_global`: they are the penalties."""
+        return {"l1": (1.0, 0.0), "l2": (0.0, 1.0)}
+
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""

@@ -240,6 +240,16 @@ class PenaltySearch:
             params=self.problem.space.params(best.point),
         )  # fmt: skip
 
+    def moved(self, theta: Array, best: Evaluation) -> Evaluation:
+        """The better of the best evaluation and one at theta, which is found to be better elsewhere."""
+        self.problem.purpose = "global"
+        within = 0.2 * self.tolerance * math.sqrt(best.cost / len(best.e))
+        there = self._refined(self.problem.look(theta, within=within, warm=best))
+        if there.interval[1] >= best.interval[1]:
+            return best
+        self._found(there)
+        return there
+
     def _refined(self, evaluation: Evaluation) -> Evaluation:
         """The same point, until its loss is known to the tolerance, or as well as can be in the time that is left."""
         self.problem.purpose, self.problem.until = "final", self._until(REFINING)

@@ -42,6 +42,8 @@ from sklearn.utils.validation import check_is_fitted
 from suffice.arrays import outside_stacklevel
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
+from suffice.global_search import GlobalOptions, certify_global
+from suffice.global_search.models import folds_of
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
@@ -68,6 +70,8 @@ from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
 from suffice.upper.evaluation import Evaluation
 
+GLOBAL_EVALUATIONS = 2000  # of a global certificate
+SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
 GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
@@ -159,8 +163,17 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
         closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
 
+    certify_global : float, default None
+        Prove, after the search, that no penalties in the space are better by more than this share of the loss:
+        `global_gap_` is what was proven, `global_certificate_` how. It takes 2000 evaluations at most, and no more than
+        80 % of max_seconds; what is proven by then holds. For Ridge, Lasso, ElasticNet, LogisticRegression (two
+        classes) and PoissonRegressor without `groups_of_features`; others are refused. Penalties that turn out to be
+        better on the way become the best ones.
+
     Attributes
     ----------
+    global_gap_ : float, with `certify_global`: no penalties in the space have a loss that is lower than at the best by
+        more than this share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
     best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data; with `groups_of_features`, which
         the estimator has no words for, the same as best_penalties_.
     best_penalties_ : dict of "l1" and "l2" (of "l1_<group>" and "l2_<group>") in our units.
@@ -172,7 +185,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
-        the edges of the space or around, where a search has ended), "final" or "one standard error".
+        the edges of the space or around, where a search has ended), "final", "one standard error" or "global" (where
+        `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
         can be proven. Not there with refit=False.
@@ -203,11 +217,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         journal: str | os.PathLike[str] | None = None,
         callback: Callable[[Record], object] | None = None,
         groups_of_features: Mapping[str, Any] | None = None,
+        certify_global: float | None = None,
     ) -> None:
         self.estimator, self.space, self.cv, self.scoring, self.refit = estimator, space, cv, scoring, refit
         self.tolerance, self.initial, self.options = tolerance, initial, options
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
         self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
+        self.certify_global = certify_global
 
     @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
@@ -222,6 +238,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             )
         if self.refit == "sklearn" and self.groups_of_features is not None:
             raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
+        if self.certify_global is not None:
+            positive(self.certify_global, "certify_global")
         routed = fit_arguments.routed(self, fit_params)
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
@@ -258,8 +276,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             search = PenaltySearch(
                 recorded, folds, space, options, self.initial, self.tolerance, self.refit == "one_se", began
             )
+            if self.certify_global is not None:
+                folds_of(problem)  # what cannot be certified is refused before the search
             try:
                 best = search.run()
+                if self.certify_global is not None:
+                    best = self._certify(problem, search, best)
             finally:
                 self.result_ = without_data(search.result)
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
@@ -281,6 +303,22 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if classes is not None and not self.refit:
             self._classes = classes
         return self
+
+    def _certify(self, problem: BilevelProblem, search: PenaltySearch, best: Evaluation) -> Evaluation:
+        """The global certificate; the best evaluation, which may be at penalties that were found on the way."""
+        assert self.certify_global is not None
+        least = best if best.interval[1] < search.problem.best.interval[1] else search.problem.best
+        left = search.began + SHARE_OF_CERTIFICATE * search.options.max_seconds - time.monotonic()
+        budget = GlobalOptions(max_evaluations=GLOBAL_EVALUATIONS, max_seconds=max(left, 1e-6))
+        made = certify_global(problem, self.certify_global, options=budget, known=least)
+        if not search.one_se and made.upper < best.interval[0]:
+            best = least = search.moved(made.theta, best)
+        made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
+        self.global_certificate_, self.global_gap_ = made, made.gap
+        self._say(
+            1, f"a gap of {100.0 * made.gap:.3g} % is proven after {made.evaluations} evaluations; {made.message}"
+        )
+        return best
 
     def _choose_score(self, adapter: Adapter) -> None:
         """Which score is optimised, which one was asked for, and which others are reported."""

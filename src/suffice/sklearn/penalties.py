@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,14 @@ class Penalised:
     ratio: float
     groups: tuple[str, ...] = ()
     group: Any = None
+
+    def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """(share of l1, share of l2) of every parameter, for a global certificate; groups have none."""
+        if self.groups or not set(names) <= set(PENALTIES):
+            return {}
+        units = [{one: float(one == name) for one in names} for name in names]
+        each = [penalties(unit, self.ratio) for unit in units]
+        return {name: (both["l1"], both["l2"]) for name, both in zip(names, each, strict=True)}
 
     def at(self, **params: float) -> Composite:
         if not self.groups:
