@@ -204,13 +204,13 @@ class Deviance:
         total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
         offset = None if offset is None else offsets(offset, rows)
         self.design = design
-        self._held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+        self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
 
     def fingerprint(self) -> dict[str, Any]:
-        return self._held_out.fingerprint()
+        return self.held_out.fingerprint()
 
     def at(self, w: Array) -> LossAt:
-        return self._held_out.at(_weights(w, self.design.shape[1]))
+        return self.held_out.at(_weights(w, self.design.shape[1]))
 
 
 class PartialLikelihood:

@@ -11,6 +11,7 @@ from suffice import losses, problems
 from suffice.global_search import UnsupportedError
 from suffice.journal.answers import SearchJournal
 from suffice.problem import Composite
+from suffice.terms import POISSON
 
 
 class OnePenalty:
@@ -224,3 +225,14 @@ def test_where_minimisers_are_not_unique_nothing_is_proven():
     problem = suffice.BilevelProblem([lower], [losses.SquaredError(X[40:], y[40:])], space=space)
     made = suffice.certify_global(problem, 1e-2, options=suffice.GlobalOptions(max_evaluations=60))
     assert not made.success and made.lower == 0.0  # F may be anything between what they have
+
+
+def test_rows_with_offsets_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, o = rng.standard_normal((40, 3)), rng.standard_normal(40)
+    y = rng.poisson(np.exp(0.3 * X[:, 0] + o)).astype(np.float64)
+    model = problems.ElasticNetPoisson(X[:30], y[:30], offset=o[:30])
+    space = suffice.Space(l1=(1e-3, 1.0), l2=(1e-3, 1.0))
+    plain = losses.Deviance(X[30:], y[30:], POISSON)
+    with pytest.raises(TypeError, match="offsets"):
+        suffice.certify_global(suffice.BilevelProblem([model], [plain], space=space), epsilon=0.5)

@@ -12,7 +12,7 @@ from suffice.global_search.expansions import (
     third,
 )
 from suffice.global_search.quadratics import Quadratic
-from suffice.held_out import BrierScore, LogScore, PoissonScore, SquaredScore
+from suffice.held_out import BrierScore, DevianceScore, LogScore, SquaredScore
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED
 
 M = np.linspace(-6.0, 6.0, 61)[:, None]
@@ -33,11 +33,11 @@ def test_slopes_of_training_losses(loss, y):
     assert np.all(least_bend(loss, m, np.abs(s), y) <= there) and np.all(there <= most_bend(loss, m, np.abs(s), y))
 
 
-@pytest.mark.parametrize("score", [SquaredScore(), LogScore(), BrierScore(), PoissonScore()])
+@pytest.mark.parametrize("score", [SquaredScore(), LogScore(), BrierScore(), DevianceScore(POISSON)])
 @pytest.mark.parametrize("y", [1.0, -1.0])
 def test_held_out_losses(score, y):
     m, s = np.broadcast_arrays(M, S)
-    y = np.full(m.shape, abs(y) if isinstance(score, PoissonScore) else y)
+    y = np.full(m.shape, abs(y) if isinstance(score, DevianceScore) else y)
 
     def phi(at):
         return score.residuals(at, y) ** 2

@@ -22,11 +22,18 @@ import numpy as np
 from scipy.special import expit
 
 from suffice.arrays import Array
-from suffice.held_out import BrierScore, LogScore, PoissonScore, SquaredScore
+from suffice.held_out import BrierScore, DevianceScore, LogScore, SquaredScore
 from suffice.terms.margin_losses import Logistic, Poisson, Squared
 
 LOSSES = (Squared, Logistic, Poisson)
-SCORES = (SquaredScore, LogScore, BrierScore, PoissonScore)
+
+
+def knows(score: object) -> bool:
+    """Whether a held-out score is one of those below."""
+    if isinstance(score, DevianceScore):
+        return isinstance(score.loss, Poisson)
+    return isinstance(score, SquaredScore | LogScore | BrierScore)
+
 
 LOGISTIC_THIRD, LOGISTIC_FOURTH, BRIER_THIRD = 0.096226, 0.125, 0.2031  # rounded up
 ROUNDED = 1.0 + 1e-12  # what a few roundings of these formulas come to, with room to spare

@@ -17,14 +17,14 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, host, lives_elsewhere
 from suffice.bilevel import BilevelProblem
-from suffice.global_search.expansions import LOSSES, SCORES
+from suffice.global_search.expansions import LOSSES, knows
 from suffice.held_out import HeldOut
 from suffice.lower.parts import LinearParts
 from suffice.problems import LowerLevel
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import LossModel
+from suffice.terms.linear import LinearModel, LossModel
 
 WHAT_WORKS = (
     "a global certificate is for linear models with squared, logistic or Poisson loss, dense or sparse X in main "
@@ -140,11 +140,13 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
         raise UnsupportedError(f"parameters of {type(lower).__name__} are {', '.join(shares)}")
     B = np.array([shares[name] for name in probe], dtype=np.float64).T
     held = getattr(loss, "held_out", loss)
-    if not isinstance(held, HeldOut) or not isinstance(held.score, SCORES):
+    if not isinstance(held, HeldOut) or not knows(held.score):
         raise UnsupportedError(f"the held-out loss {type(getattr(held, 'score', loss)).__name__} is not known")
     parts = LinearParts.of(lower.at(**probe).canonical)
     if parts is None or not isinstance(parts.model.loss, LOSSES):
         raise UnsupportedError(f"{type(lower).__name__} is not such a linear model")
+    if type(parts.model) not in (LinearModel, Intercepted) or held.offset is not None:
+        raise UnsupportedError("rows have offsets, or exposures")
     for X in (parts.model.design.X, held.design.X):
         if isinstance(X, RowBlocks) or lives_elsewhere(X):
             raise UnsupportedError("X lies elsewhere, or is read in blocks")

@@ -243,7 +243,7 @@ class PenaltySearch:
     def moved(self, theta: Array, best: Evaluation) -> Evaluation:
         """The better of the best evaluation and one at theta, which is found to be better elsewhere."""
         self.problem.purpose = "global"
-        within = 0.2 * self.tolerance * math.sqrt(best.cost / len(best.e))
+        within = 0.2 * worth(best, self.tolerance) / math.sqrt(best.cost * len(best.e))
         there = self._refined(self.problem.look(theta, within=within, warm=best))
         if there.interval[1] >= best.interval[1]:
             return best

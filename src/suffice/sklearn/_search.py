@@ -39,7 +39,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import outside_stacklevel
+from suffice.arrays import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.global_search import GlobalOptions, certify_global
