@@ -169,7 +169,9 @@ def _resume_starts(
     for tuner, mark in zip(tuners, journals.marks, strict=True):
         if mark.given_up is not None:
             tuner.stop(Status.OVERTAKEN, mark.given_up)
-    left = []
+    left, whose = [], {told.start for told, _ in turn}
+    for tuner in [tuner for i, tuner in enumerate(tuners) if i not in whose]:
+        _ = tuner.done  # as it was when that turn began
     for told, evaluation in turn:  # what was about to be written down when the run was killed
         tuner = tuners[told.start]
         if len(tuner.history) == told.number - 1 and not tuner.done:
@@ -341,21 +343,24 @@ class _Run:
         if not self.listed:  # its tuner looks after the budgets
             return
         tuners, options = self.tuners, self.tuners[0].options
-        for tuner in tuners:  # one that has ended has ended, whatever budget is spent: a resumed run knows it, too
-            _ = tuner.done
         on_target = [i for i, tuner in enumerate(tuners) if tuner.known.status is Status.TARGET]
         if on_target:
             self._stop(Status.OVERTAKEN, f"F is proven to be at most target_cost at start {on_target[0]}")
         elif self._evaluations >= options.max_evaluations:
-            self._stop(Status.MAX_EVALUATIONS)
+            self._end(Status.MAX_EVALUATIONS)
         elif sum(tuner.known.work for tuner in tuners) >= options.max_work:
-            self._stop(Status.MAX_WORK)
+            self._end(Status.MAX_WORK)
         elif seconds >= options.max_seconds:
-            self._stop(Status.MAX_SECONDS)
+            self._end(Status.MAX_SECONDS)
         for i, reason in overtaken([one.known for one in tuners], [one.setting for one in tuners]).items():
             tuners[i].stop(Status.OVERTAKEN, reason)
             if self.journals is not None:
                 self.journals.give_up(i, reason)
+
+    def _end(self, status: Status) -> None:
+        """A budget is spent: those that have ended by now have, whatever they were about to be told."""
+        if not all([tuner.done for tuner in self.tuners]):
+            self._stop(status)
 
     @property
     def _evaluations(self) -> int:

@@ -86,7 +86,7 @@ def test_evaluations_are_counted_over_all_starts(budget):
     starts = [[1.3], [-1.2], [0.2]]
     result = tune(watched, starts=starts, options=Options(max_evaluations=budget), **BOX)
     assert len(watched.seen) == budget == sum(one.evaluations for one in result.starts)
-    assert Status.MAX_EVALUATIONS in {one.status for one in result.starts} <= {Status.MAX_EVALUATIONS, Status.OVERTAKEN}
+    assert {one.status for one in result.starts} == {Status.MAX_EVALUATIONS}
     assert math.isfinite(result.cost)  # a start without an evaluation is never the best
 
 

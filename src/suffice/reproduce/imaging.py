@@ -206,7 +206,12 @@ def run(setting: ImagingSetting, variant: Variant, start: float, folder: Path, s
     if known is not None and known["done"]:
         return known
     bilevel = problem(setting, start, variant.solver)
-    options = Options(max_evaluations=setting.max_evaluations, final_radius=setting.final_radius, policy=variant.policy)
+    options = Options(
+        max_evaluations=setting.max_evaluations,
+        final_radius=setting.final_radius,
+        policy=variant.policy,
+        derivatives="never",  # the paper has none
+    )
     if known is not None:
         tuner = Tuner.from_state(known["state"])
     else:

@@ -150,7 +150,9 @@ def run(preset: Preset, variant: str, starts: Sequence[float], place: Place) -> 
     solver = "fista_adaptive" if variant == ADAPTIVE else "fista"
     problem = mnist_problem(preset, load_mnist(pixels=preset.pixels), preset.digits, solver, place.device)
     fixed = problem.fixed(int(variant.removeprefix("K = "))) if variant in preset.fixed else None
-    options = Options(max_evaluations=preset.max_evaluations, final_radius=preset.final_radius)
+    options = Options(
+        max_evaluations=preset.max_evaluations, final_radius=preset.final_radius, derivatives="never"
+    )  # the paper has none
     if fixed is None:
         options = replace(options, policy="weights", accuracy_factor=100.0)
     tuners = {
