@@ -50,7 +50,7 @@ def signals(solver):
     rng = np.random.default_rng(0)
     truth = np.where(np.arange(40) // 10 % 2 == 0, 1.0, -1.0)
     noisy = [truth + 0.3 * rng.standard_normal(40) for _ in range(2)]
-    space = suffice.Space(alpha=(1e-4, 1.0), eps_tv=(1e-3, 1.0))
+    space = suffice.Space(alpha=(1e-4, 0.3), eps_tv=(2e-2, 1.0))
     lower = [Denoising(y, eps_l2=1e-2) for y in noisy]
     return suffice.BilevelProblem(lower, [SquaredDistance(truth)] * 2, space=space, solver=solver)
 

@@ -21,7 +21,7 @@ class Status(Enum):
 
     RUNNING = ("the run has not ended yet", False)
     CONVERGED = ("the trust radius reached final_radius", True)
-    SUFFICES = ("the model promises no decrease of F that is worth an evaluation", True)
+    SUFFICES = ("what the model promises is not worth another evaluation", True)
     NOISE = ("what is left to gain cannot be distinguished from the noise of the objective", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations was reached", False)

