@@ -119,9 +119,13 @@ class BilevelProblem:
 
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
-        where a lower-level problem or a loss offers no derivatives. They are as accurate as the evaluation's solutions,
-        and proven to be nothing. It is made in this process, wherever solutions come from."""
-        return differentiated(evaluation, self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian)
+        where a lower-level problem or a loss offers no derivatives, or where H is singular. They are as accurate as the
+        evaluation's solutions, and proven to be nothing. It is made in this process, wherever solutions come from."""
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        try:
+            return differentiated(evaluation, *known)
+        except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
+            return evaluation
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

@@ -53,6 +53,7 @@ class Linearised:
         return self.tangent if self.tangent is not None and self.tangent.shape == shape else None
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def differentiated(
     evaluation: Evaluation,
     lower: Sequence[LowerLevel],
@@ -61,22 +62,8 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
 ) -> Evaluation:
-    """The evaluation with its derivatives; as it is where a problem or a loss offers none, or where H is singular."""
-    try:
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            return _differentiated(evaluation, lower, losses, space, penalty, penalty_jacobian)
-    except (ArithmeticError, np.linalg.LinAlgError):
-        return evaluation
-
-
-def _differentiated(
-    evaluation: Evaluation,
-    lower: Sequence[LowerLevel],
-    losses: Sequence[Loss],
-    space: Space,
-    penalty: Penalty | None,
-    penalty_jacobian: Penalty | None,
-) -> Evaluation:
+    """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
+    ArithmeticError or a LinAlgError."""
     theta, parts = evaluation.point, []
     params = space.params(theta)
     if len(evaluation.solutions) != len(lower):

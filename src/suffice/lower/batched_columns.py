@@ -177,7 +177,7 @@ class ColumnBatch:
         return np.zeros(len(self.shared.problems), dtype=np.bool_)
 
     def start_radius(self, j: int) -> float:
-        x, evidence = _column(self.columns.W, j), _evidence(self.shared, self.columns, j)
+        x, evidence = column(self.columns.W, j), _evidence(self.shared, self.columns, j)
         return initial_radius(self.shared.problems[j].canonical, x, evidence)
 
     def solution(self, j: int, start: Solution) -> Solution:
@@ -339,19 +339,19 @@ def _evidence(shared: Shared, s: Columns, j: int) -> Evidence:
     else:
         c, majoriser = contraction(q), canonical.L
         a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
-    z, image, rounding = _column(s.Z, j), _image(shared, s.M_z, j), None
+    z, image, rounding = column(s.Z, j), _image(shared, s.M_z, j), None
     if shared.adaptive:
-        before = _column(s.W_before, j)
+        before = column(s.W_before, j)
         size = carried_size(before, z)
         if size > CARRIED * norm(z):  # z's image is blurred like that of a longer vector, and so is the gradient
             rounding = canonical.f.gradient_rounding(np.full(len(z), size / math.sqrt(len(z))), image)
-    return Evidence(z, image, _column(s.G, j), tau, c, majoriser, a_priori, rounding)
+    return Evidence(z, image, column(s.G, j), tau, c, majoriser, a_priori, rounding)
 
 
 def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
     problem, k = shared.problems[j], int(s.k[j])
-    x, image = _column(s.W, j), _image(shared, s.M, j)
+    x, image = column(s.W, j), _image(shared, s.M, j)
     if not np.isfinite(x).all():  # beyond the range of floats nothing is known but the start
         return start
     tau, taken = (float(s.tau[j]), float(s.taken[j])) if shared.adaptive else (0.0, 0.0)
@@ -360,7 +360,7 @@ def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     if made and shared.adaptive and bool(s.failed[j]):  # the length to try next is not that of the last step
         evidence = _evidence(shared, replace(s, tau=s.taken), j)
     state = FistaState(
-        *(x, _column(s.W_before, j), float(s.t[j]), k, image, _image(shared, s.M_before, j), evidence),
+        *(x, column(s.W_before, j), float(s.t[j]), k, image, _image(shared, s.M_before, j), evidence),
         *(tau, taken, shared.adaptive and bool(s.failed[j])),
     )
     proof = start.certificate
@@ -369,7 +369,8 @@ def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 
 
-def _column(matrix: Any, j: int) -> Array:
+def column(matrix: Any, j: int) -> Array:
+    """Column j on the host, a copy that nobody writes to."""
     column = np.ascontiguousarray(host(matrix[:, j]))
     column = column.copy() if column.base is not None else column
     column.setflags(write=False)
@@ -380,7 +381,7 @@ def _image(shared: Shared, margins: Any, j: int) -> Any:
     """Column j of margins as it is kept: a copy, where it lives; None for `fista`."""
     if not shared.adaptive:
         return None
-    return _column(margins, j) if isinstance(margins, np.ndarray) else margins[:, j] + 0.0
+    return column(margins, j) if isinstance(margins, np.ndarray) else margins[:, j] + 0.0
 
 
 def _chosen(value: Any, kept: list[int]) -> Any:

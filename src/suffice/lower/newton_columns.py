@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, norm
-from suffice.lower.batched_columns import share_a_design
+from suffice.lower.batched_columns import column, share_a_design
 from suffice.lower.certificate import Evidence, certify_step
 from suffice.lower.newton import LEAST_RIDGE, NewtonState
 from suffice.lower.solution import Ask, Outcome, Solution
@@ -164,13 +164,13 @@ class NewtonBatch:
 
     def solution(self, j: int, start: Solution) -> Solution:
         s, problem = self.columns, self.shared.problems[j]
-        x = _column(s.W, j)
+        x = column(s.W, j)
         if not np.isfinite(x).all():
             return start
         model, image = problem.smooth, s.M[:, j].clone()
         assert isinstance(model, LinearModel)
         rounding = model.rounding_at(x, image) + 2.0 * EPS * model.l2 * norm(x)
-        evidence = Evidence(x, image, _column(s.G, j), rounding=rounding)
+        evidence = Evidence(x, image, column(s.G, j), rounding=rounding)
         proof = certify_step(problem.canonical, x, image, evidence, "free", start.initial_radius)
         state = NewtonState(x, int(s.made[j]), ended=bool(s.ended[j]), image=image, evidence=evidence)
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
@@ -263,12 +263,11 @@ def _minimise(H: Any, g: Any, w: Any, l1: Any) -> Any:
     if len(left) == 0:
         return v
     H, g, w, l1, goal = H[left], g[left], w[left], l1[left], goal[left]
-    sought, found = _sought(H, g, w, l1, goal)
-    v[left] = sought
+    v[left] = _sought(H, g, w, l1, goal)
     return v
 
 
-def _sought(H: Any, g: Any, w: Any, l1: Any, goal: Any) -> tuple[Any, Any]:
+def _sought(H: Any, g: Any, w: Any, l1: Any, goal: Any) -> Any:
     torch = _torch()
     R = 0.3 * torch.diagonal(H, dim1=1, dim2=2)
     inverse = torch.cholesky_inverse(_cholesky(H + torch.diag_embed(R)))
@@ -287,8 +286,8 @@ def _sought(H: Any, g: Any, w: Any, l1: Any, goal: Any) -> tuple[Any, Any]:
         best = torch.where(new[:, None], torch.where(fits[:, None], exact, v), best)
         found = found | new
         if bool(found.all()):
-            return best, found
-    return torch.where(found[:, None], best, v), found
+            return best
+    return torch.where(found[:, None], best, v)
 
 
 def _with_signs_of(v: Any, at_v: Any, H: Any, g: Any, w: Any, l1: Any, goal: Any) -> tuple[Any, Any]:
@@ -367,12 +366,6 @@ def _cholesky(H: Any) -> Any:
 
 def _spread(values: Any, H: Any) -> Any:
     return values[:, None].expand(-1, H.shape[1])
-
-
-def _column(matrix: Any, j: int) -> Array:
-    column = np.ascontiguousarray(host(matrix[:, j])).copy()
-    column.setflags(write=False)
-    return column
 
 
 def _torch() -> Any:

@@ -28,7 +28,7 @@ from suffice.terms.linear import LinearModel, LossModel
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
 from suffice.terms.offset import OffsetModel, exposures, offsets
 from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.smooth import Ridged
+from suffice.terms.smooth import ImagedSmooth, Ridged
 
 
 class LowerLevel(Protocol):
@@ -80,11 +80,7 @@ class ElasticNetModel:
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""
-        # The least that the rounding of the gradient lets us prove: there `suffice.solve` gives 0 and a radius of 0.
-        origin, model = np.zeros(self.size), self._model(0.0)
-        image = model.image(origin)
-        largest = float(np.max(np.abs(model.gradient_at(origin, image))))
-        return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
+        return least_zeroing_l1(self._model(0.0), self.size)
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 >= 0, one for all weights or one each; without an l2 a solution
@@ -166,6 +162,15 @@ class ElasticNetPoisson(LogLinkModel):
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
         super().__init__(X, y, POISSON, sample_weight=sample_weight, offset=offset, exposure=exposure)
+
+
+def least_zeroing_l1(model: ImagedSmooth, size: int) -> float:
+    """The least l1 for which the rounding of the gradient lets us prove that w = 0 is the solution: there
+    `suffice.solve` gives 0 and a radius of 0."""
+    origin = np.zeros(size)
+    image = model.image(origin)
+    largest = float(np.max(np.abs(model.gradient_at(origin, image))))
+    return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
 
 
 def penalised(

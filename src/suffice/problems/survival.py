@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from suffice.arrays import EPS, positive
+from suffice.arrays import positive
 from suffice.problem import Composite
+from suffice.problems.linear import least_zeroing_l1
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
@@ -47,10 +46,7 @@ class ElasticNetCox:
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, for every l2."""
-        origin, model = np.zeros(self.size), self.model
-        image = model.image(origin)
-        largest = float(np.max(np.abs(model.gradient_at(origin, image))))
-        return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
+        return least_zeroing_l1(self.model, self.size)
 
     def at(self, *, l1: float, l2: float) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 > 0."""

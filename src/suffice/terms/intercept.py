@@ -254,7 +254,7 @@ class Intercepted(LossModel):
         # b errs by the largest error of a margin, and has its own.
         design = self.design
         root, error_of_b = self.at(image), self.intercept(image)[1]
-        error = products * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
+        error = design.margin_errors(x, products)
         counts = design.weights > 0.0
         error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(root.b))
         of_l2 = 2.0 * EPS * self.l2 * norm(x)

@@ -15,6 +15,7 @@ method, but strong convexity alone certifies what Newton's method finds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_size
-from suffice.terms.rounding import TINY, gamma
+from suffice.terms.rounding import gamma
 from suffice.terms.smooth import Imaged
 
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
@@ -162,7 +163,7 @@ class LinearModel(LossModel):
 
     def rounding_at(self, x: Array, image: Array) -> float:
         design = self.design
-        error = design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
+        error = design.margin_errors(x)
         if lives_elsewhere(design.X):
             return _rounding_elsewhere(design, self.loss, image, self.y, error) + 2.0 * EPS * self.l2 * norm(x)
         a = design.weights
@@ -197,12 +198,14 @@ def rounding_through(
     return rounding_of_pull(design, root, slope_size(loss, loss.derivative(m, y), bend, m, y), bend, error)
 
 
-def rounding_of_pull(design: Design, root: Array, size: Array, bend: Array, error: Array) -> float:
+def rounding_of_pull(
+    design: Design, root: Any, size: Any, bend: Any, error: Any, length: Callable[[Any], float] = norm
+) -> float:
     """`rounding_through` for the `slope_size` of psi' and the largest psi'' within the margins' error; `root` holds the
-    a_i^(1/2)."""
+    a_i^(1/2), and `length` is the norm of vectors where they live."""
     with np.errstate(over="ignore"):
-        through_margins = math.sqrt(design.squared_norm) * norm(root * bend * error)
-        derivative = norm(root * (size + bend * error))
+        through_margins = math.sqrt(design.squared_norm) * length(root * bend * error)
+        derivative = length(root * (size + bend * error))
         return through_margins + design.pull_rounding * derivative + design.underflow
 
 
@@ -211,16 +214,14 @@ def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error:
     if math.isinf(loss.curvature):
         return rounding_through(design, loss, host(m), host(y), error, host(design.weights) > 0.0)
     xp, error = namespace(m), like(error, m)
-    root = xp.sqrt(design.weights)
 
     def length(v: Any) -> float:
         lost = math.sqrt(v.shape[0]) * 1e-150  # what underflows in squares
         return (float(xp.sqrt(xp.sum(v * v))) + lost) * (1.0 + gamma(v.shape[0] + 8))
 
     bend = loss.curvature_between(m - error, m + error, y)
-    through_margins = math.sqrt(design.squared_norm) * length(root * bend * error)
-    derivative = length(root * (slope_size(loss, loss.derivative(m, y), bend, m, y) + bend * error))
-    found = through_margins + design.pull_rounding * derivative + design.underflow
+    size = slope_size(loss, loss.derivative(m, y), bend, m, y)
+    found = rounding_of_pull(design, xp.sqrt(design.weights), size, bend, error, length)
     return found if math.isfinite(found) else math.inf
 
 

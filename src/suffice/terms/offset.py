@@ -20,7 +20,6 @@ import numpy as np
 from suffice.arrays import EPS, Array, frozen, host, norm
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import CARRIED, LossModel, rounding_through
-from suffice.terms.rounding import TINY
 
 
 def offsets(offset: Any, rows: int, name: str = "offset") -> Array:
@@ -65,8 +64,7 @@ class OffsetModel(LossModel):
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
         design = self.design
-        error = products * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        error = error + products * EPS * (np.abs(image) + np.abs(self.offset))
+        error = design.margin_errors(x, products) + products * EPS * (np.abs(image) + np.abs(self.offset))
         counts = host(design.weights) > 0.0
         return rounding_through(design, self.loss, image, self.y, error, counts) + 2.0 * EPS * self.l2 * norm(x)
 
@@ -84,8 +82,9 @@ class OffsetIntercepted(Intercepted):
     def _rounding(self, x: Array, image: Array, products: float) -> float:
         design, counts = self.design, self.design.weights > 0.0
         b, error_of_b = self.intercept(image)
-        error = products * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        error = error + products * EPS * (np.abs(image) + np.abs(self.offset))  # an image may have been carried along
+        error = design.margin_errors(x, products) + products * EPS * (
+            np.abs(image) + np.abs(self.offset)
+        )  # an image may have been carried along
         error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(b))
         through = rounding_through(design, self.loss, image + b, self.y, error, counts)
         return through + 2.0 * EPS * self.l2 * norm(x)
