@@ -142,6 +142,14 @@ class BilevelProblem:
         limited._share = replace(self._share, max_steps=limited.max_steps)
         return limited
 
+    def over(self, space: Space) -> BilevelProblem:
+        """The same problem over another space of the same parameters; the executor is shared."""
+        if set(space.names) != set(self.space.names):
+            raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
+        other = copy(self)
+        other.space = space
+        return other
+
     def at(self, theta: Array) -> list[Composite]:
         """The lower-level problems at theta."""
         params = self.space.params(theta)
