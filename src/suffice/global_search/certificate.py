@@ -12,7 +12,7 @@ import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
-from suffice.global_search.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
 from suffice.global_search.pictures import Landscape, draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
@@ -120,20 +120,8 @@ def certify_global(
     with ExitStack() as stack:
         kept = None
         if journal is not None:
-            found = Fingerprint()
-            found.add("problem", problem)
-            found.add("epsilon", epsilon)
-            kept = stack.enter_context(SearchJournal(journal, found.parts))
-
-        def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-            key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
-            made = None if kept is None else kept.take(key)
-            if made is None:
-                made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
-                made = made if kept is None else kept.keep(key, "cell", made)
-            return made
-
-        search = Search(problem, epsilon, evaluate, best=evaluation)
+            kept = stack.enter_context(journal_of(journal, problem, epsilon))
+        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation)
         history: list[Progress] = []
         message = _run(search, options, history, callback)
     best = search.best
@@ -154,6 +142,28 @@ def certify_global(
         message,
         problem.space,
     )
+
+
+def journal_of(folder: str | os.PathLike[str], problem: BilevelProblem, epsilon: float) -> SearchJournal:
+    """The journal of a certificate."""
+    found = Fingerprint()
+    found.add("problem", problem)
+    found.add("epsilon", epsilon)
+    return SearchJournal(folder, found.parts)
+
+
+def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate:
+    """Evaluations that the journal, if there is one, holds are not made again."""
+
+    def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
+        made = None if kept is None else kept.take(key)
+        if made is None:
+            made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
+            made = made if kept is None else kept.keep(key, "cell", made)
+        return made
+
+    return evaluate
 
 
 def _run(

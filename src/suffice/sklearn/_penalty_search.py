@@ -80,14 +80,18 @@ class Beyond:
     down: bool  # whether it is the lower end
     end: float
     made: Evaluation | None
-    most: float | None = None  # the share of F by which any value beyond is better at most, others as they are
+    others: bool = False  # whether there are other parameters
+    most: float | None = None  # the share of F by which any value beyond is better at most, the others as they are
 
     def told(self, best: Evaluation, words: str) -> str:
         """What a person should know; `words` are the best parameters in scikit-learn's."""
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
         text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
-        most = f"; no {way} one at all is better by more than {bound(100.0 * self.most, up=True)} %" if self.most else ""
-        return f"{text}{self._what_it_brings(best, way)}{most} (best is {words})"
+        text += self._what_it_brings(best, way)
+        if self.most is not None:
+            alone = ", all else being equal," if self.others else ""
+            text += f"; no {way} one at all is{alone} better by more than {bound(100.0 * self.most, up=True)} %"
+        return f"{text} (best is {words})"
 
     def matters(self, best: Evaluation) -> bool:
         """Whether one decade beyond may be better by more than a little: that it is not has to be proven."""
@@ -241,7 +245,8 @@ class PenaltySearch:
                 within = for_decision(BEYOND * best.cost, best)
                 with suppress(TimeOver):
                     made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
-            edge = Beyond(name, down, problem.space.ranges[name][0 if down else 1], made)
+            end = problem.space.ranges[name][0 if down else 1]
+            edge = Beyond(name, down, end, made, others=len(problem.space) > 1)
             if made is not None and edge.matters(best):
                 edge = replace(edge, most=self._at_most(edge, best))
             self.edges.append(edge)

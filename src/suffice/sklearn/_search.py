@@ -378,6 +378,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        if options.global_gap > 0.0:
+            raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
         return options
 
     def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:
