@@ -49,6 +49,7 @@ GROWTH = 1.5  # of the working set, relative to the support
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
+BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
@@ -341,6 +342,8 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
             B = all_columns[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
             G += B.T @ B
         return G
+    if lives_elsewhere(X):
+        return _gram_elsewhere(X, columns, rows, scale)
     width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)
     block = max(64, min(512, (1 << 22) // (8 * width)))
     if sp.issparse(X) and X.format == "csc":
@@ -351,9 +354,23 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
         if dtype is np.float32 and isinstance(B, np.ndarray):
             B = np.multiply(B, scale[first : first + block, None], dtype=np.float32, casting="same_kind")
         else:
-            B = B * like(scale[first : first + block, None], B)
-        G += host(B.T @ B)
+            B = B * scale[first : first + block, None]
+        G += B.T @ B
     return G
+
+
+def _gram_elsewhere(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
+    """The same where X lives, in blocks of up to BLOCK_ELSEWHERE numbers; it comes here as a whole."""
+    xp, count, size = namespace(X), len(rows), len(columns)
+    every = count == X.shape[0], size == X.shape[1]
+    weights, chosen, taken = like(scale, X), like(columns, X), like(rows, X)
+    G, step = None, max(64, BLOCK_ELSEWHERE // max(size, 1))
+    for first in range(0, count, step):
+        part = slice(first, min(first + step, count))
+        B = X[part, :] if every[0] else xp.take(X, taken[part], axis=0)
+        B = (B if every[1] else xp.take(B, chosen, axis=1)) * weights[part, None]
+        G = B.T @ B if G is None else G + B.T @ B
+    return np.zeros((size, size)) if G is None else np.array(host(G), dtype=np.float64)
 
 
 def _whole_rows(X: Any, columns: Indices) -> bool:
@@ -367,8 +384,4 @@ def _block(X: Any, rows: Indices, columns: Indices) -> Any:
         if _whole_rows(X, columns):
             return part.toarray().take(columns, axis=1)
         return part[:, columns].toarray()
-    if lives_elsewhere(X):
-        xp = namespace(X)
-        rows, columns = (xp.asarray(index, device=X.device) for index in (rows, columns))
-        return xp.take(xp.take(X, rows, axis=0), columns, axis=1)
     return X[rows].take(columns, axis=1)
