@@ -1,8 +1,8 @@
 r"""Gradients of F to fifty digits, by another road: minimisers in a few hundred bits (python-flint), and central
 differences of them. Nothing of the package's arithmetic, and no implicit differentiation, is used.
 
-A lower-level problem is the smooth one on its signed support, which is taken from the package's solution; that it is the
-right one is proven elsewhere, and in any case the optimality conditions are checked here.
+A lower-level problem is the smooth one on its signed support, which is taken from the package's solution; that it is
+the right one is checked here by the optimality conditions.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def products(X: list[Numbers], w: Numbers) -> Numbers:
 
 
 class LinearModel:
-    """sum_i a_i psi(x_i . w) + sum_j l2_j w_j^2 / 2 + l1_j |w_j| near w; with a column of ones that is not penalised, if
-    `intercept`."""
+    """sum_i a_i psi(x_i . w) + sum_j l2_j w_j^2 / 2 + l1_j |w_j| near w; with a column of ones that is not penalised,
+    if `intercept`."""
 
     def __init__(self, X: Any, y: Any, psi: str, w: Any, intercept: bool = False) -> None:
         X = np.column_stack([X, np.ones(len(X))]) if intercept else np.asarray(X)

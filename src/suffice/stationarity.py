@@ -1,8 +1,8 @@
 r"""A proven bound on the gradient of  F(theta) = sum_j loss_j(w_j(theta)) + ||J(theta)||^2  at one theta.
 
-Let w^ be the exact minimiser of a lower-level problem, with its signed support S proven (`suffice.lower.verified`), zeros
-strictly so. Then S and the signs are the same for all parameters p nearby, w^ is a smooth function of p there, and with
-H the Hessian on S, K the cross derivatives (`suffice.lower.sensitivity`), c = grad loss,
+Let w^ be the exact minimiser of a lower-level problem, with its signed support S proven (`suffice.lower.verified`),
+zeros strictly so. Then S and the signs are the same for all parameters p nearby, w^ is a smooth function of p there,
+and with H the Hessian on S, K the cross derivatives (`suffice.lower.sensitivity`), c = grad loss,
 
     d loss / dp  =  - K(w^)^T q^,        H(w^) q^ = c(w^)        on S, and an intercept that is minimised out.
 
@@ -14,8 +14,8 @@ computed. All that is proven is how far they are from w^ and q^. The residual of
 the middle one being that of the solver, factor or conjugate gradients, with its rounding.
 
 - *By a factor.* The verification says  |w^_j - w_j| <= |n_j| + epsilon ||e_j||_{H^-1},  so that margins of rows move by
-  delta_i, at most, their rounding included. With |psi'''| <= M psi'' and a = M max_i delta_i (for the softmax: the largest
-  sum of two classes' delta_ik),  e^-a H <= H(w^) <= e^a H,  and
+  delta_i, at most, their rounding included. With |psi'''| <= M psi'' and a = M max_i delta_i (for the softmax: the
+  largest sum of two classes' delta_ik),  e^-a H <= H(w^) <= e^a H,  and
 
       ||[H - H(w^)] q||_{H^-1} <= (e^a - 1) ||q||_H,      |q^_j - q_j| <= e^a ||e_j||_{H^-1} ||c(w^) - H(w^) q||_{H^-1}.
 
@@ -24,8 +24,8 @@ the middle one being that of the solver, factor or conjugate gradients, with its
 - *By strong convexity*, for a smooth problem without a factor that is good for proofs (smoothed total variation):
   ||q^ - q|| <= ||c(w^) - H(w^) q|| / mu,  and H moves as `suffice.terms.variation_change` says.
 
-K(w^)^T q^ is then known to within `Doubt`s of both (`suffice.lower.doubt`), slopes c of losses by phi'' times delta. J is
-known exactly, and so is its Jacobian, if the user has given it; differences of J prove nothing.
+K(w^)^T q^ is then known to within `Doubt`s of both (`suffice.lower.doubt`), slopes c of losses by phi'' times delta. J
+is known exactly, and so is its Jacobian, if the user has given it; differences of J prove nothing.
 
 With D = dp/dtheta, g the gradient as computed, and e its error, entry by entry, the gradient of F without its entries
 that bounds hold back (those that point out of the box where theta touches it) is at most  ||P g|| + ||e||: P, the
@@ -45,17 +45,17 @@ from suffice.derivatives import Penalty
 from suffice.losses import Loss
 from suffice.lower.certificate import Evidence, certify, verified
 from suffice.lower.doubt import Doubt, Enclosed, Steep
-from suffice.lower.sensitivity import Sensitive, Sensitivity, pulled_back
+from suffice.lower.sensitivity import Sensitive, Sensitivity, pulled_back, solve_together
 from suffice.lower.signed_factor import Factor
+from suffice.lower.softmax_factor import two_largest
 from suffice.lower.solution import Solution
 from suffice.lower.solver import solve
-from suffice.lower.softmax_factor import two_largest
 from suffice.lower.verified import LinearVerification, Verifiable, Verification
 from suffice.lower.verified_softmax import SoftmaxVerification, VerifiableSoftmax
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
-from suffice.terms.margin_losses import Bending, Kinked
+from suffice.terms.margin_losses import Bending
 from suffice.terms.multinomial import forget
 from suffice.terms.prox import L1, WeightedL1, Zero
 from suffice.terms.rounding import TINY, U, gamma
@@ -220,13 +220,12 @@ def _bending(model: Verifiable, known: LinearVerification, x: Array, image: Arra
     up = 1.0 + gamma(sum(design.shape) + 16)
     delta = design.absolute_margins(of_x.each + design.margin_rounding(x) * np.abs(x)) * up
     delta += of_x.intercept + 8.0 * EPS * (np.abs(image) + abs(known.b)) + TINY * len(x)
-    counts = a > 0.0
-    if isinstance(model.loss, Bending):
-        bend = model.loss.third * float(delta[counts].max(initial=0.0)) * (1.0 + 8.0 * EPS) + 32.0 * U
+    counts, loss = a > 0.0, model.loss
+    if isinstance(loss, Bending):
+        bend = loss.third * float(delta[counts].max(initial=0.0)) * (1.0 + 8.0 * EPS) + 32.0 * U
         return bend if bend < 1.0 else None
-    assert isinstance(model.loss, Kinked)
-    distance = model.loss.kink_distance(m, model.y) - 8.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
-    curved = np.where(model.loss.curvature_between(m, m, model.y) > 0.0, model.loss.curvature * a, 0.0)
+    distance = loss.kink_distance(m, model.y) - 8.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
+    curved = np.where(loss.curvature_between(m, m, model.y) > 0.0, loss.curvature * a, 0.0)
     if np.any((distance <= delta) & counts) or not np.array_equal(known.factor.curvature, curved):
         return None
     return 0.0
@@ -251,12 +250,8 @@ def _by_convexity(problem: Composite, f: Variation, loss: Loss, x: Array) -> Adj
         return None
     of_x = Doubt(np.full(len(x), radius), radius)
     c = at.steep(of_x)
-    sensitivity = Sensitivity.of(problem, x)
-    if sensitivity is None:
-        return None
-    try:
-        q = sensitivity.system.solve(c.weights[:, None], None, ACCURACY).value[:, 0]
-    except (ArithmeticError, np.linalg.LinAlgError):
+    q = _system_solved(problem, x, c.weights)
+    if q is None:
         return None
     left = c.weights - f.hessian_at(x)(q[:, None])[:, 0]
     residual = norm(left) + 4.0 * EPS * norm(c.weights) + c.size + hessian_doubt(f, x, q, radius)
@@ -269,12 +264,8 @@ def _polished(problem: Composite, x: Array) -> Array:
     f = problem.canonical.f
     gradient = f.gradient(x)
     for _ in range(POLISHING):
-        sensitivity = Sensitivity.of(problem, x)
-        if sensitivity is None:
-            break
-        try:
-            step = sensitivity.system.solve(gradient[:, None], None, ACCURACY).value[:, 0]
-        except (ArithmeticError, np.linalg.LinAlgError):
+        step = _system_solved(problem, x, gradient)
+        if step is None:
             break
         there = x - step
         new = f.gradient(there)
@@ -282,3 +273,16 @@ def _polished(problem: Composite, x: Array) -> Array:
             break
         x, gradient = there, new
     return x
+
+
+def _system_solved(problem: Composite, x: Array, side: Array) -> Array | None:
+    """H^-1 of one right-hand side, as it is computed."""
+    sensitivity = Sensitivity.of(problem, x)
+    try:
+        return (
+            None
+            if sensitivity is None
+            else solve_together([sensitivity], [side[:, None]], [ACCURACY], [None])[0].value[:, 0]
+        )
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return None

@@ -242,7 +242,9 @@ class SampledFourier(_Image):
         moved = of_x.size + A.rounding * norm(x) + 8.0 * EPS * (np.abs(there) + np.abs(self.y))
         of_pull = steep * moved * (1.0 + 16.0 * EPS) + 16.0 * EPS * pull
         data, of_data = np.abs(A.apply(f.pixels(q))), of_q.size + A.rounding * norm(q)
-        each = ((of_pull * (data + of_data) + pull * of_data + 16.0 * EPS * pull * data) * (1.0 + 32.0 * EPS)).reshape(-1)
+        each = ((of_pull * (data + of_data) + pull * of_data + 16.0 * EPS * pull * data) * (1.0 + 32.0 * EPS)).reshape(
+            -1
+        )
         up, bounds = 1.0 + (x.size + 32) * EPS, []
         for name in params:
             if name in number:

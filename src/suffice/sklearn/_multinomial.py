@@ -143,7 +143,9 @@ class HeldOutSoftmax:
             assert isinstance(proof, SoftmaxVerification)
             return bound(*self._moved(proof, w, m, b, of_sums))
 
-        return LossAt(residuals, error, verified, self._linear(w, m), lambda doubt: self._steep(w, m, b, doubt, of_sums))
+        return LossAt(
+            residuals, error, verified, self._linear(w, m), lambda doubt: self._steep(w, m, b, doubt, of_sums)
+        )
 
     def _steep(self, w: Array, m: Array, b: Array, doubt: Doubt, of_sums: float) -> Steep:
         """Slopes of a row err, over all classes, by phi'' times what margins move, and by their own rounding."""

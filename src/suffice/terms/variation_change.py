@@ -4,8 +4,8 @@ With phi(d) = sqrt(|d|^2 + eps^2), eta = phi(d), let x move by no more than R. T
 more than delta = ||D|| R, ||D||^2 <= 4 per axis.
 
 - phi'' = (1 - d d^T / eta^2) / eta. Its derivative is a symmetric form of three directions, which is largest where all
-  are the same one (Banach): 3 (t - t^3) / eta^2 for t = d.u / eta, at most 2 / (3^(1/2) eta^2). With |t| <= |d| / eta it
-  is at most 48 / (25 5^(1/2) eps^2) < 0.8588 / eps^2. So phi'' moves by at most delta times the lesser of the two, eta
+  are the same one (Banach): 3 (t - t^3) / eta^2 for t = d.u / eta, at most 2 / (3^(1/2) eta^2). With |t| <= |d| / eta
+  it is at most 48 / (25 5^(1/2) eps^2) < 0.8588 / eps^2. So phi'' moves by at most delta times the lesser of the two, eta
   being at least eta(x) - delta on the way, and
 
       ||(H(x^) - H(x)) q||  <=  alpha ||D|| ( sum_i (change of phi''_i)^2 |(D q)_i|^2 )^(1/2).
@@ -16,8 +16,8 @@ more than delta = ||D|| R, ||D||^2 <= 4 per axis.
 - d/deps_l2: x moves by R.
 
 Rounding, with u = eps/2: components of phi'' D q err by at most 35 u |D q| / eta, as differences have one rounding, eta
-4.5 u, and nothing of what is summed is larger than |D q|; D^T adds up four of them. Those of d / eta err by 8 u, those of
-d / eta^3 by 24 u. The constants below are larger than that.
+4.5 u, and nothing of what is summed is larger than |D q|; D^T adds up four of them. Those of d / eta err by 8 u, those
+of d / eta^3 by 24 u. The constants below are larger than that.
 """
 
 from __future__ import annotations
