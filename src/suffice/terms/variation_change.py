@@ -5,8 +5,8 @@ more than delta = ||D|| R, ||D||^2 <= 4 per axis.
 
 - phi'' = (1 - d d^T / eta^2) / eta. Its derivative is a symmetric form of three directions, which is largest where all
   are the same one (Banach): 3 (t - t^3) / eta^2 for t = d.u / eta, at most 2 / (3^(1/2) eta^2). With |t| <= |d| / eta
-  it is at most 48 / (25 5^(1/2) eps^2) < 0.8588 / eps^2. So phi'' moves by at most delta times the lesser of the two, eta
-  being at least eta(x) - delta on the way, and
+  it is at most 48 / (25 5^(1/2) eps^2) < 0.8588 / eps^2. So phi'' moves by at most delta times the lesser of the two,
+  eta being at least eta(x) - delta on the way, and
 
       ||(H(x^) - H(x)) q||  <=  alpha ||D|| ( sum_i (change of phi''_i)^2 |(D q)_i|^2 )^(1/2).
 
