@@ -136,9 +136,7 @@ class Newton:
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
             due = state.settled or best_model
-            return replace(
-                state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due
-            )
+            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due)
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         settled = settled or ended
@@ -376,7 +374,8 @@ def _whole_rows(X: Any, columns: Indices) -> bool:
 
 def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     if sp.issparse(X):
-        part = X[rows]
+        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1  # one after the other
+        part = X[rows[0] : rows[-1] + 1] if whole else X[rows]
         if _whole_rows(X, columns):
             return part.toarray().take(columns, axis=1)
         return part[:, columns].toarray()
