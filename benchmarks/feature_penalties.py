@@ -158,7 +158,8 @@ def main() -> None:
             rows.append([name, " / ".join(two), f"one {kind} each", *cells])
     head = ["problem", "unseen loss, two penalties / refitted", "instead: loss relative to that", "tuned on", "unseen"]
     head.append("unseen, both refitted")
-    text = f"# One penalty for every feature, or two for all\n\n{args.draws} draws or splits each.\n\n{table(head, rows)}\n"
+    title = "# One penalty for every feature, or two for all"
+    text = f"{title}\n\n{args.draws} draws or splits each.\n\n{table(head, rows)}\n"
     print(text)
     write_text(args.out / "feature_penalties.md", text)
 
