@@ -24,6 +24,7 @@ ORDER = [
     {"upper"},
     {"objective"},
     {"journal", "derivatives"},
+    {"stationarity"},
     {"bilevel", "cleaning"},
     {"tuner"},
     {"global_search"},

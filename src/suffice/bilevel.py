@@ -31,6 +31,7 @@ from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
+from suffice.stationarity import stationarity
 from suffice.terms.multinomial import forget
 from suffice.upper.evaluation import Evaluation
 
@@ -126,6 +127,13 @@ class BilevelProblem:
             return differentiated(evaluation, *known)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
+
+    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
+        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
+        of the space, unless others are given) hold back; None where nothing is proven (`suffice.stationarity`). It
+        takes a few Newton steps from the evaluation's solutions and one system for each, in this process."""
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

@@ -38,6 +38,7 @@ from suffice.objective import (
     offered,
     oracle,
     space_of,
+    stationarity_of,
 )
 from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
@@ -348,7 +349,11 @@ class _Run:
         space = space_of(self.objective)
         if space is not None:
             results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
-        best = min(results, key=lambda result: (result.interval[1], result.cost))
+        i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
+        if best.evaluation is not None and best.status.leaves_time and self.tuners[i].options.noise is None:
+            scaling = self.tuners[i].setting.scaling
+            proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
+            best = replace(best, stationarity=proven)
         return replace(best, starts=results) if self.listed else best
 
     def write_down(self, turn: Sequence[tuple[Told, Evaluation]], seconds: float) -> None:

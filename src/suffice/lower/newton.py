@@ -53,6 +53,7 @@ BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X liv
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
+VERIFICATION = 4.0  # times N s^2: operations of a verification with s weights, about
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -79,7 +80,8 @@ class NewtonState:
     short: int = 0  # steps in a row that were cut short
     image: Any = field(default=None, metadata=RECOMPUTED)
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
-    settled: bool = False  # whether the signs look right: they are the last step's, or it was as good as such a one
+    settled: bool = False  # whether a verification is due: the signs look right, and steps have cost as much
+    spent: float = 0.0  # operations of steps since the last one
 
 
 @dataclass(frozen=True)
@@ -128,20 +130,31 @@ class Newton:
 
         there = _evidence(problem, terms, found.x, found.image, found.gradient)
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
-        settled = looks_settled(here.z, found.x, before, after)
-        N = terms.model.design.shape[0]
+        N, s = terms.model.design.shape[0], len(metric.working)
+        spent = state.spent + _price_of_step(terms.model.design, s) + (metric.rows * s**2 if fresh else 0.0)
+        due = problem.mu == 0.0 or spent >= VERIFICATION * N * np.count_nonzero(found.x) ** 2
+        settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
-            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
+            due = state.settled or best_model
+            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due)
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
+        settled = settled or ended
+        proven = (found.image, there, settled, 0.0 if settled else spent)
         if found.blurred and after > 0.5 * before:
-            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there, settled)
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, *proven)
         rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
         keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
         kept = metric if keep else None
-        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there, settled)
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, *proven)
+
+
+def _price_of_step(design: Design, columns: int) -> float:
+    """That of a step without a fresh H, in operations on dense matrices: it factors H and makes two products with X, an
+    entry of which costs as much as about 64 of them."""
+    return float(columns**3 + 64 * int(getattr(design.X, "nnz", math.prod(design.shape))))
 
 
 def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
@@ -177,11 +190,9 @@ def _target(terms: LinearParts, here: Evidence, W: Indices, H: Quadratic) -> Arr
 def _good_enough(design: Design, rows: int, columns: int) -> float:
     """The factor by which a step with an old H has to shorten the least subgradient to be worth its price.
 
-    A fresh H takes rows columns^2 operations more than a step without. That one factors H and makes two products with
-    X, an entry of which costs as much as about 64 operations on dense matrices.
+    A fresh H takes rows columns^2 operations more than a step without.
     """
-    entries = int(getattr(design.X, "nnz", math.prod(design.shape)))
-    price = float(columns**3 + 64 * entries) / (rows * columns**2)
+    price = _price_of_step(design, columns) / (rows * columns**2)
     return float(min(max(FRESH**price, 0.2), 0.6))
 
 
@@ -380,7 +391,8 @@ def _whole_rows(X: Any, columns: Indices) -> bool:
 
 def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     if sp.issparse(X):
-        part = X[rows]
+        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1  # one after the other
+        part = X[rows[0] : rows[-1] + 1] if whole else X[rows]
         if _whole_rows(X, columns):
             return part.toarray().take(columns, axis=1)
         return part[:, columns].toarray()
