@@ -113,6 +113,29 @@ def root_error(loss: float, low: float, high: float) -> float:
     return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)
 
 
+def error_of_moved(
+    score: Phi, m: Array, y: Array, v: Array, share: float, residuals: Array
+) -> Callable[[float, Array, float], float]:
+    """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
+    function of these three."""
+    loss, rounding = float(residuals @ residuals), norm_rounding(residuals)
+
+    def bound(first: float, h: Array, far: float) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = (float(v @ end) for end in score.range(m, h, y))
+            second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
+        if math.isfinite(score.curvature):
+            second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
+        change = share * (first + second)
+        low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
+        low = max(loss - change, share * low, 0.0) if change == change else share * low
+        high = min(loss + change, share * high) if change == change else share * high
+        lipschitz = math.sqrt(share) * score.slope * far
+        return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+
+    return bound
+
+
 class Phi(Protocol):
     """phi(m, y) >= 0 with |phi''| <= curvature; sqrt(phi) is slope-Lipschitz in m (infinite: unknown)."""
 
@@ -344,7 +367,6 @@ class HeldOut:
             b = train.intercept(image)[0]
             m = m + b
         residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
-        loss = float(residuals @ residuals)
         slopes = score.derivative(m, y)
         pulls = v * slopes
         weighted = math.sqrt(times) * norm(np.sqrt(v) * slopes)
@@ -352,26 +374,13 @@ class HeldOut:
         gradient = norm(adjoint) + design.pull_rounding * weighted
         pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
         spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
-        rounding = norm_rounding(residuals)
         blur = design.margin_rounding(w) * norm(w) * row_norms  # of the margins
         if isinstance(score, DevianceScore):
             blur = blur + score.blur(m, y)
         blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
-        def bound(first: float, h: Array, far: float) -> float:
-            """The error of r for margins that move by no more than h each and `far` in all, `first` to first order."""
-            with np.errstate(over="ignore", invalid="ignore"):
-                low, high = (float(v @ end) for end in score.range(m, h, y))
-                second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
-            if math.isfinite(score.curvature):
-                second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
-            change = self.share * (first + second)
-            low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
-            low = max(loss - change, self.share * low, 0.0) if change == change else self.share * low
-            high = min(loss + change, self.share * high) if change == change else self.share * high
-            lipschitz = math.sqrt(self.share) * score.slope * far
-            return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+        bound = error_of_moved(score, m, y, v, self.share, residuals)
 
         def error(radius: float) -> float:
             # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.

@@ -176,7 +176,9 @@ class PenaltySearch:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
-            starts = best_of_a_few(problem, self.folds, self.space, self.statistical)
+            own = getattr(self.folds[0].adapter, "first_looks", None)
+            lattice = (problem, self.folds, self.space, self.statistical)
+            starts = best_of_a_few(*lattice) if own is None else own(problem)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))

@@ -196,6 +196,12 @@ class PenaltySpace:
         both = group_penalties(params, self.ratio, self.groups)
         return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
 
+    def words(self, adapter: Adapter, estimator: Any, evaluation: Evaluation, total: float) -> dict[str, float]:
+        """The parameters of a fit with weights that sum to `total`, in the estimator's words; the penalties themselves
+        for groups, which it has no words for."""
+        both = self.penalties(evaluation)
+        return both if self.groups else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
+
 
 def kind_of(name: str) -> str:
     return name.partition("_")[0]

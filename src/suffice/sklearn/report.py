@@ -48,6 +48,7 @@ def collect(
     import suffice
 
     about = _plain(about, "about")
+    _report_data.for_linear_models(search, "a report")
     task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
     stage("held-out rows")
     held = task.held_out()
