@@ -65,6 +65,7 @@ def tune(
     options: Options | None = None,
     callback: Callback | None = None,
     journal: JournalLike | None = None,
+    seen: Sequence[Evaluation] = (),
 ) -> Result:
     """Minimise F(theta) = sum of squared residuals, asking `objective` for no more accuracy than the next decision
     needs.
@@ -88,6 +89,9 @@ def tune(
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
     least proven upper bound of F; `result.starts` has the results of all, in their order.
 
+    `seen` are evaluations of the same objective that were made before: they are not made again for being known, but
+    models of steps near them know more of F's curvature, from the first step on.
+
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
     the run, to the same result. It is made if need be, and refused if it holds a run already.
 
@@ -102,7 +106,8 @@ def tune(
     bounds = space.bounds if space is not None and bounds is None else bounds
     free = lower_bound_of(objective)
     thetas = _starts(theta0, starts, space)
-    tuners = [Tuner(theta, bounds=bounds, scale=scale, options=options, lower_bound=free) for theta in thetas]
+    given: dict[str, Any] = {"bounds": bounds, "scale": scale, "options": options, "lower_bound": free, "seen": seen}
+    tuners = [Tuner(theta, **given) for theta in thetas]
     _check_objective(objective, tuners[0].options)  # whoever has none learns it before a journal is made
     _check_callback(callback)
     beside = _beside(objective, tuners[0].options, whole, starts is not None)

@@ -45,7 +45,8 @@ from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
 
 FIRST_WORKING_SET = 64
-GROWTH = 1.5  # of the working set, relative to the support
+GROWTH = 1.5  # of the working set, relative to the support,
+WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
@@ -218,7 +219,8 @@ def _working_set(terms: LinearParts, x: Array, least: Array) -> tuple[Indices, b
     support = x != 0.0
     candidates = np.flatnonzero(support | (least != 0.0))
     s = np.count_nonzero(support)
-    limit = max(FIRST_WORKING_SET, int(GROWTH * s))
+    wide = s > terms.model.design.shape[0] and has_factors(terms.model.design)
+    limit = max(FIRST_WORKING_SET, int((WIDE_GROWTH if wide else GROWTH) * s))
     most = largest_matrix(terms.model.design)
     if limit > most >= max(1.1 * s, FIRST_WORKING_SET) and not has_factors(terms.model.design):
         limit = most

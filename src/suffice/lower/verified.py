@@ -47,6 +47,7 @@ from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.problem import Canonical
+from suffice.protocols import conforms
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
@@ -81,7 +82,7 @@ class Verifiable:
             positive = np.broadcast_to(np.asarray(g.lower) == 0.0, size)
             problem = replace(problem, g=WeightedL1(np.broadcast_to(g.l1, size)))
         parts = LinearParts.of(problem)
-        if parts is None or not isinstance(parts.model.loss, Bending | Kinked):
+        if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
         model = parts.model
         if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
@@ -230,7 +231,7 @@ def _region(
 ) -> tuple[SignedFactor, Region] | None:
     """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
     between, unbounded = model.loss.curvature_between, math.isinf(model.loss.curvature)
-    if not isinstance(model.loss, Bending):
+    if not conforms(model.loss, Bending):
         return _kinked_region(model, S, m, blur(True), u, error)
     a, M = host(model.design.weights), model.loss.third
     C = a * model.loss.second(m, model.y)

@@ -177,7 +177,7 @@ class PenaltySearch:
         else:
             problem.purpose = "first look"
             own = getattr(self.folds[0].adapter, "first_looks", None)
-            lattice = (problem, self.folds, self.space, self.statistical)
+            lattice = (problem, self.folds, self.space, self.statistical, options.derivatives != "never")
             starts = best_of_a_few(*lattice) if own is None else own(problem)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
@@ -191,7 +191,10 @@ class PenaltySearch:
 
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
-            self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.tell_of_search)
+            # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
+            seen = [made for _, _, made in problem.notes] if self.statistical and len(starts[0]) == 1 else []
+            tell = problem.tell_of_search
+            self.result = tune(problem, starts[0], starts=more, options=options, callback=tell, seen=seen)
             return self.result
 
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
@@ -201,7 +204,8 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
+        looked_at = [made.point for _, _, made in problem.notes] if self.statistical else []
+        self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
