@@ -296,7 +296,12 @@ def hessian_on(
         rows, weights = sample_rows(curvature, design.row_norms, count)
         H = gram(design.X, W, rows, np.sqrt(weights), precision)
     if centred and weights.any():
-        mean = (design.X[rows].T @ weights)[W]
+        if known is not None:
+            mean = design.mean[W]
+        else:
+            every = np.zeros(N)
+            every[rows] = weights
+            mean = design.adjoint(every)[W]
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += ridge
     return Matrix(H)
