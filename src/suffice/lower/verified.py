@@ -153,18 +153,11 @@ class Place:
     @classmethod
     def of(cls, factor: Factor, region: Region, u: Array) -> Place:
         """By step 2 of the module's text."""
-        size, v = len(factor), u * factor.scale
-        y = factor.Z.T @ v
-        n = -(factor.Z @ y)
-        image_of_n = factor.R @ n
-        doubt_of_n = gamma(size + 4) * norm(np.abs(factor.R) @ np.abs(n))
-        left = norm(y + image_of_n) + gamma(size + 4) * norm(np.abs(factor.Z).T @ np.abs(v)) + doubt_of_n + LEAST
-        left += factor.of_inverse / (1.0 - factor.of_inverse) * norm(y) + factor.delta * factor.inverse_norm * norm(n)
-        moved = (norm(image_of_n) + doubt_of_n) * (1.0 + factor.tau)
-        up = 1.0 + gamma(4 * size + 64)
+        n, moved, left = factor.solve(u * factor.scale)
+        up = 1.0 + gamma(4 * len(factor) + 64)
         arithmetic = (region.up * left + region.of_u) * up
         epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up
-        return cls(n, epsilon, arithmetic)
+        return cls(-n, epsilon, arithmetic)
 
 
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVerification | None:
