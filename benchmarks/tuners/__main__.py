@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.tuners import cells
-from benchmarks.tuners.problems import PROBLEMS
+from benchmarks.tuners.problems import GLOBAL, PROBLEMS
 from benchmarks.tuners.tuners import TUNERS
 
 HERE = Path(__file__).resolve().parents[1]
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each (%(default)s)")
     parser.add_argument("--seeds", type=seeds, default=list(range(10)), help="such as 0-9 (%(default)s)")
     parser.add_argument("--solvers", nargs="+", default=["fista", "auto"], help="lower-level solvers")
-    parser.add_argument("--problems", nargs="+", default=list(PROBLEMS), metavar="NAME")
+    parser.add_argument("--problems", nargs="+", default=[*PROBLEMS, *GLOBAL], metavar="NAME")
     parser.add_argument("--tuners", nargs="+", default=list(TUNERS), metavar="NAME")
     parser.add_argument("--slow-seeds", type=int, default=3, help="seeds of SMAC, GP and BoTorch (%(default)s)")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no cell after so many")

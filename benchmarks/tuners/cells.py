@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 Cell = tuple[str, str, str, int]  # problem, solver, tuner, seed
-PER_CELL = 30.0  # seconds of a run at most, its scoring not counted
+PER_CELL = 12.0  # seconds of a run at most, its scoring not counted
 
 
 def plan(

@@ -188,3 +188,13 @@ def grouped(m: int, seed: int) -> Split:
     X, Z = rng.standard_normal((rows, d)), rng.standard_normal((10 * m, d))
     y, z = (A @ w + rng.standard_normal(len(A)) for A in (X, Z))
     return X, y, Z, z
+
+
+@cache
+def few_rows(seed: int, sparse: bool, N: int = 24, M: int = 12, d: int = 40) -> Split:
+    """y = X w + noise with fewer rows than columns, and fewer still to judge by."""
+    rng = np.random.default_rng(seed)
+    X, Z = rng.standard_normal((N, d)), rng.standard_normal((M, d))
+    w = np.concatenate([rng.normal(0, 1, 5), rng.normal(0, 0.15, d - 5)]) if sparse else rng.normal(0, 0.4, d)
+    y, t = (A @ w + 0.7 * rng.standard_normal(len(A)) for A in (X, Z))
+    return X, y, Z, t

@@ -116,6 +116,25 @@ def cox(solver: str) -> suffice.BilevelProblem:
     )
 
 
+def valleys(seed: int, solver: str) -> suffice.BilevelProblem:
+    """Elastic-net least squares with so few rows that F has several local minima."""
+    X, y, Z, t = data.few_rows(seed, sparse=True)
+    return suffice.BilevelProblem(
+        lower=[problems.ElasticNet(X, y)],
+        losses=[losses.SquaredError(Z, t)],
+        space=suffice.Space(l1=(1e-4, 1e2), l2=(1e-4, 1e2)),
+        solver=solver,
+    )
+
+
+def two_groups(solver: str) -> suffice.BilevelProblem:
+    """Ridge regression with one l2 for each half of the columns, and few rows."""
+    X, y, Z, t = data.few_rows(6, sparse=False)
+    model = problems.Grouped(problems.ElasticNet(X, y), np.repeat([0, 1], X.shape[1] // 2), l1=0.0)
+    space = suffice.Space(**dict.fromkeys(model.names("l2"), (1e-4, 1e3)))
+    return suffice.BilevelProblem(lower=[model], losses=[losses.SquaredError(Z, t)], space=space, solver=solver)
+
+
 def _budget(fista: float, auto: float) -> dict[str, float]:
     return {"fista": fista, "auto": auto}
 
@@ -157,7 +176,17 @@ PROBLEMS = {one.name: one for one in _ALL}
 FULL = Problem("mnist-full", "the paper's, 5000 + 1000 images", partial(mnist, 5000, 1000), (1.0, 1.0),
                _budget(400e3, 400e3), starts=PAPER_STARTS)  # fmt: skip
 
+GLOBAL = {
+    one.name: one
+    for one in [
+        *(Problem(f"valleys{seed}", "24 rows train, 12 judge: several local minima", partial(valleys, seed),
+                  (-2.0, -2.0), _budget(60e3, 10e3), solvers=("auto",)) for seed in (1, 7, 11)),
+        Problem("two-groups", "the same with one l2 for each half of 40 columns", two_groups, (0.0, 0.0),
+                _budget(60e3, 10e3), solvers=("auto",)),
+    ]
+}  # fmt: skip
+
 
 def known(name: str) -> Problem:
     """The problem of this name."""
-    return {**PROBLEMS, FULL.name: FULL}[name]
+    return {**PROBLEMS, **GLOBAL, FULL.name: FULL}[name]

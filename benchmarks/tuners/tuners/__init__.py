@@ -44,6 +44,7 @@ _ALL: list[Tuner] = [
     Tuner(OURS, "ours", ours.tune),
     Tuner(OURS_FREE, "ours", partial(ours.tune, derivatives="never")),
     *(Tuner(f"K = {K}", "ours", partial(ours.fixed, steps=K), solvers=STEPS) for K in (20, 200, 2000)),
+    Tuner("suffice, 8 starts", "ours", ours.many_starts, most=2),
     Tuner("grid", "search", search.grid, most=3),
     Tuner("random", "search", search.random),
     Tuner("halving grid", "search", search.halving_grid, most=3, solvers=STEPS),
