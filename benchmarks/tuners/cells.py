@@ -6,6 +6,7 @@ and nothing else, and the next one does what is left. Cells are in the order of 
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -41,8 +42,9 @@ def plan(
 def read(folder: Path) -> Iterator[dict[str, Any]]:
     """All cells that have ended, each once."""
     seen = set()
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text().splitlines():
+    for path in sorted([*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")]):
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+        for line in text.splitlines():
             try:
                 one = json.loads(line)
             except ValueError:  # cut in the middle of a line

@@ -43,8 +43,8 @@ THIN = 0.02  # a theta that is returned for less than this share of the work so 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is tuned. `make(solver)` builds it anew; `starts` are those of seeds 0, 1, ...; `evaluations` is how many
-    trainings at the optimum, from scratch, the work of a run is limited to (`products` says it in products)."""
+    """What is tuned. `make(solver)` builds it anew; `start` and `starts` are those of seeds 0, 1, ...; `products` is what a
+    run may spend, `training` what one training from scratch costs at the optimum, which is the unit of profiles."""
 
     name: str
     about: str
@@ -52,6 +52,7 @@ class Problem:
     start: tuple[float, ...]
     products: Mapping[str, float]  # the budget, by solver
     starts: tuple[tuple[float, ...], ...] = ()
+    training: Mapping[str, float] = field(default_factory=dict)  # products of one training from scratch at the optimum
     solvers: tuple[str, ...] = ("fista", "auto")
     exact_solver: str = "auto"
     by_steps: bool = False  # there is no X: work is two for each step of the solver
