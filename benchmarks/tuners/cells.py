@@ -92,7 +92,11 @@ def _work(argument: tuple[Cell, Path, float, float]) -> None:
     try:
         one |= play(cell, seconds)
     except Exception as error:  # a tuner that fails on a problem has failed on it, and says why
-        one |= {"reason": f"{type(error).__name__}: {error}"[:300], "curve": [], "trace": traceback.format_exc()[-2000:]}
+        one |= {
+            "reason": f"{type(error).__name__}: {error}"[:300],
+            "curve": [],
+            "trace": traceback.format_exc()[-2000:],
+        }
     with (folder / f"cells-{os.getpid()}.jsonl").open("a") as file:
         file.write(json.dumps(one) + "\n")
 

@@ -84,7 +84,10 @@ def profile(found: Cells, solver: str, problems: Sequence[str], tuners: Sequence
         if not len(names):
             continue
         units = np.array([PROBLEMS[problem].training[solver] for problem, _ in names])
-        parts = ((row[0], alphas, profiles.performance(work, alphas)), (row[1], kappas, profiles.data(work, units, kappas)))
+        parts = (
+            (row[0], alphas, profiles.performance(work, alphas)),
+            (row[1], kappas, profiles.data(work, units, kappas)),
+        )
         for ax, x, shares in parts:
             for tuner, share in zip(chosen, shares, strict=True):
                 ax.plot(x, share, label=tuner, **STYLES[tuner])

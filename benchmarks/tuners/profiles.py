@@ -1,11 +1,11 @@
 r"""From cells to numbers.
 
-F* of a problem is the least exact F that any run of any tuner has returned, by either solver. An *instance* is a problem
-with a seed. A tuner has solved it to tau after the work at which the theta that it would return first has
+F* of a problem is the least exact F that any run of any tuner has returned, by either solver. An *instance* is a
+problem with a seed. A tuner has solved it to tau after the work at which the theta that it would return first has
 
     F(theta) <= (1 + tau) F*.
 
-- Performance profile: the share of instances that a tuner solves within alpha times the work of the quickest tuner there.
+- Performance profile: the share of instances that a tuner solves within alpha times the least work of all tuners.
 - Data profile: the share that it solves within kappa trainings, a training being one from scratch at the optimum.
 - Ranks: for each problem tuners are ordered by their median work over seeds (unsolved in the median: last, tied); means
   over problems, with 90 % intervals from resampling problems and, within each, seeds.
@@ -69,7 +69,7 @@ class Cells:
         found = np.sort(list(self.to_reach(key, tau, measure).values()))
         if not len(found):
             return math.nan, math.nan, math.nan
-        low, middle, high = (float(found[min(int(q * len(found)), len(found) - 1)]) for q in (0.25, 0.5, 0.75))
+        low, high = (float(found[min(int(q * len(found)), len(found) - 1)]) for q in (0.25, 0.75))
         return low, lower_median(found.tolist()), high
 
     def gap_at(self, key: Key, work: Vector, measure: str = "products") -> Vector:
@@ -93,7 +93,9 @@ def lower_median(values: Sequence[float]) -> float:
     return 0.5 * (ordered[k - 1] + ordered[k])
 
 
-def instances(cells: Cells, solver: str, problems: Sequence[str], tuners: Sequence[str], tau: float, measure: str) -> Any:
+def instances(
+    cells: Cells, solver: str, problems: Sequence[str], tuners: Sequence[str], tau: float, measure: str
+) -> Any:
     """Work to tau, a row for every instance that all these tuners were run on, or could not be (infinite then)."""
     rows, names = [], []
     for problem in problems:

@@ -43,8 +43,8 @@ THIN = 0.02  # a theta that is returned for less than this share of the work so 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is tuned. `make(solver)` builds it anew; `start` and `starts` are those of seeds 0, 1, ...; `products` is what a
-    run may spend, `training` what one training from scratch costs at the optimum, which is the unit of profiles."""
+    """What is tuned. `make(solver)` builds it anew; `start` and `starts` are those of seeds 0, 1, ...; `products` is
+    what a run may spend, `training` what one training from scratch costs at the optimum, the unit of profiles."""
 
     name: str
     about: str

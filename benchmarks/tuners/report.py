@@ -46,7 +46,9 @@ def write(folders: Sequence[Path], out: Path) -> None:
     if failures:
         parts += ["## Failures", table(["tuner", "problem", "reason"], failures)]
     numbers["best"] = found.best
-    numbers["cells"] = [{**one, "curve": [[*map(_short, entry[:6])] for entry in one["curve"]]} for one in known.values()]
+    numbers["cells"] = [
+        {**one, "curve": [[*map(_short, entry[:6])] for entry in one["curve"]]} for one in known.values()
+    ]
     write_json(out / "tuners.json", {name: part for name, part in numbers.items() if name != "cells"})
     write_text(out / "tuners.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
@@ -59,9 +61,9 @@ def _short(value: float) -> float:
 def _counts(found: Cells) -> str:
     runs = sum(map(len, found.runs.values()))
     return (
-        f"{runs:,} runs of {len({key[2] for key in found.runs})} tuners on {len(found.best)} problems. Work is in products "
-        "with X, medians over seeds; F counts as found once the exact F of the theta that a tuner would return is within "
-        "1 % of the best that any run has found. `benchmarks/tuners/protocol.py` has the rules."
+        f"{runs:,} runs of {len({key[2] for key in found.runs})} tuners on {len(found.best)} problems. Work is in "
+        "products with X, medians over seeds; F counts as found once the exact F of the theta that a tuner would "
+        "return is within 1 % of the best that any run has found. `benchmarks/tuners/protocol.py` has the rules."
     )
 
 
@@ -127,8 +129,8 @@ def _wins(
                          _ratio(ours, at[steep or ""]) if known else ""])  # fmt: skip
         known = sum(row[-1] != "" for row in rows)
         head = ["problem", "no derivatives", "best rival without", "ratio", "default", "best rival with", "ratio"]
-        parts += [f"To {tau:.1%}: least work of all derivative-free tuners on {won} of {len(problems)} problems; within "
-                  f"twice the best gradient-based rival on {close} of {known}.", table(head, rows)]  # fmt: skip
+        parts += [f"To {tau:.1%}: least work of all derivative-free tuners on {won} of {len(problems)} problems; "
+                  f"within twice the best gradient-based rival on {close} of {known}.", table(head, rows)]  # fmt: skip
     return parts
 
 
@@ -182,5 +184,7 @@ def _global(found: Cells) -> list[str]:
             good = int(np.sum(gaps[:, 0] <= 1e-2))
             row.append(f"{good}/{len(gaps)}, {np.nanmedian(gaps[:, 0]):.2%}")
         rows.append(row)
-    text = "Several local minima, the same budget for all: how many seeds end within 1 % of the best, and the median gap."
+    text = (
+        "Several local minima, the same budget for all: how many seeds end within 1 % of the best, and the median gap."
+    )
     return ["## Global safety", text, table(["tuner", *problems], rows)]

@@ -57,7 +57,5 @@ class Stepwise:
 
     def _nearest(self, theta: Vector) -> list[suffice.Solution] | None:
         width = self.run.upper - self.run.lower
-        key = min(
-            self.trials, key=lambda one: float(np.sum(((self.thetas[one] - theta) / width) ** 2)), default=None
-        )
+        key = min(self.trials, key=lambda one: float(np.sum(((self.thetas[one] - theta) / width) ** 2)), default=None)
         return None if key is None else self.trials[key]

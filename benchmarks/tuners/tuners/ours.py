@@ -126,5 +126,3 @@ def accurate_looks(run: Run) -> None:
         tune(run, derivatives="never")
     finally:
         accuracy.FIRST_LOOK["residual"] = before
-
-

@@ -15,7 +15,7 @@ LEVELS = {1: 100, 2: 10, 3: 5}  # values of each of m parameters in a grid; ther
 
 
 def grid(run: Run) -> None:
-    """All points of a grid in random order, so that what is found after a part of it is not an accident of the order."""
+    """All points of a grid in random order: what a part of it finds is then no accident of the order."""
     for theta in np.random.default_rng(run.seed).permutation(_grid(run)):
         run.train(theta)
 
