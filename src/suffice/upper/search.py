@@ -211,7 +211,8 @@ def _step(state: State, setting: Setting) -> State:
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
     if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
-        return by_derivatives.give_up(state, setting)
+        at_last = state.rho <= options.final_radius and options.noise is None
+        return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
     fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
