@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice.problems import ElasticNetLogistic, ElasticNetModel, ElasticNetPoisson
-from suffice.terms.margin_losses import BLOCK
 from suffice.terms import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Huber
+from suffice.terms.margin_losses import BLOCK
 
 PSI = {"squared": SQUARED, "logistic": LOGISTIC, "huber": HUBER, "squared hinge": SQUARED_HINGE}
 quick = settings(max_examples=30, deadline=None, derandomize=True)
