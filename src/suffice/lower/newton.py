@@ -137,8 +137,10 @@ class Newton:
         settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
-            due = state.settled or best_model
-            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due)
+            settled = state.settled or best_model
+            return replace(
+                state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=settled
+            )
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         settled = settled or ended
