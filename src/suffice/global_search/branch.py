@@ -32,6 +32,7 @@ import numpy as np
 
 from suffice.arrays import Array, positive, whole_number
 from suffice.bilevel import BilevelProblem
+from suffice.global_search.homotopy import Paths, linear, paths
 from suffice.global_search.models import Fold, folds_of
 from suffice.global_search.paths import Box
 from suffice.global_search.rotation import in_rows, rotated
@@ -131,17 +132,21 @@ class Search:
     work: float = 0.0
     began: float = field(default_factory=time.monotonic)
     _heap: list[tuple[float, int, Cell, Evaluation | None]] = field(default_factory=list, init=False)
+    _paths: Paths | None = field(default=None, init=False)
     _order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
         self.folds = [rotated(fold) for fold in folds_of(self.problem)]
         self.solved = in_rows(self.problem, self.folds).limited(min(self.problem.max_steps, MOST_STEPS))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
-        box = Box(low, high)
-        self._push(
-            Cell(low, high, 0.0, math.inf, unknown(box)),
-            self.best if all(fold.rotation is None for fold in self.folds) else None,
-        )
+        if linear(self.folds) and math.isfinite(high[0]):
+            self._paths = paths(self.folds, float(low[0]), float(high[0]))
+            self.work += self._paths.segments
+            for box, surface in self._paths.cells(float(low[0]), float(high[0])):
+                self._push(Cell(box.low, box.high, surface.least(box), surface.most(box), surface), None)
+            return
+        warm = self.best if all(fold.rotation is None for fold in self.folds) else None
+        self._push(Cell(low, high, 0.0, math.inf, unknown(Box(low, high))), warm)
 
     @property
     def upper(self) -> float:
@@ -196,6 +201,8 @@ class Search:
     def _at_centre(self, cell: Cell, warm: Evaluation | None) -> Evaluation:
         space = self.problem.space
         theta = space.theta(dict(zip(space.names, cell.box.centre.tolist(), strict=True)))
+        if self._paths is not None:
+            warm = self._paths.start(cell.box, theta) or warm
         size = self.upper if math.isfinite(self.upper) else 1.0
         within = SHARE * self.epsilon * math.sqrt(size / len(self.folds))
         made = self._evaluated(self.solved, theta, within, warm)

@@ -69,6 +69,17 @@ class Surface:
         value, doubt = self.quadratic(t), self.quadratic.doubt(t, t) + self.slack
         return max(value - doubt, self.floor), min(value + doubt, self.ceiling)
 
+    def moved(self, centre: Array, box: Box) -> Surface:
+        """The same around another centre, for a box inside."""
+        if not math.isfinite(self.slack) or np.array_equal(centre, self.centre):
+            return self
+        return replace(
+            self,
+            centre=centre,
+            quadratic=self.quadratic.moved(centre - self.centre),
+            slack=self.slack + 4.0 * self.quadratic.doubt(box.low - self.centre, box.high - self.centre),
+        )
+
 
 def unknown(box: Box) -> Surface:
     """Losses are not negative: all that is known where nothing is proven."""
@@ -79,8 +90,13 @@ def unknown(box: Box) -> Surface:
 
 def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
     """What is proven of F over a box, from every fold's weights at its centre; at 0 for an unbounded box."""
-    parts = [_part(fold, w, box) for fold, w in zip(folds, weights, strict=True)]
+    return together([part_of(fold, w, box) for fold, w in zip(folds, weights, strict=True)], box)
+
+
+def together(parts: list[Surface], box: Box) -> Surface:
+    """F of all folds over a box, from what is proven of each in boxes that hold it."""
     centre = box.centre if box.bounded else np.zeros(len(box.low))
+    parts = [part.moved(centre, box) for part in parts]
     floor = sum(part.least(box) for part in parts) * (1.0 - gamma(len(parts) + 4))
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
@@ -90,7 +106,8 @@ def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
     return Surface(centre, quadratic, slack, floor, ceiling, free, relief)
 
 
-def _part(fold: Fold, w: Array, box: Box) -> Surface:
+def part_of(fold: Fold, w: Array, box: Box) -> Surface:
+    """What is proven of one fold's share of F over a box, from its weights at the centre."""
     path = path_of(fold, w, box)
     found = ball_of(fold, path, box)
     if found.ball is None:
