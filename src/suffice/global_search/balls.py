@@ -54,18 +54,18 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.global_search.expansions import bending, least_bend, most_bend, second, slope_remainder, third
+from suffice.global_search.bends import bent
+from suffice.global_search.expansions import bending, least_bend, least_secant, most_bend, second, slope_remainder, third
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices, Path
 from suffice.global_search.quadratics import pairs
 from suffice.lower.signed_factor import SignedFactor
 from suffice.terms.design import OF_FACTORS, largest_matrix
-from suffice.terms.margin_losses import Squared
 from suffice.terms.rounding import TINY, gamma
 
 TRIES = 6  # to find P
-LARGEST_PRODUCT = 0.9  # of kappa lambda: beyond, nothing is claimed
-LIGHT = 100.0  # light rows have less than one over LIGHT times their number of H between them
+DAMPINGS = 6  # to find how far margins move
+LIGHT = 100.0  # rows with less than one over LIGHT times their number of H count by their norms
 SAFE = 1.0 + 1e-10  # what sums of a few bounds are multiplied by for their rounding
 
 
@@ -76,6 +76,7 @@ class Ball:
     factor: SignedFactor | None  # None where h is 0: no columns
     rho: float
     clips: Array  # k^max, on S and the intercept
+    turned: Array  # on S: what e has at most where a weight may change its sign and is not clipped
     sizes: Array  # of the monomials t_k, t_k t_l
     slopes: float = math.inf  # (sum a psi'^2)^(1/2) of minimisers, at most
 
@@ -106,6 +107,7 @@ class Found:
     """The ball for a box, None where nothing is proven, and where to cut it: nothing is proven by that."""
 
     ball: Ball | None
+    path: Path  # with its bends
     free: tuple[float, float]  # as in `suffice.global_search.surfaces.Surface`
     relief: Array
 
@@ -120,7 +122,23 @@ def ball_of(fold: Fold, path: Path, box: Box) -> Found:
             relief = _relief(fold, path, box, known)
         elif box.bounded and fold.sparse:
             free = _free(fold, path, box, known)
-        return Found(_ball_of(fold, path, box, known, sizes) if np.isfinite(known.K).all() else None, free, relief)
+        if not np.isfinite(known.K).all():
+            return Found(None, path, free, relief)
+        if box.bounded and fold.sparse and path.A.any():
+            path = _bent(fold, path, box, known, sizes)
+            if len(path.limits):
+                known, sizes = _expansion(fold, path), np.append(sizes, path.limits)
+        return Found(_ball_of(fold, path, box, known, sizes), path, free, relief)
+
+
+def _bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
+    leaving = _clips(fold, path, box, sizes)[0][: len(path.S)]
+    sides = [_over(fold, box, known, sizes, sign) for sign in (1.0, -1.0)]
+    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
+    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)
+    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
+    entering[path.S] = 0.0
+    return bent(fold, path, box, leaving, entering, np.where(sides[0] > sides[1], -1.0, 1.0))
 
 
 def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, float]:
@@ -149,7 +167,7 @@ def _sizes(r: Array) -> Array:
 
 
 def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Ball | None:
-    clips = _clips(fold, path, sizes)
+    clips, turned = _clips(fold, path, box, sizes)
     ranges = _ranges(fold, path, known, sizes, clips, fold.least_l2(box.low))
     if not np.isfinite(ranges.zeta).all():
         return None
@@ -159,7 +177,7 @@ def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -
     inside |= ~(excess < 0.0)
     for _ in range(TRIES):
         P: Indices = np.flatnonzero(inside)
-        found = _on(fold, path, box, known, ranges, excess, P, Ball(None, 0.0, clips, sizes))
+        found = _on(fold, path, box, known, ranges, excess, P, Ball(None, 0.0, clips, turned, sizes))
         if found is None:
             return None
         ball, moved = found
@@ -177,7 +195,7 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
 
     def strain(r: Array) -> float:
         sizes, c = _sizes(r), box.centre
-        clips = _clips(fold, path, sizes)
+        clips, turned = _clips(fold, path, Box(c - r, c + r), sizes)
         excess = np.maximum(_excess(fold, Box(c - r, c + r), known, sizes), 0.0)
         excess[path.S] = 0.0
         zeta = np.minimum(_ranges(fold, path, known, sizes, clips, fold.least_l2(c - r)).zeta, 1.0)
@@ -193,14 +211,19 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
     return np.maximum(strain(r) - np.array(halved), 0.0)
 
 
-def _clips(fold: Fold, path: Path, sizes: Array) -> Array:
-    """k^max, on S and the intercept."""
+def _clips(fold: Fold, path: Path, box: Box, sizes: Array) -> tuple[Array, Array]:
+    """k^max on S and the intercept, 0 where it costs less to let the weight change its sign; and 2 l1 there."""
     reach = np.abs(path.A) @ sizes
-    clips = np.zeros(len(reach))
-    if fold.sparse:
-        s = len(path.S)
+    clips, turned, s = np.zeros(len(reach)), np.zeros(len(reach)), len(path.S)
+    if fold.sparse and box.bounded:
         clips[:s] = np.maximum(reach[:s] * SAFE - np.abs(path.w[path.S]), 0.0)
-    return clips
+        clips[path.own] = 0.0
+        clips[path.base : s] = 0.0
+        most = 2.0 * float(fold.B[0] @ box.high) * SAFE
+        k = path.base
+        turns = np.flatnonzero(most * path.spread[:k] < clips[:k] * path.stiffness[:k])
+        clips[turns], turned[turns] = 0.0, most
+    return clips, turned
 
 
 def _ranges(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array, l2_low: float) -> Ranges:
@@ -251,87 +274,167 @@ def _expansion(fold: Fold, path: Path) -> Expansion:
 
 def _excess(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
     """No less than |p_j(t)| - l1 anywhere in the box, of every column."""
-    d, m = fold.design.shape[1], fold.B.shape[1]
+    d = fold.design.shape[1]
     K, error = known.K[:d], known.error[:d]
     if not box.bounded:  # the path is constant, and l1 least at the lower end
         least: Array = np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
         return least
+    return np.maximum(*(_over(fold, box, known, sizes, sign) for sign in (1.0, -1.0)))
+
+
+def _over(fold: Fold, box: Box, known: Expansion, sizes: Array, sign: float) -> Array:
+    """No less than sign p_j(t) - l1 anywhere in a bounded box, of every column."""
+    d, m = fold.design.shape[1], fold.B.shape[1]
+    K, error = known.K[:d], known.error[:d]
     found = np.full(d, -math.inf)
     for corner in product(*zip(-box.r, box.r, strict=True)):
         t = np.array(corner)
         l1 = fold.B[0] @ (box.centre + t)
-        size = np.abs(K[:, 0] + K[:, 1 : 1 + m] @ t) + gamma(m + 4) * (
-            np.abs(K[:, : 1 + m]) @ np.append(1.0, np.abs(t))
-        )
-        found = np.maximum(found, size - l1 + 8.0 * EPS * (fold.B[0] @ box.high))
+        rounding = gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.append(1.0, np.abs(t)))
+        there = sign * (K[:, 0] + K[:, 1 : 1 + m] @ t) + rounding
+        found = np.maximum(found, there - l1 + 8.0 * EPS * (fold.B[0] @ box.high))
     left: Array = np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)
     return found + left * SAFE
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that count by their curvature c, and others, which count by their norms."""
+    """Rows that count by their curvature C, and others, which count by their norms."""
 
+    C: Array
     by_curvature: Any  # a mask
-    E: Array  # (a psi''_max)^2 / c, or 0
+    E: Array  # (a psi''_max)^2 / C, or 0
     norms: Array  # ||x_i||_{H^-1}
 
     @classmethod
-    def of(cls, fold: Fold, ranges: Ranges, norms: Array) -> Rows:
+    def of(cls, fold: Fold, ranges: Ranges, C: Array, norms: Array) -> Rows:
         a = host(fold.design.weights)
-        zeta = a * ranges.zeta
-        by_curvature = (a == 0.0) | (ranges.low * norms**2 * LIGHT * len(a) > 1.0)
-        by_curvature &= (ranges.low > 0.0) | (a == 0.0)
-        square = np.divide(ranges.high**2, ranges.low, out=np.zeros_like(zeta), where=by_curvature & (a > 0.0))
-        return cls(by_curvature, square, norms)
+        by_curvature = (a == 0.0) | (C * norms**2 * LIGHT * len(a) > 1.0)
+        by_curvature &= (C > 0.0) | (a == 0.0)
+        square = np.divide(ranges.high**2, C, out=np.zeros_like(C), where=by_curvature & (a > 0.0))
+        return cls(C, by_curvature, square, norms)
 
     def of_zeta(self, fold: Fold, ranges: Ranges) -> tuple[float, float]:
         """||X^T a zeta||_{H^-1}: by curvature, and by norms."""
         zeta = host(fold.design.weights) * ranges.zeta
-        squares = np.divide(zeta**2, ranges.low, out=np.zeros_like(zeta), where=self.by_curvature & (ranges.low > 0.0))
+        squares = np.divide(zeta**2, self.C, out=np.zeros_like(zeta), where=self.by_curvature & (self.C > 0.0))
         return math.sqrt(float(squares.sum())) * SAFE, float((zeta * self.norms)[~self.by_curvature].sum()) * SAFE
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
+
+    factor: SignedFactor
+    rows: Rows
+    rho: float
+    moves: Array
+    up: float
+    missing: float  # share of H, by rotation
+    clipped: float
+    by_curvature: float
+
+    @property
+    def proven(self) -> bool:
+        return bool(np.all(self.within))
+
+    @property
+    def within(self) -> Any:
+        """Which margins move no more than they were to."""
+        return (self.rows.norms * self.rho <= self.moves) | (self.rows.C == 0.0)
 
 
 def _on(
     fold: Fold, path: Path, box: Box, known: Expansion, ranges: Ranges, excess: Array, P: Indices, plain: Ball
 ) -> tuple[Ball, Array] | None:
     """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
-    design, a = fold.design, host(fold.design.weights)
-    sizes, clips, s = plain.sizes, plain.clips, len(path.S)
-    size = len(P) + fold.intercept
-    if size == 0:  # then the path is 0, and so are s and zeta, but for nothing
+    a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
+    if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
         return plain, fold.absolute(a * ranges.zeta) * SAFE
-    l2_low = fold.least_l2(box.low)
+    moves = np.zeros(len(a))
+    for _ in range(DAMPINGS):
+        found = _damped(fold, path, box, known, ranges, excess, P, plain, moves)
+        if found is None:
+            return None
+        if bending(loss) == 0.0 or found.proven:
+            break
+        reach = found.rows.norms * found.rho
+        moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
+    else:
+        return None
+    ball = replace(plain, factor=found.factor, rho=found.rho * found.up / math.sqrt(1.0 - found.missing))
+    if bending(loss) == 0.0:  # psi' is as far from where it begins as margins are
+        begun = np.abs(loss.derivative(path.m0, y)) + ranges.s
+        slopes = (norm(np.sqrt(a) * begun) + found.rho / math.sqrt(1.0 - found.missing)) * SAFE
+        ball = replace(ball, slopes=slopes)
+    if len(P) == fold.design.shape[1]:
+        return ball, np.zeros(len(P))
+    return ball, _moved(fold, path, known, ranges, found, plain.clips)
+
+
+def _moved(fold: Fold, path: Path, known: Expansion, ranges: Ranges, found: Reached, clips: Array) -> Array:
+    """How far the gradient of every column is from its expansion, at most, at minimisers."""
+    a, loss, rows = host(fold.design.weights), fold.model.loss, found.rows
+    if bending(loss) == 0.0:
+        return fold.design.column_norms * (found.clipped + found.by_curvature + found.rho) * SAFE
+    there = most_bend(loss, path.m0, ranges.s + found.moves, host(fold.model.y))
+    square = np.divide((a * there) ** 2, rows.C, out=np.zeros_like(a), where=rows.by_curvature & (a > 0.0))
+    moved = fold.column_norms(rows.E) * (found.clipped + found.by_curvature) + fold.column_norms(square) * found.rho
+    if not rows.by_curvature.all():
+        clip = np.abs(known.X) @ clips
+        reach = np.where(rows.C == 0.0, rows.norms * found.rho, found.moves)
+        there = np.where(rows.C == 0.0, most_bend(loss, path.m0, ranges.s + reach, host(fold.model.y)), there)
+        moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (reach + clip))))
+    return moved * SAFE
+
+
+def _damped(
+    fold: Fold,
+    path: Path,
+    box: Box,
+    known: Expansion,
+    ranges: Ranges,
+    excess: Array,
+    P: Indices,
+    plain: Ball,
+    moves: Array,
+) -> Reached | None:
+    """rho for margins that move by no more than `moves`."""
+    design, a, loss = fold.design, host(fold.design.weights), fold.model.loss
+    sizes, clips, s = plain.sizes, plain.clips, len(path.S)
+    size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(box.low), bending(loss) > 0.0
     if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
         return None
-    gram = design.gram if isinstance(fold.model.loss, Squared) and not fold.intercept else None  # c = a there
-    factor = SignedFactor.of(design, P, ranges.low, np.full(len(P), l2_low), fold.intercept, gram)
+    C = a * least_secant(loss, path.m0, ranges.s, moves, host(fold.model.y)) if bends else a
+    gram = design.gram if not bends and not fold.intercept else None
+    factor = SignedFactor.of(design, P, C, np.full(len(P), l2_low), fold.intercept, gram)
     if factor is None:
         return None
     up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
     at = np.searchsorted(P, path.S)
     at = np.append(at, len(P)) if fold.intercept else at
-    M = bending(fold.model.loss)
-    rows = Rows(np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
-    if M > 0.0:
-        rows = Rows.of(fold, ranges, up * factor.norms(design, 0.0))
-    columns = fold.column_norms(rows.E) if M > 0.0 else design.column_norms
+    rows = Rows(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
+    if bends:
+        rows = Rows.of(fold, ranges, C, up * factor.norms(design, 0.0))
+    columns = fold.column_norms(rows.E) if bends else design.column_norms
 
     lam = _polynomial(fold, path, box, known, factor, at, sizes) * up
     outside = np.zeros(size)
     outside[: len(P)] = np.maximum(excess[P], 0.0)
     outside[at] = 0.0
+    outside[at[:s]] = plain.turned[:s]
     if outside.any():
         lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
     by_curvature, by_norms = rows.of_zeta(fold, ranges)
     lam += by_curvature + by_norms
     missing = 0.0
     if fold.rotation is not None:
-        slopes = np.abs(fold.model.loss.derivative(path.m0, host(fold.model.y))) + fold.model.loss.curvature * ranges.s
+        slopes = np.abs(loss.derivative(path.m0, host(fold.model.y))) + loss.curvature * ranges.s
         lam += fold.rotation.gradient(a, slopes, l2_low)
         missing = fold.rotation.nu(ranges.low, l2_low)
         if not missing < 0.1:
             return None
+        rows = replace(rows, norms=(rows.norms + fold.rotation.rows_off(l2_low)) / math.sqrt(1.0 - missing))
     clipped = 0.0
     if clips.any():
         j = np.flatnonzero(clips[:s])
@@ -341,27 +444,8 @@ def _on(
         lam += float(clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
         others = np.where(rows.by_curvature, 0.0, ranges.high * rows.norms)
         lam += float(clips[j] @ fold.absolute(others)[path.S[j]]) * SAFE
-    light = np.where(rows.by_curvature, 0.0, ranges.low * rows.norms**2)
-    lam *= SAFE / ((1.0 - float(light.sum()) * SAFE) * (1.0 - missing))
-    heavy = rows.by_curvature & (a > 0.0)
-    kappa = M * float(np.max(rows.norms[heavy], initial=0.0)) / math.sqrt(1.0 - missing)
-    if not (kappa * lam < LARGEST_PRODUCT and lam >= 0.0):
-        return None
-    rho = (-math.log1p(-kappa * lam) / kappa if kappa * lam > 0.0 else lam) * SAFE
-    ball = replace(plain, factor=factor, rho=rho * up / math.sqrt(1.0 - missing))
-    if M == 0.0:  # psi' is as far from where it begins as margins are
-        begun = np.abs(fold.model.loss.derivative(path.m0, host(fold.model.y))) + ranges.s
-        ball = replace(ball, slopes=(norm(np.sqrt(a) * begun) + rho / math.sqrt(1.0 - missing)) * SAFE)
-    if len(P) == design.shape[1]:
-        return ball, np.zeros(len(P))
-    moved = columns * (clipped + by_curvature + math.exp(kappa * rho) * rho)
-    if not heavy.all():
-        there = most_bend(fold.model.loss, path.m0, ranges.s + rows.norms * rho, host(fold.model.y))
-        clip = np.abs(known.X) @ clips
-        moved = moved + fold.absolute(
-            np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (rows.norms * rho + clip)))
-        )
-    return ball, moved * SAFE
+    rho = lam * SAFE / (1.0 - missing)
+    return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
 
 
 def _polynomial(
@@ -402,6 +486,8 @@ def _residual(fold: Fold, path: Path, box: Box, known: Expansion, rows: Indices)
     terms = [(0, l1 * path.sigma), (0, l2 * w)]
     for k in range(m):
         terms += [(1 + k, fold.B[0, k] * path.sigma), (1 + k, fold.B[1, k] * w), (1 + k, l2 * D[:, k])]
+    quads = m + len(pairs(m))
+    terms += [(1 + q, l2 * D[:, q]) for q in range(quads, D.shape[1])]
     for q, (j, k) in enumerate(pairs(m), start=m):
         terms += [(1 + q, l2 * D[:, q]), (1 + q, fold.B[1, j] * D[:, k])]
         if j < k:
@@ -411,4 +497,12 @@ def _residual(fold: Fold, path: Path, box: Box, known: Expansion, rows: Indices)
         size[:, column] += np.abs(term)
     E[:s] += added
     doubt[:s] += 16.0 * EPS * (np.abs(E[:s]) + size)
+    E[path.base : s, : 1 + quads] = 0.0  # what exceeds l1 there is what makes them enter
+    most = 2.0 * float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
+    for q, (j, h) in enumerate(zip(path.own, path.h, strict=True), start=quads):
+        own = path.sigma[j] * E[j, 1 + q]
+        free = most / path.limits[q - quads] if j < path.base else h
+        left = max(own - free, -own, 0.0) if j < path.base else abs(own - free)
+        doubt[j, 1 + q] += left + 8.0 * EPS * (abs(own) + abs(free))
+        E[j, 1 + q] = 0.0
     return E, doubt, beyond

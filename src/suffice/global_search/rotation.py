@@ -65,6 +65,10 @@ class Rotation:
             return math.inf
         return self.eps_z * math.sqrt(float(a @ self.rows**2) * float(a @ slopes**2) / l2) * SAFE
 
+    def rows_off(self, l2: float) -> Array:
+        """||z_i - Q'^T x_i||_{H^-1} of training rows, at most."""
+        return self.eps_z * self.rows / math.sqrt(l2) * SAFE if l2 > 0.0 else np.full_like(self.rows, math.inf)
+
     def nu(self, c: Array, l2: float) -> float:
         """Which share of H may be missing."""
         return self.eps_z * math.sqrt(float(c @ self.rows**2) / l2) * SAFE if l2 > 0.0 else math.inf

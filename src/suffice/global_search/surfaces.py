@@ -113,7 +113,7 @@ def part_of(fold: Fold, w: Array, box: Box) -> Surface:
     if found.ball is None:
         return replace(unknown(box), free=found.free, relief=found.relief)
     with np.errstate(over="ignore", invalid="ignore"):
-        return replace(_held_out(fold, path, found.ball, box), free=found.free, relief=found.relief)
+        return replace(_held_out(fold, found.path, found.ball, box), free=found.free, relief=found.relief)
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
@@ -145,6 +145,9 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     slack = gamma(len(m0) + 64) * of_sums + float(np.abs(pulls) @ blur)
     slack += float(v @ (0.5 * np.abs(bend) * z * (2.0 * s1 + z) + score_remainder(score, m0, moved, y)))
     slack += _first_order(fold, path, ball, pulls)
+    quads = m + len(pairs(m))
+    bends = G[quads:] * path.limits  # of them between none and all
+    slack += 0.5 * float(np.abs(bends).sum())
     low, high = (float(v @ end) for end in score.range(m0, moved, y))
     up = 1.0 + gamma(len(m0) + 64)
     share = held.share
@@ -153,7 +156,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     slack = share * slack * SAFE if slack == slack else math.inf
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
-    quadratic = Quadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
+    quadratic = Quadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
     return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
 
