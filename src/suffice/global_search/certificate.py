@@ -6,19 +6,24 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
+from suffice.executors import find
 from suffice.global_search.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.kept import looked
 from suffice.global_search.pictures import draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
+
+AT_ONCE = 8  # cells that are looked at together where there is an executor
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +83,7 @@ def certify_global(
     known: Result | Evaluation | None = None,
     journal: str | os.PathLike[str] | None = None,
     callback: Callable[[Progress], object] | None = None,
+    executor: Any = None,
 ) -> GlobalCertificate:
     """Prove how much better than the best known parameters any others in the problem's space can be.
 
@@ -102,6 +108,10 @@ def certify_global(
     callback : callable, default None
         Given a `Progress` after every evaluation: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
         StopIteration raised in it ends the search.
+    executor : default None
+        Where cells are looked at, several at once (`GlobalOptions.cells_at_once`): "processes", "dask", a
+        concurrent.futures.Executor or one of `suffice.executors`. None: here. The result is the same, to the bit, for
+        any of them and any number of workers, and holds in whatever order they answer.
     """
     positive(epsilon, "epsilon")
     options = GlobalOptions() if options is None else options
@@ -117,17 +127,23 @@ def certify_global(
             found.add("known", None if evaluation is None else evaluation.point)
             kept = stack.enter_context(SearchJournal(journal, found.parts))
 
-        def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-            key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
+        def evaluate(theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+            key = request_key("cell", theta, within, warm)
             made = None if kept is None else kept.take(key)
             if made is None:
-                made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
+                made = problem.evaluate_all([theta], within=within, warm=[warm])[0]
                 made = made if kept is None else kept.keep(key, "cell", made)
             return made
 
-        search = Search(problem, epsilon, evaluate, best=evaluation)
+        spread = find(executor)
+        at_once = options.cells_at_once or (1 if spread is None else AT_ONCE)
+        search = Search(problem, epsilon, evaluate, best=evaluation, look=partial(looked, spread, kept))
         history: list[Progress] = []
-        message = _run(search, options, history, callback)
+        try:
+            message = _run(search, options, at_once, history, callback)
+        finally:
+            if spread is not None and spread is not executor:
+                spread.close()
     best = search.best
     if best is None:
         raise ValueError("F could not be evaluated anywhere in the space")
@@ -151,6 +167,7 @@ def certify_global(
 def _run(
     search: Search,
     options: GlobalOptions,
+    at_once: int,
     history: list[Progress],
     callback: Callable[[Progress], object] | None,
 ) -> str:
@@ -159,7 +176,7 @@ def _run(
         if spent is not None:
             return f"{spent} was reached"
         before = search.evaluations
-        search.step()
+        search.step(min(at_once, options.max_evaluations - search.evaluations))
         if search.evaluations > before:
             history.append(search.progress)
             try:

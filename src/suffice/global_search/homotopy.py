@@ -26,15 +26,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, frozen, host
+from suffice.arrays import Array, host
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices
 from suffice.global_search.surfaces import Surface, part_of, together, unknown
-from suffice.lower.certificate import Certificate
-from suffice.lower.solution import Outcome, Solution
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
-from suffice.upper.evaluation import Evaluation
 
 HALVINGS = 3
 TIES = 20  # segments of no length in a row: then the path is lost
@@ -84,21 +81,23 @@ class Paths:
 
     def cells(self, low: float, high: float) -> Iterator[tuple[Box, Surface]]:
         """Boxes that make up [low, high], each with what is proven there."""
-        ends = {low, high, *(float(end) for one in self.folds for box in one.boxes for end in (box.low[0], box.high[0]))}
+        ends = {
+            low,
+            high,
+            *(float(end) for one in self.folds for box in one.boxes for end in (box.low[0], box.high[0])),
+        }
         for below, above in pairwise(sorted(ends)):
             box = Box(np.array([below]), np.array([above]))
             places = [(one, one.place(box)) for one in self.folds]
             parts = [unknown(box) if place is None else one.parts[place] for one, place in places]
             yield box, together(parts, box)
 
-    def start(self, box: Box, theta: Array) -> Evaluation | None:
-        """Where to solve from in the middle of a box: nothing is proven about it."""
+    def weights(self, box: Box) -> list[Array] | None:
+        """Those in the middle of a box: nothing is proven about them."""
         places = [(one, one.place(box)) for one in self.folds]
         if any(place is None for _, place in places):
             return None
-        found = [one.segments[place].at(float(box.centre[0])) for one, place in places if place is not None]
-        starts = [Solution(frozen(w), Certificate(math.inf, "none"), 0, Outcome.STEPS) for w in found]
-        return Evaluation(theta, np.zeros(1), np.full(1, np.inf), solutions=starts)
+        return [one.segments[place].at(float(box.centre[0])) for one, place in places if place is not None]
 
 
 def linear(folds: list[Fold]) -> bool:

@@ -118,6 +118,13 @@ class Fold:
         b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
         return host(image) + b, b
 
+    def cost(self, w: Array) -> float:
+        """The fold's share of F by these weights."""
+        held = self.held
+        v = np.ones(held.design.shape[0]) if held.counted else host(held.design.weights)
+        m = host(held.design.margins(w)) + self.start(w)[1]
+        return float(held.share * (v @ held.score.residuals(m, host(held.y)) ** 2))
+
 
 def folds_of(problem: BilevelProblem) -> list[Fold]:
     """The folds of a problem; `UnsupportedError` where nothing can be proven."""

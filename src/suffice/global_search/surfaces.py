@@ -9,8 +9,9 @@ With s1 = X D t, and g = X^T (v phi'(m0)),
     slack = share ( ||g||_{(R^T R)^-1} rho + sum_j |g_j| k_j + sum_i v_i ( 1/2 |phi''| z (2 |s1| + z) + R ) ),
 
 z_i = |s2| + clips + ||x_i|| rho: the error of first order in rho goes by one product with a vector, not by every row's
-own. All of it is of third order in the size of the box but for clips and what they do to rho. Rounding is added. The
-quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside it
+own. All of it is of third order in the size of the box but for clips, for bends (one changes the loss by kappa_j g .
+r_j, half of which goes to the quadratic's constant and half to slack) and for what they do to rho. Rounding is added.
+The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside it
 stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
 """
 
@@ -24,11 +25,13 @@ from operator import add
 import numpy as np
 
 from suffice.arrays import EPS, Array, host
-from suffice.global_search.balls import SAFE, Ball, ball_of
+from suffice.global_search.along import SAFE
+from suffice.global_search.balls import ball_of
 from suffice.global_search.expansions import score_bend, score_remainder
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Path, path_of
 from suffice.global_search.quadratics import Quadratic, pairs
+from suffice.global_search.reach import Ball
 from suffice.terms.design import OF_FACTORS
 from suffice.terms.rounding import TINY, gamma
 
