@@ -34,7 +34,7 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.bilevel import BilevelProblem
-from suffice.global_search.centres import Look, Looked, Looking
+from suffice.global_search.centres import Look, Looked, Looking, minimised
 from suffice.global_search.homotopy import Paths, linear, paths
 from suffice.global_search.models import Fold, folds_of
 from suffice.global_search.paths import Box
@@ -49,6 +49,8 @@ NEAR = 4.0  # a cell of one parameter whose ends are no farther apart is cut whe
 TINIEST = 1e-4  # unless that is as near to an end as this, relative to its width
 BEYOND = 10.0  # where a cell without an upper end is cut, times its lower end
 SHARE = 0.02  # of epsilon: how well F is to be known at centres
+TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to be known of it
+INSIDE = 1e-3  # of the way from an end to the centre
 HOPELESS = 0.5  # of U: a cell with a lesser bound is cut in four
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
@@ -207,7 +209,11 @@ class Search:
                 if not chosen:
                     return
             else:
-                starts = self._known.weights(cell.box) if starts is None and self._known is not None else starts
+                if starts is None and self._known is not None:
+                    starts = self._known.weights(cell.box)
+                if not chosen and cell.surface.slack <= TIGHT * self.epsilon * cell.lower:
+                    self._settle(cell, starts)
+                    return
                 chosen.append((cell, starts))
         tasks = [
             Look(j, cell.low, cell.high, None if starts is None else starts[j])
@@ -218,12 +224,23 @@ class Search:
         for k, (cell, _) in enumerate(chosen):
             self._take(cell, answers[k * n : (k + 1) * n])
 
+    def _settle(self, cell: Cell, starts: Starts) -> None:
+        """F where it is least in a cell of which all is known: no look at it could tell more. At an end, which is a kink
+        more often than not and hard to prove anything at, a little inside."""
+        t = cell.surface.best(cell.box)
+        t += INSIDE * (cell.box.centre - t)
+        begun = [np.zeros(fold.design.shape[1]) for fold in self.folds] if starts is None else starts
+        found = [minimised(fold, *(fold.B @ t), w) for fold, w in zip(self.folds, begun, strict=True)]
+        self.evaluations, self.work = self.evaluations + 1, self.work + sum(steps for _, steps in found)
+        self._evaluated(t, [w for w, _ in found])
+        self._push(replace(cell, solved=True), starts)
+
     def _take(self, cell: Cell, found: Sequence[Looked]) -> None:
         """What was found in a cell."""
         self.evaluations, self.work = self.evaluations + 1, self.work + sum(one.steps for one in found)
         surface = together([one.part for one in found], cell.box)
         if cell.box.bounded and sum(one.cost for one in found) < (1.0 - SHARE * self.epsilon) * self.upper:
-            self._evaluated(cell.box, [one.w for one in found])
+            self._evaluated(cell.box.centre, [one.w for one in found])
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
         own = replace(own, free=surface.free, relief=surface.relief)
@@ -236,10 +253,10 @@ class Search:
     def _push(self, cell: Cell, starts: Starts) -> None:
         heapq.heappush(self._heap, (cell.lower, next(self._order), cell, starts))
 
-    def _evaluated(self, box: Box, weights: Sequence[Array]) -> None:
-        """F itself, at the centre of a box that looks better than all before."""
+    def _evaluated(self, t: Array, weights: Sequence[Array]) -> None:
+        """F itself, at parameters t that look better than all before."""
         space = self.problem.space
-        theta = space.theta(dict(zip(space.names, box.centre.tolist(), strict=True)))
+        theta = space.theta(dict(zip(space.names, t.tolist(), strict=True)))
         size = self.upper if math.isfinite(self.upper) else 1.0
         within = SHARE * self.epsilon * math.sqrt(size / len(self.folds))
         warm = self.best

@@ -11,8 +11,8 @@ With s1 = X D t, and g = X^T (v phi'(m0)),
 z_i = |s2| + clips + ||x_i|| rho: the error of first order in rho goes by one product with a vector, not by every row's
 own. All of it is of third order in the size of the box but for clips, for bends (one changes the loss by kappa_j g .
 r_j, half of which goes to the quadratic's constant and half to slack) and for what they do to rho. Rounding is added.
-The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside it
-stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
+The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside
+it stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ class Surface:
             return self.floor
         low, high = box.low - self.centre, box.high - self.centre
         return max(self.quadratic.least(low, high)[0] - self.slack, self.floor)
+
+    def best(self, box: Box) -> Array:
+        """About where F is least in a bounded box inside."""
+        t = self.quadratic.least(box.low - self.centre, box.high - self.centre)[1]
+        return np.clip(self.centre + t, box.low, box.high)
 
     def most(self, box: Box) -> float:
         """An upper bound of F in any box inside."""
