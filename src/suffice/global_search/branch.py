@@ -230,7 +230,10 @@ class Search:
         t = cell.surface.best(cell.box)
         t += INSIDE * (cell.box.centre - t)
         begun = [np.zeros(fold.design.shape[1]) for fold in self.folds] if starts is None else starts
-        found = [minimised(fold, *(fold.B @ t), w) for fold, w in zip(self.folds, begun, strict=True)]
+        found = [
+            minimised(fold, float(fold.B[0] @ t), float(fold.B[1] @ t), w)
+            for fold, w in zip(self.folds, begun, strict=True)
+        ]
         self.evaluations, self.work = self.evaluations + 1, self.work + sum(steps for _, steps in found)
         self._evaluated(t, [w for w, _ in found])
         self._push(replace(cell, solved=True), starts)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import Array, host
+from suffice.global_search.expansions import second
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box
 from suffice.global_search.surfaces import Surface, part_of
@@ -110,7 +111,7 @@ def _step(fold: Fold, l1: float, l2: float, w: Array) -> tuple[Array | None, flo
     if not len(S):
         return w, 0.0
     X = fold.columns(fold.design.X, S)
-    H = X.T @ ((a * loss.second(m, y))[:, None] * X)
+    H = X.T @ ((a * second(loss, m, y))[:, None] * X)
     at = np.arange(len(S))
     H[at, at] += l2
     u = np.zeros(H.shape[0])

@@ -75,7 +75,8 @@ def least_secant(loss: Any, m: Array, s: Array, d: Array, y: Array) -> Array:
     mean = np.divide(-np.expm1(-d), d, out=np.ones_like(d), where=d > 1e-300)
     if isinstance(loss, Logistic):
         far = np.abs(m) + s
-        return expit(-far) * expit(far + d) * mean / ROUNDED
+        least: Array = expit(-far) * expit(far + d) * mean / ROUNDED
+        return least
     return least_bend(loss, m, s, y) * mean / ROUNDED
 
 

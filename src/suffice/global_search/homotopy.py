@@ -175,7 +175,7 @@ def _line(X: Array, a: Array, g: Array, sigma: Array) -> tuple[Array, Array]:
     return found[:, 0], found[:, 1]
 
 
-def _next(S: Array, sigma: Array, p: Array, q: Array, alpha: Array, beta: Array) -> tuple[float, int]:
+def _next(S: Indices, sigma: Array, p: Array, q: Array, alpha: Array, beta: Array) -> tuple[float, int]:
     """The largest parameter at which a weight becomes zero or a column enters, and which."""
     ends = np.full(len(alpha), -np.inf)
     for sign in (1.0, -1.0):
