@@ -26,6 +26,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import Protocol
@@ -193,6 +194,16 @@ class Search:
         seconds = time.monotonic() - self.began
         return Progress(self.evaluations, self.work, seconds, self.lower, self.upper, len(self._heap))
 
+    @contextmanager
+    def undone_by_interrupts(self) -> Iterator[None]:
+        """Whatever is raised inside, the cells are those from before, so that they still make up the box."""
+        before = list(self._heap)
+        try:
+            yield
+        except BaseException:
+            self._heap = before
+            raise
+
     def note(self, evaluation: Evaluation) -> None:
         """An evaluation that was made, here or elsewhere."""
         if evaluation.failure is None and evaluation.interval[1] < self.upper:
@@ -225,8 +236,8 @@ class Search:
             self._take(cell, answers[k * n : (k + 1) * n])
 
     def _settle(self, cell: Cell, starts: Starts) -> None:
-        """F where it is least in a cell of which all is known: no look at it could tell more. At an end, which is a kink
-        more often than not and hard to prove anything at, a little inside."""
+        """F where it is least in a cell of which all is known: no look at it could tell more. At an end, which is often
+        a kink and hard to prove anything at, a little inside."""
         t = cell.surface.best(cell.box)
         t += INSIDE * (cell.box.centre - t)
         begun = [np.zeros(fold.design.shape[1]) for fold in self.folds] if starts is None else starts

@@ -14,16 +14,18 @@ import numpy as np
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import find
-from suffice.global_search.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
 from suffice.global_search.kept import looked
-from suffice.global_search.pictures import draw
+from suffice.global_search.pictures import Landscape, draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
+from suffice.signals import termination
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
 AT_ONCE = 8  # cells that are looked at together where there is an executor
+INTERRUPTED = "it was interrupted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,13 @@ class GlobalCertificate:
 
     def plot(self, ax: Any = None) -> Any:
         """The proven lower and upper surfaces over the space, and which cells are ruled out (needs Matplotlib)."""
-        return draw(self, ax)
+        return draw(self.landscape, ax)
+
+    @property
+    def landscape(self) -> Landscape:
+        """What `plot` draws."""
+        best = [self.params[name] for name in self.space.names]
+        return Landscape.of(self.space.names, best, self.lower, self.upper, self.cells)
 
 
 def certify_global(
@@ -107,7 +115,7 @@ def certify_global(
         epsilon takes up what was interrupted.
     callback : callable, default None
         Given a `Progress` after every evaluation: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
-        StopIteration raised in it ends the search.
+        StopIteration raised in it ends the search, and so do Ctrl-C and SIGTERM: what is proven by then is returned.
     executor : default None
         Where cells are looked at, several at once (`GlobalOptions.cells_at_once`): "processes", "dask", a
         concurrent.futures.Executor or one of `suffice.executors`. None: here. The result is the same, to the bit, for
@@ -121,29 +129,15 @@ def certify_global(
     with ExitStack() as stack:
         kept = None
         if journal is not None:
-            found = Fingerprint()
-            found.add("problem", problem)
-            found.add("epsilon", epsilon)
-            found.add("known", None if evaluation is None else evaluation.point)
-            kept = stack.enter_context(SearchJournal(journal, found.parts))
-
-        def evaluate(theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-            key = request_key("cell", theta, within, warm)
-            made = None if kept is None else kept.take(key)
-            if made is None:
-                made = problem.evaluate_all([theta], within=within, warm=[warm])[0]
-                made = made if kept is None else kept.keep(key, "cell", made)
-            return made
-
+            kept = stack.enter_context(journal_of(journal, problem, epsilon))
         spread = find(executor)
+        if spread is not None and spread is not executor:
+            stack.callback(spread.close)
         at_once = options.cells_at_once or (1 if spread is None else AT_ONCE)
-        search = Search(problem, epsilon, evaluate, best=evaluation, look=partial(looked, spread, kept))
+        look = partial(looked, spread, kept)
+        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
         history: list[Progress] = []
-        try:
-            message = _run(search, options, at_once, history, callback)
-        finally:
-            if spread is not None and spread is not executor:
-                spread.close()
+        message = _run(search, options, at_once, history, callback)
     best = search.best
     if best is None:
         raise ValueError("F could not be evaluated anywhere in the space")
@@ -164,6 +158,28 @@ def certify_global(
     )
 
 
+def journal_of(folder: str | os.PathLike[str], problem: BilevelProblem, epsilon: float) -> SearchJournal:
+    """The journal of a certificate."""
+    found = Fingerprint()
+    found.add("problem", problem)
+    found.add("epsilon", epsilon)
+    return SearchJournal(folder, found.parts)
+
+
+def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate:
+    """Evaluations that the journal, if there is one, holds are not made again."""
+
+    def evaluate(theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = request_key("cell", theta, within, warm)
+        made = None if kept is None else kept.take(key)
+        if made is None:
+            made = problem.evaluate_all([theta], within=within, warm=[warm])[0]
+            made = made if kept is None else kept.keep(key, "cell", made)
+        return made
+
+    return evaluate
+
+
 def _run(
     search: Search,
     options: GlobalOptions,
@@ -176,7 +192,13 @@ def _run(
         if spent is not None:
             return f"{spent} was reached"
         before = search.evaluations
-        search.step(min(at_once, options.max_evaluations - search.evaluations))
+        try:
+            with termination(KeyboardInterrupt), search.undone_by_interrupts():
+                search.step(min(at_once, options.max_evaluations - search.evaluations))
+        except KeyboardInterrupt:
+            if search.best is None:
+                raise
+            return INTERRUPTED
         if search.evaluations > before:
             history.append(search.progress)
             try:

@@ -20,12 +20,14 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice.arrays import EPS, Array, norm
-from suffice.held_out import Linear, LossAt, root_error
+from suffice.held_out import SLOPE_ROUNDING, Linear, LossAt, root_error
+from suffice.lower.doubt import Doubt, Steep
+from suffice.lower.signed_factor import row_norms
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
 from suffice.problems.linear import penalised
-from suffice.sklearn.folds import FLOOR
+from suffice.sklearn.folds import FLOOR, Shared
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import TINY, gamma, norm_rounding
@@ -141,7 +143,28 @@ class HeldOutSoftmax:
             assert isinstance(proof, SoftmaxVerification)
             return bound(*self._moved(proof, w, m, b, of_sums))
 
-        return LossAt(residuals, error, verified, self._linear(w, m))
+        return LossAt(
+            residuals, error, verified, self._linear(w, m), lambda doubt: self._steep(w, m, b, doubt, of_sums)
+        )
+
+    def _steep(self, w: Array, m: Array, b: Array, doubt: Doubt, of_sums: float) -> Steep:
+        """Slopes of a row err, over all classes, by phi'' times what margins move, and by their own rounding."""
+        design, K, v = self.design, self.train.classes, self.design.weights
+        phi, up = SOFTMAX_SCORES[self.scoring], 1.0 + gamma(sum(design.shape) + K + 16)
+        each = doubt.each.reshape(K, -1) + design.margin_rounding(w) * np.abs(w.reshape(K, -1))
+        h = np.column_stack([design.absolute_margins(one) for one in each]) * up + doubt.intercept
+        h += of_sums + 4.0 * EPS * (np.abs(m) + np.abs(b)) + (0.0 if doubt.b is None else np.abs(b - doubt.b))
+        slopes = phi.derivative(m, self.onehot)
+        off = phi.curvature * row_norms(h) + SLOPE_ROUNDING * (K + 8.0) * (1.0 + np.abs(m).max(axis=1))
+        pulls, lengths = v[:, None] * slopes, np.sqrt(v @ slopes**2)
+        gammas = np.array([gamma(float(count) + OF_FACTORS + K + 16) for count in design.pull.roundings])
+        entries = design.column_norms * norm(np.sqrt(v) * off) + lengths[:, None] * (gammas * design.column_norms)
+        of_value = self.share * (entries + design.underflow).ravel() * up
+        of_b = float(v @ off) + gamma(len(v) + K + 16) * np.abs(pulls).sum(axis=0)
+        value = self.share * np.ascontiguousarray(design.adjoint(pulls).T).ravel()
+        of_value += 4.0 * EPS * np.abs(value)
+        of_b = self.share * of_b * up * (1.0 + 8.0 * EPS)
+        return Steep(value, of_value, norm(of_value) * up, self.share * pulls.sum(axis=0), of_b)
 
     def _linear(self, w: Array, m: Array) -> Linear:
         train, phi, root = self.train, SOFTMAX_SCORES[self.scoring], np.sqrt(self.share * self.design.weights)
@@ -193,7 +216,7 @@ class HeldOutSoftmax:
 
 class MultinomialFold:
     """One fold of multinomial logistic regression; `y` holds the classes' numbers. Dense rows with intercepts are
-    centred, unless the problem has to be that of X to the last bit."""
+    centred, unless the problem has to be that of X to the last bit; `Shared` rows are taken as they are."""
 
     def __init__(
         self, X: Any, y: Array, classes: int, sample_weight: Array, intercept: bool, centre: bool = True
@@ -204,9 +227,12 @@ class MultinomialFold:
         if intercept and not (seen > 0.0).all():
             missing = int(np.argmin(seen))
             raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
-        centred = centre and intercept and not sp.issparse(X)
+        centred = centre and intercept and not sp.issparse(X) and not isinstance(X, Shared)
         self.mean = sample_weight @ X / sample_weight.sum() if centred else np.zeros(X.shape[1])
-        self.design = Design.of(X - self.mean if centred else X, sample_weight)
+        rows = X - self.mean if centred else X
+        if isinstance(X, Shared):
+            rows, self.mean = X.X, X.shift
+        self.design = Design.of(rows, sample_weight)
         self.centred = centred
 
     @property
@@ -247,7 +273,7 @@ class MultinomialFold:
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOutSoftmax:
         """This fold's part of minus the mean score over `folds` folds."""
-        rows = X - self.mean if self.centred else X
+        rows = X.X if isinstance(X, Shared) else X - self.mean if self.centred else X
         onehot = np.eye(self.classes)[y.astype(int)]
         return HeldOutSoftmax(Design.of(rows, sample_weight), onehot, scoring, 1.0 / folds, self._model(0.0))
 
