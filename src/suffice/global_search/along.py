@@ -130,19 +130,17 @@ def excess_of(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
     if not box.bounded:  # the path is constant, and l1 least at the lower end
         least: Array = np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
         return least
-    return np.maximum(*(over(fold, box, known, sizes, sign) for sign in (1.0, -1.0)))
+    return np.maximum(*over(fold, box, known, sizes))
 
 
-def over(fold: Fold, box: Box, known: Expansion, sizes: Array, sign: float) -> Array:
-    """No less than sign p_j(t) - l1 anywhere in a bounded box, of every column."""
+def over(fold: Fold, box: Box, known: Expansion, sizes: Array) -> tuple[Array, Array]:
+    """No less than p_j(t) - l1, and than -p_j(t) - l1, anywhere in a bounded box, of every column."""
     d, m = fold.design.shape[1], fold.B.shape[1]
     K, error = known.K[:d], known.error[:d]
-    found = np.full(d, -math.inf)
-    for corner in product(*zip(-box.r, box.r, strict=True)):
-        t = np.array(corner)
-        l1 = fold.B[0] @ (box.centre + t)
-        rounding = gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.append(1.0, np.abs(t)))
-        there = sign * (K[:, 0] + K[:, 1 : 1 + m] @ t) + rounding
-        found = np.maximum(found, there - l1 + 8.0 * EPS * (fold.B[0] @ box.high))
-    left: Array = np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)
-    return found + left * SAFE
+    t = np.array(list(product(*zip(-box.r, box.r, strict=True)))).T
+    corners = np.vstack([np.ones(t.shape[1]), t])
+    there = K[:, : 1 + m] @ corners
+    off = gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.abs(corners[:, 0])) + 8.0 * EPS * float(fold.B[0] @ box.high)
+    off += (np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)) * SAFE
+    l1 = fold.B[0] @ (box.centre[:, None] + t)
+    return (there - l1).max(axis=1) + off, (-there - l1).max(axis=1) + off

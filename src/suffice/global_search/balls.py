@@ -16,12 +16,14 @@ import numpy as np
 from suffice.arrays import Array, host, norm
 from suffice.global_search.along import Expansion, clips_of, excess_of, expansion_of, over, ranges_of, sizes_of
 from suffice.global_search.bends import bent
-from suffice.global_search.expansions import second
+from suffice.global_search.expansions import bending, second
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices, Path
 from suffice.global_search.reach import Ball, on
 
 TRIES = 6  # to find P
+USEFUL = 2.0  # times what moves margins by about 1: a lambda of use
+MOST_HALVINGS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class Found:
     path: Path  # with its bends
     free: tuple[float, float]  # as in `suffice.global_search.surfaces.Surface`
     relief: Array
+    halvings: Array
 
 
 def ball_of(fold: Fold, path: Path, box: Box) -> Found:
@@ -39,23 +42,23 @@ def ball_of(fold: Fold, path: Path, box: Box) -> Found:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         known = expansion_of(fold, path)
         sizes = sizes_of(box.r if box.bounded else np.zeros(len(box.low)))
-        relief, free = np.ones(len(box.low)), (-math.inf, math.inf)
+        relief, halvings, free = np.ones(len(box.low)), np.zeros(len(box.low)), (-math.inf, math.inf)
         if box.bounded and len(relief) > 1:
-            relief = _relief(fold, path, box, known)
+            relief, halvings = _relief(fold, path, box, known)
         elif box.bounded and fold.sparse:
             free = _free(fold, path, box, known)
         if not np.isfinite(known.K).all():
-            return Found(None, path, free, relief)
+            return Found(None, path, free, relief, halvings)
         if box.bounded and fold.sparse and path.A.any():
             path = _bent(fold, path, box, known, sizes)
             if len(path.limits):
                 known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
-        return Found(_ball_of(fold, path, box, known, sizes), path, free, relief)
+        return Found(_ball_of(fold, path, box, known, sizes), path, free, relief, halvings)
 
 
 def _bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
     leaving = clips_of(fold, path, box, sizes)[0][: len(path.S)]
-    sides = [over(fold, box, known, sizes, sign) for sign in (1.0, -1.0)]
+    sides = over(fold, box, known, sizes)
     doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
     entering = np.maximum(np.maximum(*sides) + doubt, 0.0)
     entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
@@ -104,8 +107,9 @@ def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -
     return None
 
 
-def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
-    """How much less lambda would be, about, with each side of the box halved: nothing is proven by it."""
+def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, Array]:
+    """How much less lambda would be, about, with each side of the box halved; and how often each would have to be for
+    the ball to be of use. Nothing is proven by either."""
     lengths = np.maximum(fold.design.column_norms, 1e-300)
     bend = np.maximum(second(fold.model.loss, path.m0, host(fold.model.y)), 1e-12)
 
@@ -122,6 +126,14 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> Array:
             part.sum() + norm(excess / lengths) + norm(np.sqrt(host(fold.design.weights) / bend) * zeta) + left
         )
 
-    r = box.r
-    halved = [strain(np.where(np.arange(len(r)) == k, 0.5, 1.0) * r) for k in range(len(r))]
-    return np.maximum(strain(r) - np.array(halved), 0.0)
+    r, halvings = box.r, np.zeros(2)
+    halves = (np.array([0.5, 1.0]), np.array([1.0, 0.5]))
+    now, halved = strain(r), np.array([strain(half * r) for half in halves])
+    relief = np.maximum(now - halved, 0.0)
+    useful = USEFUL * math.sqrt(float(host(fold.design.weights) @ bend) / (len(path.S) + 1.0))
+    while bending(fold.model.loss) > 0.0 and now > useful and halvings.sum() < MOST_HALVINGS:
+        k = int(np.argmin(halved))
+        r, now = halves[k] * r, float(halved[k])
+        halvings[k] += 1.0
+        halved = np.array([strain(half * r) for half in halves])
+    return relief, halvings

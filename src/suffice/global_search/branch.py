@@ -52,7 +52,7 @@ BEYOND = 10.0  # where a cell without an upper end is cut, times its lower end
 SHARE = 0.02  # of epsilon: how well F is to be known at centres
 TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to be known of it
 INSIDE = 1e-3  # of the way from an end to the centre
-HOPELESS = 0.5  # of U: a cell with a lesser bound is cut in four
+HOPELESS = 0.5  # of U: a cell with a lesser bound is cut in four or more
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
@@ -257,7 +257,7 @@ class Search:
             self._evaluated(cell.box.centre, [one.w for one in found])
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
-        own = replace(own, free=surface.free, relief=surface.relief)
+        own = replace(own, free=surface.free, relief=surface.relief, halvings=surface.halvings)
         solved = Cell(cell.low, cell.high, max(lower, cell.lower), min(upper, cell.upper), own, True)
         self._push(solved, tuple(one.w for one in found) if cell.box.bounded else None)
 
@@ -282,13 +282,14 @@ class Search:
         self.note(made)
 
     def _parts(self, cell: Cell) -> list[Cell]:
-        """The cell cut in two, or in four where next to nothing is proven of it."""
+        """The cell cut in two, or in more where next to nothing is proven of it."""
         k = self._side(cell)
         parts = self._cut(cell, k)
         if cell.box.bounded and len(cell.low) == 2 and cell.lower < HOPELESS * self.upper:
-            relief = cell.surface.relief * np.where(np.arange(2) == k, 0.5, 1.0)
-            again = [replace(part, surface=replace(part.surface, relief=relief)) for part in parts]
-            parts = [piece for part in again for piece in self._cut(part, self._side(part))]
+            left = np.maximum(cell.surface.halvings, 1.0)
+            left[k] -= 1.0
+            for side in [*[k] * int(left[k]), *[1 - k] * int(left[1 - k])]:
+                parts = [piece for part in parts for piece in self._cut(part, side)]
         return parts
 
     def _cut(self, cell: Cell, k: int) -> list[Cell]:

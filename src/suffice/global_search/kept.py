@@ -44,12 +44,25 @@ def _packed(answer: Looked) -> Any:
     S, part = np.flatnonzero(answer.w), answer.part
     q = part.quadratic
     numbers = (part.slack, part.floor, part.ceiling, *part.free)
-    return len(answer.w), S, answer.w[S], answer.cost, answer.steps, numbers, part.centre, q.c, q.G, q.Q, part.relief
+    return (
+        len(answer.w),
+        S,
+        answer.w[S],
+        answer.cost,
+        answer.steps,
+        numbers,
+        part.centre,
+        q.c,
+        q.G,
+        q.Q,
+        part.relief,
+        part.halvings,
+    )
 
 
 def _unpacked(data: Any) -> Looked:
-    size, S, values, cost, steps, (slack, floor, ceiling, *free), centre, c, G, Q, relief = data
+    size, S, values, cost, steps, (slack, floor, ceiling, *free), centre, c, G, Q, relief, halvings = data
     w = np.zeros(size)
     w[S] = values
-    part = Surface(centre, Quadratic(c, G, Q), slack, floor, ceiling, (free[0], free[1]), relief)
+    part = Surface(centre, Quadratic(c, G, Q), slack, floor, ceiling, (free[0], free[1]), relief, halvings)
     return Looked(w, cost, steps, part)

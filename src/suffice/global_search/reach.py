@@ -57,6 +57,7 @@ from suffice.lower.signed_factor import SignedFactor
 from suffice.terms.design import largest_matrix
 
 DAMPINGS = 6  # to find how far margins move
+FAR = 8.0  # that margins move on average: what could be proven then would be of no use
 LIGHT = 100.0  # rows with less than one over LIGHT times their number of H count by their norms
 
 
@@ -126,14 +127,16 @@ def on(
     a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
     if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
         return plain, fold.absolute(a * ranges.zeta) * SAFE
-    moves = np.zeros(len(a))
+    moves, residual = np.zeros(len(a)), _residual(fold, path, box, known)
     for _ in range(DAMPINGS):
-        found = _damped(fold, path, box, known, ranges, excess, P, plain, moves)
+        found = _damped(fold, path, box, residual, ranges, excess, P, plain, moves)
         if found is None:
             return None
         if bending(loss) == 0.0 or found.proven:
             break
         reach = found.rows.norms * found.rho
+        if a @ np.minimum(reach, 100.0) > FAR * a.sum():
+            return None
         moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
     else:
         return None
@@ -167,7 +170,7 @@ def _damped(
     fold: Fold,
     path: Path,
     box: Box,
-    known: Expansion,
+    residual: Residual,
     ranges: Ranges,
     excess: Array,
     P: Indices,
@@ -193,7 +196,7 @@ def _damped(
         rows = Rows.of(fold, ranges, C, up * factor.norms(design, 0.0))
     columns = fold.column_norms(rows.E) if bends else design.column_norms
 
-    lam = _polynomial(fold, path, box, known, factor, at, sizes) * up
+    lam = _polynomial(factor, at, residual, sizes) * up
     outside = np.zeros(size)
     outside[: len(P)] = np.maximum(excess[P], 0.0)
     outside[at] = 0.0
@@ -223,38 +226,42 @@ def _damped(
     return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
 
 
-def _polynomial(
-    fold: Fold, path: Path, box: Box, known: Expansion, factor: SignedFactor, at: Indices, sizes: Array
-) -> float:
-    """||u0 + E1 t + E2[t, t] + (B_2 t) V[t, t]||_{(R^T R)^-1} at most, on S and the intercept."""
+def _polynomial(factor: SignedFactor, at: Indices, residual: Residual, sizes: Array) -> float:
+    """||u0 + E1 t + E2[t, t] + .. + (B_2 t)(V[t, t] + ..)||_{(R^T R)^-1} at most, on S and the intercept."""
+
+    def norms_of(on_S: Array, error: Array) -> Array:
+        V, doubt = np.zeros((len(factor), on_S.shape[1])), np.zeros((len(factor), on_S.shape[1]))
+        V[at], doubt[at] = on_S, error
+        return factor.norms_of(V * factor.scale[:, None], doubt * factor.scale[:, None])
+
+    size = float(np.append(1.0, sizes) @ norms_of(residual.E, residual.doubt))
+    if residual.l2_range > 0.0:
+        beyond, m = residual.beyond, len(sizes) - residual.beyond.shape[1]
+        size += residual.l2_range * float(sizes[m:] @ norms_of(beyond, 4.0 * EPS * np.abs(beyond)))
+    return size * SAFE
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """u0, E1, E2 and H_0 r of the module's text as columns with their errors, entry by entry; and what is multiplied by
+    B_2 t, |B_2 t| <= l2_range: the path's coefficients of second order, and of bends."""
+
+    E: Array
+    doubt: Array
+    beyond: Array
+    l2_range: float
+
+
+def _residual(fold: Fold, path: Path, box: Box, known: Expansion) -> Residual:
     m = fold.B.shape[1]
-
-    def norm_of(on_S: Array, error: Array) -> float:
-        v, doubt = np.zeros(len(factor)), np.zeros(len(factor))
-        v[at], doubt[at] = on_S, error
-        return factor.norm_of(v * factor.scale, doubt * factor.scale)
-
     rows = np.append(path.S, fold.design.shape[1]) if fold.intercept else path.S
-    E, doubt, beyond = _residual(fold, path, box, known, rows)
-    size = sum(weight * norm_of(E[:, q], doubt[:, q]) for q, weight in enumerate(np.append(1.0, sizes)))
-    l2_range = float(fold.B[1] @ box.r) if box.bounded else 0.0
-    if l2_range > 0.0:
-        cubic = (sizes[q] * norm_of(beyond[:, q], 4.0 * EPS * np.abs(beyond[:, q])) for q in range(m, len(sizes)))
-        size += l2_range * sum(cubic)
-    return float(size)
-
-
-def _residual(fold: Fold, path: Path, box: Box, known: Expansion, rows: Indices) -> tuple[Array, Array, Array]:
-    """u0, E1 and E2 of the module's text as columns with their errors, entry by entry; and the path's coefficients
-    with 0 for the intercept."""
-    m = fold.B.shape[1]
     E, doubt = known.K[rows].copy(), known.error[rows].copy()
     s = len(path.S)
     w, D = path.w[path.S], path.A[:s]
-    beyond = path.A.copy()
+    beyond = path.A[:, m:].copy()
     beyond[s:] = 0.0
     if not box.bounded:  # w and A are 0, and so is all that penalties add
-        return E, doubt, beyond
+        return Residual(E, doubt, beyond, 0.0)
     l1, l2 = fold.B @ box.centre
     added = np.zeros((s, E.shape[1]))
     size = np.zeros_like(added)
@@ -280,4 +287,4 @@ def _residual(fold: Fold, path: Path, box: Box, known: Expansion, rows: Indices)
         left = max(own - free, -own, 0.0) if j < path.base else abs(own - free)
         doubt[j, 1 + q] += left + 8.0 * EPS * (abs(own) + abs(free))
         E[j, 1 + q] = 0.0
-    return E, doubt, beyond
+    return Residual(E, doubt, beyond, float(fold.B[1] @ box.r))

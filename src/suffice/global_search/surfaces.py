@@ -49,6 +49,7 @@ class Surface:
     ceiling: float
     free: tuple[float, float]  # of one parameter: between these, about, no weight becomes or ceases to be zero
     relief: Array  # how much less slack there would be, about, with each side halved
+    halvings: Array  # how often each side ought to be, about, for anything to be proven
 
     def least(self, box: Box) -> float:
         """A lower bound of F in any box inside."""
@@ -93,7 +94,7 @@ def unknown(box: Box) -> Surface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
     nothing = Quadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m))
+    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m), np.zeros(m))
 
 
 def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
@@ -111,7 +112,8 @@ def together(parts: list[Surface], box: Box) -> Surface:
     quadratic = reduce(add, (part.quadratic for part in parts))
     free = max(part.free[0] for part in parts), min(part.free[1] for part in parts)
     relief = np.sum([part.relief for part in parts], axis=0)
-    return Surface(centre, quadratic, slack, floor, ceiling, free, relief)
+    halvings = np.max([part.halvings for part in parts], axis=0)
+    return Surface(centre, quadratic, slack, floor, ceiling, free, relief, halvings)
 
 
 def part_of(fold: Fold, w: Array, box: Box) -> Surface:
@@ -119,9 +121,11 @@ def part_of(fold: Fold, w: Array, box: Box) -> Surface:
     path = path_of(fold, w, box)
     found = ball_of(fold, path, box)
     if found.ball is None:
-        return replace(unknown(box), free=found.free, relief=found.relief)
+        return replace(unknown(box), free=found.free, relief=found.relief, halvings=found.halvings)
     with np.errstate(over="ignore", invalid="ignore"):
-        return replace(_held_out(fold, found.path, found.ball, box), free=found.free, relief=found.relief)
+        return replace(
+            _held_out(fold, found.path, found.ball, box), free=found.free, relief=found.relief, halvings=found.halvings
+        )
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
@@ -166,7 +170,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
         return unknown(box)
     quadratic = Quadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
-    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
+    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m), np.zeros(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
