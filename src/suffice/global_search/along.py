@@ -18,7 +18,6 @@ margins' own rounding does to r; that of the margins themselves is part of zeta.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import product
 
