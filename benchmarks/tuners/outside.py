@@ -13,9 +13,9 @@ are exact and cheap: what counts is their number.
     truncated   residuals rounded to six significant digits
     perturbed   from x0 plus 1e-3 max(1, |x0|) times a random direction
 
-A problem is solved to tau if the exact F at the best point by the solver's own account is at most F_L + tau (F_0 - F_L),
-F_L the least F that any solver has seen, in any feature (More and Wild, 2009). Data profiles count evaluations in units
-of n + 1, up to the budget of 50; performance profiles divide by the least of all solvers.
+A problem is solved to tau if the exact F at the best point by the solver's own account is at most F_L + tau (F_0 -
+F_L), F_L the least F that any solver has seen, in any feature (More and Wild, 2009). Data profiles count evaluations in
+units of n + 1, up to the budget of 50.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ class Problem:
 
     def exact(self, x: Vector) -> Vector:
         with np.errstate(all="ignore"):
-            r = np.asarray(self.problem.ceq(x), dtype=np.float64).ravel() if self.problem.m_nonlinear_eq else np.empty(0)
+            r = (
+                np.asarray(self.problem.ceq(x), dtype=np.float64).ravel()
+                if self.problem.m_nonlinear_eq
+                else np.empty(0)
+            )
             linear = np.asarray(self.problem.aeq, dtype=np.float64)
             r = np.concatenate([r, linear @ x - np.asarray(self.problem.beq).ravel()]) if len(linear) else r
         return r
@@ -232,10 +236,10 @@ def evaluations(runs: dict[Any, dict[str, Any]], low: dict[str, float], feature:
         if any(one is None for one in some.values()):
             continue
         F0 = next(iter(some.values()))["F0"]  # type: ignore[index]
-        if not math.isfinite(F0) or F0 <= low[name] * (1.0 + 1e-10) + 1e-14:
+        if not math.isfinite(F0) or low[name] * (1.0 + 1e-10) + 1e-14 >= F0:
             continue  # it begins at a minimum
         goal = low[name] + tau * (F0 - low[name])
-        rows.append([next((k for k, F in one["seen"] if F <= goal), math.inf) for one in some.values()])  # type: ignore[index]
+        rows.append([next((k for k, F in one["seen"] if goal >= F), math.inf) for one in some.values()])  # type: ignore[index]
         units.append(next(iter(some.values()))["n"] + 1.0)  # type: ignore[index]
         kept.append(name)
     return kept, np.array(rows), np.array(units)
