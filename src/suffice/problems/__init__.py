@@ -17,6 +17,7 @@ from suffice.problems.linear import (
 )
 from suffice.problems.many import Grouped, SampleWeights
 from suffice.problems.survival import ElasticNetCox
+from suffice.problems.targets import MultiTaskElasticNet
 from suffice.terms.labels import signs
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ElasticNetTweedie",
     "Grouped",
     "LowerLevel",
+    "MultiTaskElasticNet",
     "Reconstruction",
     "SampleWeights",
     "SampledFourier",
