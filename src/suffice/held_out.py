@@ -35,14 +35,16 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
+from suffice.lower.doubt import Doubt, Steep
 from suffice.lower.verified import LinearVerification, Verification
 from suffice.terms.design import Design
-from suffice.terms.margin_losses import LARGEST
+from suffice.terms.margin_losses import LARGEST, slope_size
 from suffice.terms.rounding import TINY, gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
 
+SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
 MOST_GUESSES = 12  # of a radius, before bisection takes over
 
 
@@ -62,6 +64,7 @@ class LossAt:
     error: Callable[[float], float]
     verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
     linear: Linear | None = None  #: how the residuals move with w, where that is known
+    steep: Callable[[Doubt], Steep] | None = None  #: the gradient of the loss, with what is proven of it
 
     @property
     def residual(self) -> float:
@@ -405,8 +408,29 @@ class HeldOut:
             far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma(len(m) + 8))
             return bound(first, h, far)
 
+        def steep(doubt: Doubt) -> Steep:
+            """Slopes err by phi'' times what margins move, and by their own rounding."""
+            up = 1.0 + gamma(sum(design.shape) + 16)
+            shift = of_sums + (0.0 if train is None else doubt.intercept + 4.0 * EPS * abs(b))
+            shift += 0.0 if doubt.b is None else abs(b - doubt.b)
+            h = (design.absolute_margins(doubt.each) if provable else row_norms * doubt.size) * up + shift + blur
+            h += 4.0 * EPS * np.abs(m)
+            bend = score.bend(m, h, y)
+            off = bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
+            if isinstance(score, DevianceScore):
+                off = off + SLOPE_ROUNDING * slope_size(score.loss, slopes, bend, m, y)
+            columns = math.sqrt(times) * design.column_norms * norm(np.sqrt(v) * off)
+            columns += design.pull_gammas * design.column_norms * weighted + times * design.underflow
+            of_b = float(v @ off) + gamma(len(m) + 8) * float(np.abs(pulls).sum())
+            value, total = self.share * adjoint, self.share * float(pulls.sum())
+            of_value = self.share * columns * up + 4.0 * EPS * np.abs(value)
+            size = norm(of_value) * up
+            if train is None:
+                return Steep(value, of_value, size)
+            return Steep(value, of_value, size, total, self.share * of_b * up + 4.0 * EPS * abs(total))
+
         provable = isinstance(design.X, np.ndarray) or sp.issparse(design.X)
-        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image))
+        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image), steep)
 
     def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
         if not isinstance(self.score, SmoothPhi):

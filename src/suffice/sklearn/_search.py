@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from suffice.arrays import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.global_search import GlobalOptions, certify_global
+from suffice.global_search.certificate import INTERRUPTED
 from suffice.global_search.models import folds_of
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
@@ -322,7 +324,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         least = best if best.interval[1] < search.problem.best.interval[1] else search.problem.best
         left = search.began + SHARE_OF_CERTIFICATE * search.options.max_seconds - time.monotonic()
         budget = GlobalOptions(max_evaluations=GLOBAL_EVALUATIONS, max_seconds=max(left, 1e-6))
-        made = certify_global(problem, self.certify_global, options=budget, known=least)
+        journal = None if self.journal is None else Path(self.journal) / f"global-{self.certify_global:g}"
+        made = certify_global(problem, self.certify_global, options=budget, known=least, journal=journal)
+        if made.message == INTERRUPTED:
+            search.result = replace(search.result, status=Status.INTERRUPTED)
         if not search.one_se and made.upper < best.interval[0]:
             best = least = search.moved(made.theta, best)
         made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
@@ -389,6 +394,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        if options.global_gap > 0.0:
+            raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
         return options
 
     def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:
