@@ -6,6 +6,7 @@ from suffice.problems.families import (
     ElasticNetNegativeBinomial,
     ElasticNetTweedie,
 )
+from suffice.problems.fused import FusedLasso
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,
@@ -32,6 +33,7 @@ __all__ = [
     "ElasticNetNegativeBinomial",
     "ElasticNetPoisson",
     "ElasticNetTweedie",
+    "FusedLasso",
     "Grouped",
     "LowerLevel",
     "MultiTaskElasticNet",

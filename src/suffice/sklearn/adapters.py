@@ -357,6 +357,9 @@ class MultiTaskAdapter(_CoordinateDescent):
 class MultiTaskLassoAdapter(MultiTaskAdapter):
     """MultiTaskLasso."""
 
+    def of(self, estimator: Any) -> MultiTaskAdapter:
+        return self
+
     def ratio(self, estimator: Any) -> float:
         return 1.0
 
@@ -424,6 +427,12 @@ def _only_l2(estimator: Any, names: tuple[str, ...]) -> None:
 
 
 _ADAPTERS: dict[type, Adapter] = {}
+_BY_NAME: dict[str, Adapter] = {}  # of packages that need not be there
+
+
+def register_by_name(name: str, adapter: Adapter) -> None:
+    """Make estimators of this package and class, "package.Class", known; not those of classes derived from it."""
+    _BY_NAME[name] = adapter
 
 
 def register_adapter(estimator_class: type, adapter: Adapter) -> None:
@@ -440,12 +449,18 @@ def register_adapter(estimator_class: type, adapter: Adapter) -> None:
 def find_adapter(estimator: Any) -> Adapter:
     """The adapter of the estimator's class, or of the nearest class that it is derived from; an adapter may have a
     method `of(estimator)` that gives the one of this very estimator."""
-    for kind in type(estimator).__mro__:
-        if kind in _ADAPTERS:
-            found = _ADAPTERS[kind]
-            own: Any = getattr(found, "of", None)
-            return found if own is None else own(estimator)
-    raise TypeError(_unknown(estimator))
+    kinds = [_ADAPTERS[kind] for kind in type(estimator).__mro__ if kind in _ADAPTERS]
+    known = [_BY_NAME[name] for name in [name_of(type(estimator))] if name in _BY_NAME]
+    if not known + kinds:
+        raise TypeError(_unknown(estimator))
+    found = (known + kinds)[0]
+    own: Any = getattr(found, "of", None)
+    return found if own is None else own(estimator)  # type: ignore[no-any-return]
+
+
+def name_of(kind: type) -> str:
+    """Package and class, whatever modules of the package it has come through."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 # What people come with, and what does the same.
@@ -472,11 +487,13 @@ NEAREST = {
     "RANSACRegressor": "HuberRegressor",
     "LassoLarsIC": "Lasso",
     "OrthogonalMatchingPursuit": "Lasso",
-    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has its families and penalties",
-    "CoxPHSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "CoxnetSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "SparseLogisticRegression": "LogisticRegression(solver='saga')",
-    "GroupLasso": "suffice.sklearn.ElasticNetGLM(groups=...)",
+    "GeneralizedLinearRegressorCV": "GeneralizedLinearRegressor, which is what it tunes",
+    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
+    "CoxEstimator": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "IPCRidge": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
+    "CoxPHFitter": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "GroupElasticNet": "suffice.sklearn.ElasticNetGLM(groups=...)",
 }
 
 
