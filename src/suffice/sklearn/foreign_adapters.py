@@ -59,6 +59,9 @@ class SkglmElasticNet(_Unweighted, ElasticNetAdapter):
 class SkglmWeightedLasso(SkglmLasso):
     """skglm's WeightedLasso: factors of l1."""
 
+    def shares_rows(self, estimator: Any) -> bool:
+        return False
+
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         factors = None if estimator.weights is None else np.array(estimator.weights, dtype=np.float64)
         if factors is not None and factors.shape != (X.shape[1],):
@@ -68,7 +71,7 @@ class SkglmWeightedLasso(SkglmLasso):
         return FamilyFold(X, y, SQUARED, weights, kind, structure=Structure(factors, positive))
 
 
-class SkglmGroupLasso(SkglmLasso):
+class SkglmGroupLasso(SkglmWeightedLasso):
     """skglm's GroupLasso: norms of groups, each with its weight."""
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
