@@ -465,7 +465,7 @@ def find_adapter(estimator: Any) -> Adapter:
         raise TypeError(_unknown(estimator))
     found = (known + kinds)[0]
     own: Any = getattr(found, "of", None)
-    return found if own is None else own(estimator)  # type: ignore[no-any-return]
+    return found if own is None else own(estimator)
 
 
 def name_of(kind: type) -> str:
