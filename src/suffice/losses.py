@@ -35,9 +35,12 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
+from suffice.held_out_rows import HeldOutRows
+from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import norm_rounding
 
@@ -123,8 +126,9 @@ class _MarginLoss:
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
-        rows = self.design.shape[0]
-        if isinstance(X, Design) and np.ptp(host(X.weights)) > 0.0:
+        weights = self.design.weights
+        rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
+        if isinstance(X, Design) and not isinstance(X.weights, Even) and np.ptp(host(X.weights)) > 0.0:
             raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
@@ -137,7 +141,8 @@ class _MarginLoss:
     @cached_property
     def held_out(self) -> HeldOut:
         """The loss as a sum over held-out rows."""
-        return HeldOut(self.design, self.targets, self.score, counted=True)
+        kind = HeldOutRows if isinstance(self.design.X, Blocked) else HeldOut
+        return kind(self.design, self.targets, self.score, counted=True)
 
     def at(self, w: Array) -> LossAt:
         return self.held_out.at(_weights(w, self.design.shape[1]))
@@ -146,7 +151,11 @@ class _MarginLoss:
 class _LabelLoss(_MarginLoss):
     def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
         super().__init__(X)
-        self.sign = _signs(y, positive, self.design.shape[0])
+        rows = self.design.X
+        if isinstance(rows, Blocked):
+            self.sign = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
+        else:
+            self.sign = _signs(y, positive, self.design.shape[0])
 
     @property
     def targets(self) -> Array:
@@ -176,6 +185,9 @@ class SquaredError(_MarginLoss):
 
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
+        if isinstance(self.design.X, Blocked):
+            self.y = self.design.X.targets(y, Real().targets, False)
+            return
         self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
@@ -196,15 +208,21 @@ class Deviance:
     def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if not callable(getattr(family, "excess", None)):
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
-        design = Design.of(X, sample_weight)
+        design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         rows = design.shape[0]
-        y = frozen(family.targets(np.asarray(y)))
-        if y.shape != (rows,):
-            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
         offset = None if offset is None else offsets(offset, rows)
+        kind = HeldOut
+        if isinstance(design.X, Blocked):
+            kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
+            total = float(design.weights.count) if isinstance(design.weights, Even) else total
+            offset = None if offset is None else design.X.rows_of(offset)
+        else:
+            y = frozen(family.targets(np.asarray(y)))
+            if y.shape != (rows,):
+                raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         self.design = design
-        self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+        self.held_out = kind(design, y, DevianceScore(family), total, offset=offset)
 
     def fingerprint(self) -> dict[str, Any]:
         return self.held_out.fingerprint()

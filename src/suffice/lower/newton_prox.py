@@ -30,7 +30,7 @@ from suffice.lower.newton_hessian import Curved
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, on_these
 from suffice.problem import Canonical
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LossModel
@@ -66,7 +66,7 @@ class NewtonProx:
         term = Parts.of(problem).term
         known = isinstance(term, Curved) or (
             isinstance(term, LossModel)
-            and not isinstance(term.design.X, RowBlocks)
+            and not isinstance(term.design.X, Blocked)
             and not lives_elsewhere(term.design.X)
         )
         if known and isinstance(problem.g, Structured):
