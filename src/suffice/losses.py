@@ -128,7 +128,7 @@ class _MarginLoss:
         self.design = X if isinstance(X, Design) else Design.of(X)
         weights = self.design.weights
         rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
-        if isinstance(X, Design) and not isinstance(X.weights, Even) and np.ptp(host(X.weights)) > 0.0:
+        if isinstance(X, Design) and not isinstance(weights, Even) and not _is_even(weights):
             raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
@@ -278,6 +278,10 @@ class PartialLikelihood:
             return root_error(loss, loss - change, loss + change) + rounding if math.isfinite(loss) else math.inf
 
         return LossAt(residuals, error)
+
+
+def _is_even(weights: Any) -> bool:
+    return not hasattr(weights, "home") and np.ptp(host(weights)) == 0.0
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from importlib import import_module
 from itertools import count
 from typing import Any
@@ -27,7 +28,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from suffice.arrays import Array, frozen
+from suffice.arrays import Array
 from suffice.terms.blocks import (
     Block,
     Blocked,
@@ -42,13 +43,12 @@ from suffice.terms.blocks import (
     one_thread,
     product,
     products_of,
-    rows_from,
     tree,
     written,
 )
 
 PIECE_BYTES = 1 << 26  # of float64 values of a piece: 64 MB
-PER_THREAD = 3  # pieces for every thread, if there are blocks enough
+PER_THREAD = 2  # pieces for every thread, if there are blocks enough
 FITTING = 0.5  # of the workers' memory that X may take
 LARGE = 1 << 16  # bytes of a sum, from which it is joined on the workers
 MOST_LABELS = 1000
@@ -79,9 +79,10 @@ class Kept:
     total: Any
 
 
-def on_piece(spec: Spec | bytes, start: int, stop: int, X: Any, given: Sequence[Any], known: Sequence[Any]) -> Kept:
-    """The job on all blocks of a piece; `known` are margins that are there. In a worker."""
-    spec = pickle.loads(spec) if isinstance(spec, bytes) else spec
+def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], known: Sequence[Any]) -> Any:
+    """The job on all blocks of a piece; `known` are margins that are there. In a worker. Its part of the sum, with
+    what stays where anything does."""
+    spec: Spec = pickle.loads(text)
     job, offsets = spec.job, len([one for one in spec.offsets if one])
     made: list[list[Array]] = [[] for _ in spec.new]
     rows: list[Array] = []
@@ -107,7 +108,7 @@ def on_piece(spec: Spec | bytes, start: int, stop: int, X: Any, given: Sequence[
     with one_thread():
         total = tree(parts())
     stay = [*made, rows] if job.keeps else made
-    return Kept(tuple(np.concatenate(one) for one in stay), total)
+    return Kept(tuple(np.concatenate(one) for one in stay), total) if stay else total
 
 
 def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
@@ -128,9 +129,18 @@ def total_of(kept: Kept) -> Any:
 class PieceRows:
     """Numbers that go with the rows, one future for each piece; `place` says where in a task's `Kept`."""
 
+    home: ClusterRows
     futures: tuple[Any, ...]
-    shape: tuple[int, ...]
     place: int | None = None
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.home.shape[0],)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares: every value."""
+        digests = self.home.run(RowDigest(), rows=self)
+        return {"values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
 
     def argument(self, piece: int) -> Any:
         future = self.futures[piece]
@@ -151,6 +161,7 @@ class ClusterRows(Blocked):
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.block = block_rows(self.shape, block)
         self.passes = 0  # over X
+        self._targets: WeakValueDictionary[Any, PieceRows] = WeakValueDictionary()
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
         self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads)
@@ -184,11 +195,11 @@ class ClusterRows(Blocked):
             new = []
         futures = self._start(job, new, margins, given)
         with _talking(self.client):
-            totals = [self.client.submit(total_of, one, pure=False) for one in futures]
-            total = self._joined(totals)
+            totals = self._mapped(total_of, [(one,) for one in futures]) if new or job.keeps else list(futures)
+            total = self._joined(totals, 8 * getattr(job, "size", 0) > LARGE)
         if not job.keeps:
             return total
-        return PieceRows(futures, (self.shape[0],), len(new)), total
+        return PieceRows(self, futures, len(new)), total
 
     def _start(self, job: Job, new: Sequence[Any], margins: Sequence[Margins], given: dict[str, Any]) -> Any:
         """One task for each piece, under way."""
@@ -217,27 +228,27 @@ class ClusterRows(Blocked):
                 tasks.append((text, start, stop, self._pieces[k] if reads else None, arguments, [_argument(one, k) for one in known]))
             futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
         for place, one in enumerate(new):
-            one.rows = PieceRows(futures, (self.shape[0],), place)
+            one.rows = PieceRows(self, futures, place)
         return futures
 
     def _submitted(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, delayed: bool) -> Any:
         if not delayed:
-            return tuple(self.client.submit(function, *task, key=_key(), pure=False) for task in tasks)
+            return tuple(self._mapped(function, tasks))
         dask: Any = import_module("dask")
         ones = [dask.delayed(function, pure=False)(*task, dask_key_name=_key()) for task in tasks]
         return tuple(self.client.compute(ones, optimize_graph=True))
 
-    def _joined(self, totals: list[Any]) -> Any:
-        """The sum over all pieces."""
-        first = self.client.gather(totals[-1])
-        if len(pickle.dumps(first)) <= LARGE:
-            return tree([*self.client.gather(totals[:-1]), first])
-        while len(totals) > 1:
-            pairs = [
-                self.client.submit(joined, totals[i], totals[i + 1], pure=False) for i in range(0, len(totals) - 1, 2)
-            ]
-            totals = pairs + totals[2 * len(pairs) :]
-        return self.client.gather(totals[0])
+    def _mapped(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """One message for all."""
+        keys = [_key() for _ in tasks]
+        return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)  # type: ignore[no-any-return]
+
+    def _joined(self, totals: list[Any], there: bool) -> Any:
+        """The sum over all pieces, made here or on the workers."""
+        while there and len(totals) > 1:
+            pairs = list(zip(totals[::2], totals[1::2], strict=False))
+            totals = self._mapped(joined, pairs) + totals[2 * len(pairs) :]
+        return tree(self.client.gather(totals))
 
     def rows_of(self, values: Any) -> PieceRows:
         """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
@@ -250,8 +261,8 @@ class ClusterRows(Blocked):
                 pieces = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
             else:
                 values = np.asarray(values)
-                pieces = [self.client.submit(_itself, values[a:b], key=_key(), pure=False) for a, b in self.places]
-        return PieceRows(tuple(pieces), values.shape)
+                pieces = self._mapped(_itself, [(values[a:b],) for a, b in self.places])
+        return PieceRows(self, tuple(pieces))
 
     def gathered(self, rows: Any) -> Array:
         if isinstance(rows, Even):
@@ -264,18 +275,25 @@ class ClusterRows(Blocked):
         from suffice.terms.design import is_dask
 
         if not is_dask(y):
-            return self.rows_of(frozen(function(self._checked(np.asarray(y)))))
-        y = _known(y)
-        raw = self.rows_of(self._checked(y))
-        if not labels:
-            return self.run(Mapped(function), y=raw)[0]
-        found = sorted(set(self.run(Labels(), y=raw)))
-        values = np.array(found, dtype=y.dtype)
-        return self.run(Relabelled(values, function(values)), y=raw)[0]
+            values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
+            key: Any = blake2b(values.data, digest_size=16).digest()
+            return self._once(key, lambda: self.rows_of(values))
+        y = self._checked(_known(y))
+        raw = self._once(y.name, lambda: self.rows_of(y))
+        if labels:
+            found = np.array(sorted(set(self.run(Labels(), y=raw))), dtype=y.dtype)
+            job: Any = Relabelled(found, function(found))
+            key = (y.name, tuple(job.targets))
+        else:
+            job, key = Mapped(function), (y.name, pickle.dumps(function))
+        return self._once(key, lambda: self.run(job, y=raw)[0])
 
-    def fingerprint_of(self, rows: PieceRows) -> list[str]:
-        """Digests of numbers that go with the rows."""
-        return self.run(RowDigest(), rows=rows)  # type: ignore[no-any-return]
+    def _once(self, key: Any, make: Callable[[], PieceRows]) -> PieceRows:
+        """Targets that several problems share are held once."""
+        found = self._targets.get(key)
+        if found is None:
+            self._targets[key] = found = make()
+        return found
 
 
 def rows_of(X: Any, *, block: int | None = None, client: Any = None, hold: bool | None = None) -> Blocked:
@@ -370,8 +388,6 @@ class RowDigest:
     keeps: bool = False
 
     def __call__(self, block: Block) -> list[str]:
-        from hashlib import blake2b
-
         return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.terms.blocks import Blocked, Even, RowBlocks, View
 from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
@@ -418,7 +418,7 @@ class Surveyed:
         X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
         unit = 1.0
         for _ in range(2):
-            norms, (largest, row, reach, columns, gram) = X.run(Survey(unit, small), a=design.weights)
+            norms, (largest, row, reach, columns, gram) = X.run(Survey(unit, small, small * design.shape[1] ** 2), a=design.weights)
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)
@@ -427,6 +427,22 @@ class Surveyed:
 
 def _unit(largest: float) -> float:
     return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+
+
+def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[Design, Design]]:
+    """(training rows, held-out rows) of every fold, as views of one X in blocks of rows: a `dask.array`, a
+    `numpy.memmap`, a `suffice.terms.RowBlocks`, or the `design` of a problem. Each is to be given to problems and
+    losses in place of X, together with the targets of all rows; no row is copied.
+
+    Held-out rows are neighbours, as scikit-learn's KFold without shuffling has them or, interleaved, every `folds`-th.
+    """
+    whole = X if isinstance(X, Design) else Design.of(X)
+    N = whole.shape[0]
+    if whole_number(folds, "folds", least=1) < 2 or folds > N:
+        raise ValueError(f"folds must be at least 2 and at most the number of rows, {N}, got {folds!r}")
+    ends = np.cumsum([0, *(N // folds + (k < N % folds) for k in range(folds))]).tolist()
+    parts = [slice(k, None, folds) if interleaved else slice(ends[k], ends[k + 1]) for k in range(folds)]
+    return [(whole.only(part, complement=True), whole.only(part)) for part in parts]
 
 
 def is_dask(x: Any) -> bool:

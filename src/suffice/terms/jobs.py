@@ -36,6 +36,7 @@ class Survey:
 
     unit: float
     gram: bool
+    size: int = 0  # of what it gives
     reads: bool = True
     keeps: bool = True
 
@@ -165,6 +166,10 @@ class Gram:
     reads: bool = True
     keeps: bool = False
 
+    @property
+    def size(self) -> int:
+        return len(self.W) ** 2
+
     def __call__(self, block: Block) -> Any:
         X, C = block.X, block["C"]
         if self.rate < math.inf:
@@ -225,6 +230,7 @@ class ScaledGram:
     """X^T diag(a) X / unit^2. a is given."""
 
     unit: float = 1.0
+    size: int = 1 << 22
     reads: bool = True
     keeps: bool = False
 
