@@ -32,20 +32,19 @@ class ScoreAt:
     score: Phi
     times: float
     slack: float
+    columns: int
     shift: float = 0.0
     reads: bool = True
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
         m, a, y = _margins(block, self.shift), block["a"], block["y"]
-        counts = a > 0.0
+        counts, norms = a > 0.0, block["norms"]
+        if not counts.any():
+            return [0.0], np.zeros(self.columns), 0.0, 0.0, Length(0.0), 0.0, Most(0.0)
         X = block.X
         if not counts.all():
-            m, a, y, X, norms = m[counts], a[counts], y[counts], X[counts], block["norms"][counts]
-        else:
-            norms = block["norms"]
-        if len(m) == 0:
-            return [0.0], np.zeros(block.X.shape[1]), 0.0, 0.0, Length(0.0), 0.0, Most(0.0)
+            m, a, y, X, norms = m[counts], a[counts], y[counts], X[counts], norms[counts]
         v = _weights(a, self.times)
         residuals = np.sqrt(v) * self.score.residuals(m, y)
         slopes = self.score.derivative(m, y)
@@ -112,6 +111,8 @@ class Pushed:
 
     def __call__(self, block: Block) -> list[Array]:
         g = _row_gradients(block, self.score, self.times, self.shift)
+        if not g.any():
+            return [0.0 * self.moved]
         return [(g @ block.X) @ self.V + float(g.sum()) * self.moved]
 
 
@@ -153,7 +154,7 @@ class HeldOutRows(HeldOut):
         margins = design.X.margins(w, self.offset)
         given = {"a": design.weights, "y": self.y, "norms": design.row_norms}
         slack = design.margin_rounding(w) * norm(w)
-        job = ScoreAt(score, times, slack, shift)
+        job = ScoreAt(score, times, slack, design.shape[1], shift)
         parts, adjoint, pulls, absolute, weighted, blurred, largest = design.X.run(job, [margins], **given)
         residuals = np.sqrt(self.share * np.array(parts))
         loss = float(residuals @ residuals)

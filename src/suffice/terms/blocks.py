@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +38,24 @@ import numpy.typing as npt
 from suffice.arrays import Array, frozen, whole_number
 from suffice.terms.rounding import block_length, dense_product, roundings
 
+LOCAL = ("_surveys", "_even", "_made")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows start..stop-1: their part of X (None for a job that does not read it), of what goes with the rows, and of
-    margins."""
+    """Rows start..stop-1: their part of X, of what goes with the rows, and of margins."""
 
     start: int
     stop: int
-    X: Any
+    read: Callable[[], Array]
     given: Mapping[str, Any]
     margins: Sequence[Array] = ()
+
+    @property
+    def X(self) -> Array:  # noqa: N802 (the symbol)
+        """Read when it is asked for."""
+        return self.read()
 
     def __getitem__(self, name: str) -> Any:
         return self.given[name]
@@ -258,16 +264,24 @@ class Blocked:
 
     shape: tuple[int, int]
     block: int
+    here: bool = True  # whether products with X are arrays of this process
 
     @property
     def ndim(self) -> int:
         return 2
 
     def margins(self, w: Array, offset: Any = None) -> Margins:
-        """X w, plus an offset for every row; nothing is read before it is needed."""
+        """X w, plus an offset for every row; nothing is read before it is needed, and nothing twice while somebody holds
+        on to it."""
         if np.shape(w) != self.shape[1:]:
             raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
-        return Margins(self, _Made(np.array(w), offset))
+        w = np.array(w)
+        known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
+        key = w.tobytes(), id(offset)
+        node = known.get(key)
+        if node is None:
+            known[key] = node = _Made(w, offset)
+        return Margins(self, node)
 
     def even(self) -> Any:
         """Weights of rows that are all alike."""
@@ -313,6 +327,21 @@ class Digest:
         return [blake2b(block.X.data, digest_size=16).hexdigest()]
 
 
+class Reader:
+    """A block that is read when it is asked for, once."""
+
+    __slots__ = ("X", "block", "place")
+
+    def __init__(self, X: RowBlocks, place: slice) -> None:
+        self.X, self.place = X, place
+        self.block: Array | None = None
+
+    def __call__(self) -> Array:
+        if self.block is None:
+            self.block = self.X.block_at(self.place)
+        return self.block
+
+
 class RowBlocks(Blocked):
     """A matrix of real numbers as blocks of rows; `rows(start, stop)` returns the rows start..stop-1.
 
@@ -330,7 +359,7 @@ class RowBlocks(Blocked):
         self._even: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_surveys", "_even")} | {"_even": None}
+        return {name: value for name, value in vars(self).items() if name not in LOCAL} | {"_even": None}
 
     @classmethod
     def of(cls, source: Any, *, block: int | None = None) -> RowBlocks:
@@ -375,7 +404,11 @@ class RowBlocks(Blocked):
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Where each block stands, and the block."""
         for place in self.places():
-            yield place, as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
+            yield place, self.block_at(place)
+
+    def block_at(self, place: slice) -> Array:
+        """The rows that stand there."""
+        return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
 
     def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
         products = products_of(margins)
@@ -385,13 +418,13 @@ class RowBlocks(Blocked):
         kept: list[Array] = []
 
         def results() -> Iterator[Any]:
-            whole = self.blocks() if job.reads or made else ((place, None) for place in self.places())
-            for place, X in whole:
+            for place in self.places():
+                read = Reader(self, place)
                 for one, rows in zip(made, fresh, strict=True):
-                    rows[place] = product(X, one.w, rows_from(one.offset, place))  # type: ignore[arg-type]
+                    rows[place] = product(read(), one.w, rows_from(one.offset, place))
                 parts = [fresh[made.index(one)][place] if one in made else one.rows[place] for one in products]
                 here = {name: rows_from(value, place) for name, value in given.items()}
-                found = job(Block(place.start, place.stop, X, here, [combined(text, parts) for text in texts]))
+                found = job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in texts]))
                 if job.keeps:
                     kept.append(found[0])
                     found = found[1]

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from itertools import count
@@ -92,14 +93,15 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
             last = min(first + spec.block, stop)
             inside = slice(first - start, last - start)
             here = [_rows_of(one, first, last, inside) for one in given]
-            B = None if X is None else as_block(X[inside], first, last, spec.columns)
+            read = partial(as_block, None if X is None else X[inside], first, last, spec.columns)
             added = iter(here[len(here) - offsets :]) if offsets else iter(())
-            fresh = [product(B, w, next(added) if has else None) for w, has in zip(spec.new, spec.offsets, strict=True)]  # type: ignore[arg-type]
+            pairs = zip(spec.new, spec.offsets, strict=True)
+            fresh = [product(read(), w, next(added) if has else None) for w, has in pairs]
             for kept, one in zip(made, fresh, strict=True):
                 kept.append(one)
             margins = [*fresh, *(_rows_of(one, first, last, inside) for one in known)]
             named = dict(zip(spec.names, here, strict=False))
-            found = job(Block(first, last, B, named, [combined(text, margins) for text in spec.texts]))
+            found = job(Block(first, last, read, named, [combined(text, margins) for text in spec.texts]))
             if job.keeps:
                 rows.append(found[0])
                 found = found[1]
@@ -149,6 +151,8 @@ class PieceRows:
 
 class ClusterRows(Blocked):
     """A `dask.array` of at least as many rows as columns, on a cluster."""
+
+    here = False
 
     def __init__(self, X: Any, client: Any, *, block: int | None = None, hold: bool | None = None) -> None:
         if X.ndim != 2 or 0 in X.shape:
