@@ -15,7 +15,7 @@ ROOT = Path(suffice.__file__).parent
 
 # From the bottom up. A layer is a set of packages and modules that do not import each other.
 ORDER = [
-    {"arrays"},
+    {"arrays", "protocols"},
     {"space", "options", "files", "signals", "executors", "datasets", "terms"},
     {"problem"},
     {"lower", "upper.evaluation"},
@@ -25,9 +25,11 @@ ORDER = [
     {"upper"},
     {"objective"},
     {"journal", "derivatives"},
+    {"stationarity"},
     {"bilevel", "cleaning"},
     {"tuner"},
-    {"tune", "global_search"},
+    {"global_search"},
+    {"tune"},
     {"report", "bridges"},
     {"plots"},
     {"sklearn"},

@@ -1174,3 +1174,19 @@ def test_a_search_ends_when_nothing_worth_an_evaluation_is_promised(enough):
     assert whole.status is Status.CONVERGED
     assert found.evaluations < whole.evaluations
     assert found.cost <= 1.0 + 20.0 * enough  # F is 1 where it is least
+
+
+def test_models_learn_of_curvature_from_evaluations_made_before():
+    """One parameter, and residuals that are curved: a step from two points and two that were seen before the search
+    knows where the minimiser is, one from two points alone does not."""
+
+    def residuals(theta):
+        return np.array([theta[0] ** 2 - 1.0, 0.5])
+
+    objective, options = suffice.exact(residuals), suffice.Options(max_evaluations=3)
+    seen = [objective.evaluate(np.array([theta]), within=1.0) for theta in (0.7, 2.0)]
+    plain, told = (
+        suffice.tune(objective, [1.35], bounds=([0.0], [4.0]), options=options, seen=known) for known in ([], seen)
+    )
+    assert abs(told.theta[0] - 1.0) < 0.2 * abs(plain.theta[0] - 1.0)
+    assert told.evaluations == 3

@@ -31,6 +31,7 @@ from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
+from suffice.stationarity import stationarity
 from suffice.terms.multinomial import forget
 from suffice.upper.evaluation import Evaluation
 
@@ -127,6 +128,13 @@ class BilevelProblem:
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
+    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
+        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
+        of the space, unless others are given) hold back; None where nothing is proven (`suffice.stationarity`). It
+        takes a few Newton steps from the evaluation's solutions and one system for each, in this process."""
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds)
+
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
         return float(np.sum(np.square(self._penalties(theta)))) * (1.0 - 1e-12)
@@ -141,6 +149,14 @@ class BilevelProblem:
         limited.max_steps = whole_number(max_steps, "max_steps", least=1)
         limited._share = replace(self._share, max_steps=limited.max_steps)
         return limited
+
+    def over(self, space: Space) -> BilevelProblem:
+        """The same problem over another space of the same parameters; the executor is shared."""
+        if set(space.names) != set(self.space.names):
+            raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
+        other = copy(self)
+        other.space = space
+        return other
 
     def at(self, theta: Array) -> list[Composite]:
         """The lower-level problems at theta."""

@@ -92,6 +92,9 @@ def tune(
     groups: Annotated[
         str | None, typer.Option(help="JSON or CSV file: column -> group of columns with penalties of its own")
     ] = None,
+    certify_global: Annotated[
+        float | None, typer.Option(help="prove that no penalties are better by more than this share, 0.01 say")
+    ] = None,
     test: Annotated[
         str | None, typer.Option(help="another table with the target, on which the model is measured in the end")
     ] = None,
@@ -119,7 +122,7 @@ def tune(
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
             positive=positive, weights=weights, event=event, exposure=exposure, offset=offset, groups=groups,
-            test=test, no_report=no_report,
+            certify_global=certify_global, test=test, no_report=no_report,
         )  # fmt: skip
         name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
         _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)

@@ -35,14 +35,16 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
+from suffice.lower.doubt import Doubt, Steep
 from suffice.lower.verified import LinearVerification, Verification
 from suffice.terms.design import Design
-from suffice.terms.margin_losses import LARGEST
+from suffice.terms.margin_losses import LARGEST, slope_size
 from suffice.terms.rounding import TINY, gamma, norm_rounding
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
 
+SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
 MOST_GUESSES = 12  # of a radius, before bisection takes over
 
 
@@ -62,6 +64,7 @@ class LossAt:
     error: Callable[[float], float]
     verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
     linear: Linear | None = None  #: how the residuals move with w, where that is known
+    steep: Callable[[Doubt], Steep] | None = None  #: the gradient of the loss, with what is proven of it
 
     @property
     def residual(self) -> float:
@@ -108,6 +111,29 @@ def root_error(loss: float, low: float, high: float) -> float:
     """How far sqrt(loss) can be from the root of anything in [low, high]."""
     r = math.sqrt(loss)
     return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)
+
+
+def error_of_moved(
+    score: Phi, m: Array, y: Array, v: Array, share: float, residuals: Array
+) -> Callable[[float, Array, float], float]:
+    """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
+    function of these three."""
+    loss, rounding = float(residuals @ residuals), norm_rounding(residuals)
+
+    def bound(first: float, h: Array, far: float) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = (float(v @ end) for end in score.range(m, h, y))
+            second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
+        if math.isfinite(score.curvature):
+            second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
+        change = share * (first + second)
+        low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
+        low = max(loss - change, share * low, 0.0) if change == change else share * low
+        high = min(loss + change, share * high) if change == change else share * high
+        lipschitz = math.sqrt(share) * score.slope * far
+        return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+
+    return bound
 
 
 class Phi(Protocol):
@@ -341,7 +367,6 @@ class HeldOut:
             b = train.intercept(image)[0]
             m = m + b
         residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
-        loss = float(residuals @ residuals)
         slopes = score.derivative(m, y)
         pulls = v * slopes
         weighted = math.sqrt(times) * norm(np.sqrt(v) * slopes)
@@ -349,26 +374,13 @@ class HeldOut:
         gradient = norm(adjoint) + design.pull_rounding * weighted
         pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
         spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
-        rounding = norm_rounding(residuals)
         blur = design.margin_rounding(w) * norm(w) * row_norms  # of the margins
         if isinstance(score, DevianceScore):
             blur = blur + score.blur(m, y)
         blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
-        def bound(first: float, h: Array, far: float) -> float:
-            """The error of r for margins that move by no more than h each and `far` in all, `first` to first order."""
-            with np.errstate(over="ignore", invalid="ignore"):
-                low, high = (float(v @ end) for end in score.range(m, h, y))
-                second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
-            if math.isfinite(score.curvature):
-                second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
-            change = self.share * (first + second)
-            low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
-            low = max(loss - change, self.share * low, 0.0) if change == change else self.share * low
-            high = min(loss + change, self.share * high) if change == change else self.share * high
-            lipschitz = math.sqrt(self.share) * score.slope * far
-            return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+        bound = error_of_moved(score, m, y, v, self.share, residuals)
 
         def error(radius: float) -> float:
             # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
@@ -396,8 +408,29 @@ class HeldOut:
             far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma(len(m) + 8))
             return bound(first, h, far)
 
+        def steep(doubt: Doubt) -> Steep:
+            """Slopes err by phi'' times what margins move, and by their own rounding."""
+            up = 1.0 + gamma(sum(design.shape) + 16)
+            shift = of_sums + (0.0 if train is None else doubt.intercept + 4.0 * EPS * abs(b))
+            shift += 0.0 if doubt.b is None else abs(b - doubt.b)
+            h = (design.absolute_margins(doubt.each) if provable else row_norms * doubt.size) * up + shift + blur
+            h += 4.0 * EPS * np.abs(m)
+            bend = score.bend(m, h, y)
+            off = bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
+            if isinstance(score, DevianceScore):
+                off = off + SLOPE_ROUNDING * slope_size(score.loss, slopes, bend, m, y)
+            columns = math.sqrt(times) * design.column_norms * norm(np.sqrt(v) * off)
+            columns += design.pull_gammas * design.column_norms * weighted + times * design.underflow
+            of_b = float(v @ off) + gamma(len(m) + 8) * float(np.abs(pulls).sum())
+            value, total = self.share * adjoint, self.share * float(pulls.sum())
+            of_value = self.share * columns * up + 4.0 * EPS * np.abs(value)
+            size = norm(of_value) * up
+            if train is None:
+                return Steep(value, of_value, size)
+            return Steep(value, of_value, size, total, self.share * of_b * up + 4.0 * EPS * abs(total))
+
         provable = isinstance(design.X, np.ndarray) or sp.issparse(design.X)
-        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image))
+        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image), steep)
 
     def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
         if not isinstance(self.score, SmoothPhi):

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.arrays import Array, frozen, host, lives_elsewhere, norm, positive, vector
+from suffice.arrays import EPS, Array, frozen, host, lives_elsewhere, norm, positive, vector
 from suffice.held_out import (
     BrierScore,
     DevianceScore,
@@ -36,13 +36,14 @@ from suffice.held_out import (
     root_error,
 )
 from suffice.held_out_rows import HeldOutRows
+from suffice.lower.doubt import Doubt, Steep
 from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
-from suffice.terms.rounding import norm_rounding
+from suffice.terms.rounding import TINY, norm_rounding
 
 __all__ = [
     "Brier",
@@ -80,7 +81,14 @@ class SquaredDistance:
     def at(self, w: Array) -> LossAt:
         residuals = _weights(w, len(self.target)) - self.target
         rounding = norm_rounding(residuals)
-        return LossAt(residuals, lambda radius: radius + rounding, linear=Linear(lambda V: V, lambda u: u))
+
+        def steep(doubt: Doubt) -> Steep:
+            value, up = 2.0 * residuals, 2.0 + 8.0 * EPS
+            rounding = 4.0 * EPS * np.abs(value) + TINY
+            return Steep(value, up * doubt.each + rounding, up * doubt.size + 2.0 * norm(rounding))
+
+        linear = Linear(lambda V: V, lambda u: u)
+        return LossAt(residuals, lambda radius: radius + rounding, linear=linear, steep=steep)
 
 
 class Lipschitz:

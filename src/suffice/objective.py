@@ -68,6 +68,16 @@ class DifferentiableObjective(Protocol):
 
 
 @runtime_checkable
+class StationaryObjective(Protocol):
+    """An objective that can prove how small the gradient of F is."""
+
+    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array]) -> float | None:
+        """A proven bound on the norm of the gradient of F with respect to theta at an evaluation it has made, without
+        entries that point out of the box where theta touches it; None where nothing is proven."""
+        ...
+
+
+@runtime_checkable
 class NamedObjective(Protocol):
     """An objective whose parameters have names and ranges."""
 
@@ -128,6 +138,18 @@ def lower_bound_of(objective: object) -> Callable[[Array], float] | None:
     """The bound of F that costs nothing, if there is one."""
     bounded = offered(objective, BoundedObjective)
     return None if bounded is None else bounded.lower_bound
+
+
+def stationarity_of(objective: object, evaluation: Evaluation, bounds: tuple[Array, Array]) -> float | None:
+    """The proven bound on the gradient of F, if the objective has one."""
+    own = offered(objective, StationaryObjective)
+    try:
+        return None if own is None else own.stationarity(evaluation, bounds)
+    except Exception as error:
+        where = np.array2string(evaluation.point, precision=17)
+        raise OracleError(
+            f"the objective raised {error!r} in stationarity at theta = {where}", evaluation.point
+        ) from error
 
 
 def events_of(objective: object) -> list[Mapping[str, Any]]:

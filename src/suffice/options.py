@@ -36,6 +36,10 @@ class Options:
     enough : float, default 0.0
         A decrease of F that is worth no evaluation: the search ends when two models in a row promise no more than that
         within the trust region, or one whose best step is too short to be made.
+    global_gap : float, default 0.0
+        With many starts of a problem that `certify_global` takes: end them all once no parameters in the space are
+        proven to be better than the best known ones by more than this share of F, and end starts that look where
+        nothing is. It takes as many evaluations again, which max_evaluations and max_work do not count. 0: never.
     initial_radius : float, default 0.1
         The first trust radius (Ehrhardt and Roberts 2021: a tenth of the box).
     final_radius : float, default 1e-5
@@ -80,6 +84,7 @@ class Options:
     max_seconds: float = math.inf
     target_cost: float = 0.0
     enough: float = 0.0
+    global_gap: float = 0.0
 
     initial_radius: float = 0.1
     final_radius: float = 1e-5
@@ -106,6 +111,7 @@ class Options:
         positive(self.max_seconds, "max_seconds", infinite=True)
         positive(self.target_cost, "target_cost", zero=True)
         positive(self.enough, "enough", zero=True)
+        positive(self.global_gap, "global_gap", zero=True)
         positive(self.initial_radius, "initial_radius")
         positive(self.final_radius, "final_radius")
         positive(self.accuracy_factor, "accuracy_factor")

@@ -43,6 +43,7 @@ __all__ = [
     "draw_accuracy",
     "draw_calibration",
     "draw_coefficients",
+    "draw_gap",
     "draw_path",
     "draw_progress",
     "draw_regularisation_path",
@@ -184,6 +185,16 @@ def draw_work(shown: Trace, ax: Axes | None = None) -> Axes:
     if total[-1] > 0.0:
         axes.set_ylim(bottom=0.5 * float(positive(shown.work)[np.isfinite(positive(shown.work))].min()))
     axes.set(xlabel="evaluation", ylabel="work")
+    return _finished(axes)
+
+
+def draw_gap(history: Sequence[Sequence[float]], ax: Axes | None = None) -> Axes:
+    """The gap that a global certificate has proven after so many evaluations; pairs of both."""
+    axes = _axes(ax)
+    x, y = np.array(history, dtype=np.float64).T
+    _scales(axes, False, bool(np.all(y > 0.0)))
+    axes.step(x, 100.0 * y, where="post", color=ORANGE, linewidth=1.6, label="proven so far")
+    axes.set(xlabel="evaluation", ylabel="proven gap, %")
     return _finished(axes)
 
 

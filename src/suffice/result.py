@@ -23,6 +23,7 @@ class Status(Enum):
     CONVERGED = ("the trust radius reached final_radius", True)
     SUFFICES = ("what the model promises is not worth another evaluation", True)
     NOISE = ("what is left to gain cannot be distinguished from the noise of the objective", True)
+    GLOBAL = ("it is proven that no parameters in the space are better by more than global_gap", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations was reached", False)
     MAX_WORK = ("max_work was reached", False)
@@ -49,6 +50,11 @@ class Status(Enum):
         return self.value[1]
 
     @property
+    def leaves_time(self) -> bool:
+        """Whether a run that ended this way has time for a last look at what it has found."""
+        return self not in _HURRIED
+
+    @property
     def can_go_on(self) -> bool:
         """Whether a search that ended this way goes on if it is given more of a budget, or another chance."""
         return self in _UNFINISHED
@@ -60,6 +66,8 @@ _UNFINISHED = frozenset(
         Status.TERMINATED, Status.JOURNAL, Status.FAILED,
     }
 )  # fmt: skip
+
+_HURRIED = _UNFINISHED - {Status.MAX_EVALUATIONS, Status.MAX_WORK}
 
 SETTLED = 1e-4  # of F, or of what F is elsewhere: an interval so narrow leaves nothing worth deciding
 
@@ -185,6 +193,10 @@ class Result:
         The space of the objective, if it has one.
     policy : str, default "residual"
         What `within` of the records bounds, see Options.policy.
+    stationarity : float | None, default None
+        A proven bound on the norm of the gradient of F at theta, with respect to theta, without what bounds hold back
+        (`suffice.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without proven
+        constants, with noise, or where a run was interrupted.
     """
 
     theta: Array
@@ -200,6 +212,7 @@ class Result:
     starts: tuple[Result, ...] = field(default=(), repr=False)
     space: Space | None = field(default=None, repr=False)
     policy: str = "residual"
+    stationarity: float | None = None
 
     @property
     def success(self) -> bool:

@@ -13,7 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from suffice.arrays import outside_stacklevel, vector
 from suffice.files import JournalError
+from suffice.global_search.beside import Beside
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import Fingerprint, differences, versions
 from suffice.journal.run import Contents, Journal, read
@@ -37,6 +38,7 @@ from suffice.objective import (
     offered,
     oracle,
     space_of,
+    stationarity_of,
 )
 from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
@@ -63,6 +65,7 @@ def tune(
     options: Options | None = None,
     callback: Callback | None = None,
     journal: JournalLike | None = None,
+    seen: Sequence[Evaluation] = (),
 ) -> Result:
     """Minimise F(theta) = sum of squared residuals, asking `objective` for no more accuracy than the next decision
     needs.
@@ -86,6 +89,9 @@ def tune(
     policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
     least proven upper bound of F; `result.starts` has the results of all, in their order.
 
+    `seen` are evaluations of the same objective that were made before: they are not made again for being known, but
+    models of steps near them know more of F's curvature, from the first step on.
+
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
     the run, to the same result. It is made if need be, and refused if it holds a run already.
 
@@ -96,15 +102,19 @@ def tune(
     squares overflows, are no failure but at theta0: a step there counts as rejected, and the search goes on closer by.
     """
     space = space_of(objective)
+    whole = bounds is None  # the search is over the whole space
     bounds = space.bounds if space is not None and bounds is None else bounds
     free = lower_bound_of(objective)
     thetas = _starts(theta0, starts, space)
-    tuners = [Tuner(theta, bounds=bounds, scale=scale, options=options, lower_bound=free) for theta in thetas]
+    given: dict[str, Any] = {"bounds": bounds, "scale": scale, "options": options, "lower_bound": free, "seen": seen}
+    tuners = [Tuner(theta, **given) for theta in thetas]
     _check_objective(objective, tuners[0].options)  # whoever has none learns it before a journal is made
     _check_callback(callback)
-    run = _Run(tuners, objective, callback, listed=starts is not None)
+    beside = _beside(objective, tuners[0].options, whole, starts is not None)
+    run = _Run(tuners, objective, callback, listed=starts is not None, beside=beside)
     if journal is None:
-        return run.go()
+        with _kept(beside, None):
+            return run.go()
     book, begun = _book(journal), [(tuner.setting, tuner.known) for tuner in tuners]
     if starts is None:
         with book:
@@ -112,7 +122,8 @@ def tune(
             return replace(run, books=[book]).go()
     with StartsJournal(Path(book.folder)) as journals:
         journals.create(book.settings, begun, _fingerprint(objective))
-        return replace(run, books=journals.books, journals=journals).go()
+        with _kept(beside, journals.folder):
+            return replace(run, books=journals.books, journals=journals).go()
 
 
 def resume(
@@ -178,17 +189,19 @@ def _resume_starts(
             with suppress(OracleError):  # other versions may ask for another theta in the last bit: it is made anew
                 tuner.tell(evaluation)
                 left.append((told, evaluation))
-    run = _Run(tuners, problem, callback, journals.books, journals, listed=True, seconds_before=seconds)
+    beside = _beside(problem, tuners[0].options, True, True)
+    run = _Run(tuners, problem, callback, journals.books, journals, True, seconds, beside)
     if left:
         run.write_down(left, seconds)
-    if turn:
-        run.end_what_need_not_go_on(seconds)
-    if all(tuner.done for tuner in tuners):
-        return run.result()
-    _warn_of_versions(contents[0])
-    for book, one in zip(journals.books, contents, strict=True):
-        book.event(what="resumed", evaluations=len(one.history), dropped_bytes=one.torn, versions=versions())
-    return run.go()
+    with _kept(beside, journals.folder):
+        if turn:
+            run.end_what_need_not_go_on(seconds)
+        if all(tuner.done for tuner in tuners):
+            return run.result()
+        _warn_of_versions(contents[0])
+        for book, one in zip(journals.books, contents, strict=True):
+            book.event(what="resumed", evaluations=len(one.history), dropped_bytes=one.torn, versions=versions())
+        return run.go()
 
 
 def _refuse_changes(folder: Any, contents: Contents, options: Options | None, fingerprint: dict[str, str]) -> None:
@@ -273,6 +286,19 @@ def _check_objective(objective: object, options: Options) -> None:
     derivatives_of(objective, options)
 
 
+def _beside(objective: object, options: Options, whole: bool, listed: bool) -> Beside | None:
+    """What bounds F in the whole space while starts go on, if that is asked for."""
+    if options.global_gap == 0.0:
+        return None
+    if not (listed and whole):
+        raise ValueError("global_gap needs `starts`, and no other bounds than those of the problem's space")
+    return Beside(objective, options.global_gap)  # type: ignore[arg-type]
+
+
+def _kept(beside: Beside | None, folder: Path | None) -> AbstractContextManager[None]:
+    return nullcontext() if beside is None else beside.kept_in(folder)
+
+
 def _check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}")
@@ -289,6 +315,7 @@ class _Run:
     journals: StartsJournal | None = None  # what holds the books of a list of starts together
     listed: bool = False  # a list of starts, be it of one: budgets are common to all, and the result has them all
     seconds_before: float = 0.0
+    beside: Beside | None = None
 
     def go(self) -> Result:
         """The loop over turns: one evaluation for every start that is still in the race, until there is none.
@@ -327,7 +354,11 @@ class _Run:
         space = space_of(self.objective)
         if space is not None:
             results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
-        best = min(results, key=lambda result: (result.interval[1], result.cost))
+        i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
+        if best.evaluation is not None and best.status.leaves_time and self.tuners[i].options.noise is None:
+            scaling = self.tuners[i].setting.scaling
+            proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
+            best = replace(best, stationarity=proven)
         return replace(best, starts=results) if self.listed else best
 
     def write_down(self, turn: Sequence[tuple[Told, Evaluation]], seconds: float) -> None:
@@ -352,10 +383,34 @@ class _Run:
             self._end(Status.MAX_WORK)
         elif seconds >= options.max_seconds:
             self._end(Status.MAX_SECONDS)
-        for i, reason in overtaken([one.known for one in tuners], [one.setting for one in tuners]).items():
+        found = overtaken([one.known for one in tuners], [one.setting for one in tuners])
+        if self.beside is not None and any(tuner.known.status is Status.RUNNING for tuner in tuners):
+            found |= self._looking_where_nothing_is(self.beside)
+        for i, reason in found.items():
             tuners[i].stop(Status.OVERTAKEN, reason)
             if self.journals is not None:
                 self.journals.give_up(i, reason)
+
+    def _looking_where_nothing_is(self, beside: Beside) -> dict[int, str]:
+        """The starts that need not go on for what is proven of the whole space, with the reason; all are ended here if
+        that suffices."""
+        known = [i for i, tuner in enumerate(self.tuners) if tuner.known.points]
+        beside.advance(self._evaluations)
+        upper, best = min((best_point(self.tuners[i].known).evaluation.interval[1], i) for i in known)
+        if beside.suffices(upper):
+            self._stop(Status.GLOBAL, f"F is nowhere less than {beside.search.lower!r}")
+            return {}
+        found = {}
+        for i in known:
+            tuner = self.tuners[i]
+            if i == best or tuner.known.status is not Status.RUNNING:
+                continue
+            scaling, state = tuner.setting.scaling, tuner.known
+            u = best_point(state).u
+            low, high = (scaling.to_theta(u + way * state.delta) for way in (-1.0, 1.0))
+            if beside.ruled_out(low, high, upper):
+                found[i] = f"nothing in its trust region is proven to be better than F at start {best}"
+        return found
 
     def _end(self, status: Status) -> None:
         """A budget is spent: those that have ended by now have, whatever they were about to be told."""

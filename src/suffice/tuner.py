@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from suffice.upper.by_derivatives import wanted as derivatives_wanted
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.method import absorb, decide, start
 from suffice.upper.scaling import Scaling
-from suffice.upper.state import ManyState, Setting, State, best_point
+from suffice.upper.state import ManyState, Setting, State, best_point, remembered
 
 STATE_FORMAT = "suffice tuner 1"
 
@@ -42,7 +42,7 @@ class Tuner:
     """The search as ask and tell, for those who run their evaluations themselves.
 
     `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for. `bounds` and `scale` are those of `tune`.
+    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale` and `seen` are those of `tune`.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Tuner:
         scale: Any = None,
         options: Options | None = None,
         lower_bound: Callable[[Array], float] | None = None,
+        seen: Sequence[Evaluation] = (),
     ) -> None:
         theta = vector(theta0, "theta0")
         if theta.size == 0:
@@ -70,6 +71,8 @@ class Tuner:
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
         self._state: State | ManyState = start(scaling.to_u(inside), self._setting)
+        if isinstance(self._state, State):
+            self._state = replace(self._state, pool=remembered(inside, seen, scaling))
         self._asked_at: float | None = None
         self._detail = ""
 

@@ -5,7 +5,7 @@ import pytest
 
 import suffice
 from suffice import losses, problems
-from suffice.global_search.pictures import surfaces
+from suffice.global_search.pictures import Landscape
 
 pytest.importorskip("matplotlib")
 
@@ -28,14 +28,14 @@ HELD = losses.SquaredError(X[30:], y[30:])
 def test_the_band_of_one_penalty_holds_f_and_the_title_tells_the_gap():
     problem = suffice.BilevelProblem([Ridge()], [HELD], space=suffice.Space(l2=(1e-3, 1e3)))
     made = suffice.certify_global(problem, 0.02)
-    x, lower, upper = surfaces(made)
+    x, lower, upper = made.landscape.line.T
     assert np.all(np.diff(x) >= 0.0) and x[0] == pytest.approx(1e-3) and x[-1] == pytest.approx(1e3)
     assert np.all(lower <= upper) and lower.min() >= made.lower
     for value in x[::17]:
         low, high = problem.evaluate(problem.space.theta({"l2": value}), within=1e-9).interval
         at = int(np.argmin(np.abs(x - value)))
         assert lower[at] <= high * (1.0 + 1e-9) and low <= upper[at] * (1.0 + 1e-9)
-    assert f"{100.0 * made.gap:.2g} %" in made.plot().get_title()
+    assert f"{made.landscape.gap_in_percent} %" in made.plot().get_title()
 
 
 def test_all_cells_of_two_penalties_are_drawn():
@@ -45,3 +45,12 @@ def test_all_cells_of_two_penalties_are_drawn():
     shades, open_cells = made.plot().collections[:2]
     assert len(shades.get_paths()) == len(made.cells)
     assert len(open_cells.get_paths()) == sum(cell.lower <= made.upper for cell in made.cells)
+
+
+@pytest.mark.parametrize(
+    ("gap", "told"), [(0.0496, "5"), (0.0504, "5.1"), (4.41e-4, "0.045"), (0.999, "1e+02"), (0.0, "0")]
+)
+def test_a_gap_is_told_with_two_digits_and_never_as_less_than_it_is(gap, told):
+    empty = np.empty((0, 3))
+    assert Landscape(("l2",), np.array([1.0]), 1.0 - gap, 1.0, empty, empty).gap_in_percent == told
+    assert float(told) >= 100.0 * gap

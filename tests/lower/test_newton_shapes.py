@@ -222,3 +222,13 @@ def test_neither_is_one_of_many_together(solver):
     for asked in ({"within": [1e-6, 1e-6]}, {"steps": 10}):
         for solution in solve_together([family.at(l1=1e-3, l2=l2) for l2 in (1e-3, 1e-2)], solver=solver, **asked):
             assert np.isfinite(solution.x).all() and solution.certificate.radius == math.inf
+
+
+def test_a_support_of_more_columns_than_rows_grows_in_few_steps():
+    """From one column to nearly all 2,000 with an l1 next to nothing: where rows are few a model of many columns costs
+    little, and its working set need not grow by half a step."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 2000)), rng.standard_normal(30)
+    solution = solve(ElasticNet(X, y).at(l1=1e-7, l2=1.0), within=1e-6, solver="newton")
+    assert np.count_nonzero(solution.x) > 1900
+    assert solution.reached and solution.steps <= 6

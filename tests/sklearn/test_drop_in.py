@@ -236,3 +236,19 @@ def test_a_score_of_targets_as_they_are_is_reported():
     assert search.score(X, POSITIVE) == pytest.approx(-np.mean((search.predict(X) - POSITIVE) ** 2))
     data = collect(search, X, POSITIVE, about={})
     assert data["asked_scoring"] == "neg_mean_squared_error" and data["comparison"]["same_folds"]
+
+
+def test_an_edge_is_warned_of_with_what_all_values_beyond_could_bring_at_most(monkeypatch):
+    monkeypatch.setattr("suffice.sklearn._penalty_search.SECONDS_BEYOND", 60.0)
+    X, y = rng.standard_normal((40, 5)), rng.standard_normal(40)
+    y = y + X @ np.ones(5)
+    with pytest.warns(UserWarning, match="no smaller one at all is better by more than") as told:
+        search = SufficeSearchCV(Ridge(), {"l2": (1.0, 10.0)}, cv=4).fit(X, y)
+    text = next(str(item.message) for item in told if "edge of its space" in str(item.message))
+    most = float(text.split("more than ")[1].split(" %")[0]) / 100.0
+    losses = [
+        -cross_val_score(Ridge(alpha=30.0 * l2), X, y, cv=4, scoring="neg_mean_squared_error").mean()
+        for l2 in [search.best_penalties_["l2"], *np.geomspace(1e-9, 1.0, 40)]
+    ]
+    gain = 1.0 - min(losses[1:]) / losses[0]
+    assert 0.0 < gain <= most < 2.0 * gain

@@ -1,6 +1,7 @@
 """First looks see the edges of the space, and a search finds the best penalties there."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._starting_points import GAP, TURNED, Lattice, levels_of
+from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, TURNED, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
@@ -85,8 +86,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_first_looks_see_every_edge(case, seed):
-    """A look lies on the lower edge of every penalty, or F was seen to rise on the way there; and one at the upper
-    edge, or where all weights are zero as they are there."""
+    """A look lies on the lower edge of every penalty, or F was seen to rise on the way there (a little is enough for
+    one penalty alone, whose derivative tells the rest); and one at the upper edge, or where all weights are zero."""
     estimator, space, groups = CASES[case]
     X, y = noisy(seed, groups or 8)
     named = None if groups is None else {f"g{k}": [k] for k in range(groups)}
@@ -99,7 +100,8 @@ def test_first_looks_see_every_edge(case, seed):
     plainest = math.isclose(losses[0], no_model, rel_tol=0.02)
     for name, (lower, upper) in space.items():
         values = results[f"penalty_{name}"][looks]
-        risen = losses[values < values[np.argmin(losses)]].max(initial=0.0) > TURNED * losses.min()
+        rise = TURNED if len(space) > 1 else 1.0
+        risen = losses[values < values[np.argmin(losses)]].max(initial=0.0) > rise * losses.min()
         assert np.isclose(values, lower).any() or risen
         assert np.isclose(values, upper).any() or plainest
 
@@ -109,7 +111,8 @@ def test_levels_go_from_edge_to_edge_and_leave_no_gap(kind):
     rng = np.random.default_rng(5)
     for _ in range(200):
         low, high = np.sort(rng.uniform(-12, 6, 2))
-        levels = levels_of(kind, 10.0 ** rng.uniform(-5, 5), low, high, int(rng.integers(1, 3)))
+        below = [BELOW[kind], ALONE, FEWER[kind]][int(rng.integers(3))]
+        levels = levels_of(10.0 ** rng.uniform(-5, 5), low, high, below, BEYOND[kind])
         assert levels[-1] == low and low <= levels[0] <= high
         assert (np.diff(levels) < 0).all() and (-np.diff(levels) <= GAP + 1e-12).all()
 
@@ -134,3 +137,15 @@ def test_where_all_looks_are_alike_the_first_is_where_the_search_begins():
     y = np.where(np.arange(60) == 0, 1.0, 0.0)  # nothing but one row has a signal, and only folds that train with it
     search = SufficeSearchCV(ElasticNet(), WIDE, cv=CV, refit=False).fit(X, y)
     assert loss(search) <= 1.0001 * loss_at(ElasticNet(), X, y, CV, WIDE, l1=1e2, l2=1e2)
+
+
+def test_a_line_of_one_penalty_ends_where_its_derivative_says_that_it_turns():
+    """With noise and as many columns as rows F rises steeply below the best l2, and there is no look down there."""
+    X, y = noisy(0, 60)
+    arguments = {"cv": CV, "refit": False, "options": ONE}
+    foreseen = SufficeSearchCV(Ridge(), {"l2": (1e-6, 1e2)}, **arguments).fit(X, y)
+    arguments["options"] = replace(ONE, derivatives="never")
+    seen = SufficeSearchCV(Ridge(), {"l2": (1e-6, 1e2)}, **arguments).fit(X, y)
+    looks = [one.cv_results_["penalty_l2"][one.cv_results_["purpose"] == "first look"] for one in (foreseen, seen)]
+    assert looks[0].min() > looks[1].min()
+    assert loss(foreseen) <= 1.001 * loss(seen)

@@ -78,8 +78,8 @@ def test_it_is_the_solution_of_the_matrix_in_memory(client):
     ],
 )
 def test_other_losses_offsets_and_weights(client, problem):
-    one, other = solved(on_dask(X, 300), on_dask(counts, 10), "auto", problem), solved(RowBlocks.of(X), counts, "auto", problem)
-    assert one == other
+    one = solved(on_dask(X, 300), on_dask(counts, 100), "auto", problem)
+    assert one == solved(RowBlocks.of(X), counts, "auto", problem)
     solution = solve(problem(X, counts).at(l1=1e-3, l2=1e-1), within=1e-9)
     assert np.linalg.norm(np.frombuffer(one[0]) - solution.x) <= 1e-5 + 1e-9
 
@@ -112,9 +112,8 @@ def test_deviances(client, family):
     here, there = losses.Deviance(X, counts, family).at(w), loss.at(w)
     assert there.residual == pytest.approx(here.residual, rel=1e-12)
     for radius in (0.0, 1e-6, 1e-2):
-        assert abs(losses.Deviance(X, counts, family).at(w + radius * np.eye(COLUMNS)[1]).residual - there.residual) <= (
-            there.error(radius)
-        )
+        moved = losses.Deviance(X, counts, family).at(w + radius * np.eye(COLUMNS)[1]).residual
+        assert abs(moved - there.residual) <= there.error(radius)
 
 
 def test_a_run_is_continued_to_the_same_bits_and_other_data_are_refused(client, tmp_path):
@@ -204,7 +203,11 @@ def test_views_hold_what_they_say():
         (lambda: Design.of(on_dask(np.full((9, 2), np.nan), 4)), ValueError, "X must be finite"),
         (lambda: Design.of(on_dask(X + 1j, 400)), TypeError, "real numbers"),
         (lambda: problems.ElasticNetLogistic(on_dask(X, 400), on_dask(y[1:], 400)), ValueError, r"shape \(1000,\)"),
-        (lambda: problems.ElasticNetLogistic(on_dask(X, 400), on_dask(counts, 400)), ValueError, "exactly two distinct"),
+        (
+            lambda: problems.ElasticNetLogistic(on_dask(X, 400), on_dask(counts, 400)),
+            ValueError,
+            "exactly two distinct",
+        ),
         (lambda: problems.ElasticNetPoisson(on_dask(X, 400), on_dask(-counts, 400)), ValueError, "not be negative"),
         (lambda: problems.ElasticNetCox(on_dask(X, 400), counts + 1.0), TypeError, "needs it here"),
         (lambda: terms.row_folds(X, 3), TypeError, "blocks of rows"),

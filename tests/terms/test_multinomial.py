@@ -98,3 +98,37 @@ def test_intercepts_exist_where_all_probabilities_are_zero_or_one_in_floating_po
         for t in (1e-3, 1.0, 1e3):
             assert mean_loss(model, image, b + t * rng.standard_normal(model.classes)) >= best - 1e-9 * abs(best)
     assert saturated > 10  # that is what the test is about
+
+
+def exact_gradient(model, w):
+    """The gradient in extended precision, of margins and intercepts in extended precision."""
+    W = np.asarray(w, dtype=LONG).reshape(model.classes, -1)
+    X, a = np.asarray(model.design.X, dtype=LONG), model.design.weights.astype(LONG)
+    image = X @ W.T
+    b = exact_intercept(model, image, model.shift(image.astype(float))[0])
+    e = np.exp(image + b - (image + b).max(axis=1, keepdims=True))
+    slopes = e / e.sum(axis=1, keepdims=True) - model.onehot
+    return ((a[:, None] * slopes).T @ X + LONG(model.l2) * W).ravel()
+
+
+@quick
+@given(seed=st.integers(0, 10**6))
+def test_the_gradient_lies_within_its_proven_rounding(seed):
+    rng, model = random_model(seed)
+    w = rng.standard_normal(model.classes * model.design.shape[1]) * 10.0 ** rng.uniform(-1, 1.5)
+    image = model.image(w)
+    error = float(np.linalg.norm((model.gradient_at(w, image) - exact_gradient(model, w)).astype(float)))
+    assert error <= model.rounding_at(w, image) <= model.gradient_rounding(w, image)
+
+
+def test_intercepts_that_follow_do_not_add_to_the_rounding_of_the_gradient():
+    """One row of many is a thousand times as long as the others: the intercepts follow its margin's error by a bound on
+    the largest of all, but the gradient is moved no farther than the rows' own errors move it."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    X[0] *= 1e3
+    model = Multinomial(Design.of(X), np.eye(5)[np.arange(400) % 5], True, 0.1)
+    w = rng.standard_normal(15)
+    image = model.image(w)
+    largest = model.design.margin_rounding(w) * model.design.row_norms.max() * np.linalg.norm(w)
+    assert model.rounding_at(w, image) < 0.5 * largest * np.sqrt(model.design.squared_norm)

@@ -24,6 +24,7 @@ import heapq
 import math
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import Protocol
@@ -166,6 +167,16 @@ class Search:
     def progress(self) -> Progress:
         seconds = time.monotonic() - self.began
         return Progress(self.evaluations, self.work, seconds, self.lower, self.upper, len(self._heap))
+
+    @contextmanager
+    def undone_by_interrupts(self) -> Iterator[None]:
+        """Whatever is raised inside, the cells are those from before, so that they still make up the box."""
+        before = list(self._heap)
+        try:
+            yield
+        except BaseException:
+            self._heap = before
+            raise
 
     def note(self, evaluation: Evaluation) -> None:
         """An evaluation that was made, here or elsewhere."""

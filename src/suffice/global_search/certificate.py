@@ -12,13 +12,16 @@ import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
-from suffice.global_search.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
-from suffice.global_search.pictures import draw
+from suffice.global_search.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.pictures import Landscape, draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
+from suffice.signals import termination
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
+
+INTERRUPTED = "it was interrupted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +70,13 @@ class GlobalCertificate:
 
     def plot(self, ax: Any = None) -> Any:
         """The proven lower and upper surfaces over the space, and which cells are ruled out (needs Matplotlib)."""
-        return draw(self, ax)
+        return draw(self.landscape, ax)
+
+    @property
+    def landscape(self) -> Landscape:
+        """What `plot` draws."""
+        best = [self.params[name] for name in self.space.names]
+        return Landscape.of(self.space.names, best, self.lower, self.upper, self.cells)
 
 
 def certify_global(
@@ -101,7 +110,7 @@ def certify_global(
         epsilon takes up what was interrupted.
     callback : callable, default None
         Given a `Progress` after every evaluation: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
-        StopIteration raised in it ends the search.
+        StopIteration raised in it ends the search, and so do Ctrl-C and SIGTERM: what is proven by then is returned.
     """
     positive(epsilon, "epsilon")
     options = GlobalOptions() if options is None else options
@@ -111,21 +120,8 @@ def certify_global(
     with ExitStack() as stack:
         kept = None
         if journal is not None:
-            found = Fingerprint()
-            found.add("problem", problem)
-            found.add("epsilon", epsilon)
-            found.add("known", None if evaluation is None else evaluation.point)
-            kept = stack.enter_context(SearchJournal(journal, found.parts))
-
-        def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-            key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
-            made = None if kept is None else kept.take(key)
-            if made is None:
-                made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
-                made = made if kept is None else kept.keep(key, "cell", made)
-            return made
-
-        search = Search(problem, epsilon, evaluate, best=evaluation)
+            kept = stack.enter_context(journal_of(journal, problem, epsilon))
+        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation)
         history: list[Progress] = []
         message = _run(search, options, history, callback)
     best = search.best
@@ -148,6 +144,28 @@ def certify_global(
     )
 
 
+def journal_of(folder: str | os.PathLike[str], problem: BilevelProblem, epsilon: float) -> SearchJournal:
+    """The journal of a certificate."""
+    found = Fingerprint()
+    found.add("problem", problem)
+    found.add("epsilon", epsilon)
+    return SearchJournal(folder, found.parts)
+
+
+def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate:
+    """Evaluations that the journal, if there is one, holds are not made again."""
+
+    def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
+        made = None if kept is None else kept.take(key)
+        if made is None:
+            made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
+            made = made if kept is None else kept.keep(key, "cell", made)
+        return made
+
+    return evaluate
+
+
 def _run(
     search: Search,
     options: GlobalOptions,
@@ -159,7 +177,13 @@ def _run(
         if spent is not None:
             return f"{spent} was reached"
         before = search.evaluations
-        search.step()
+        try:
+            with termination(KeyboardInterrupt), search.undone_by_interrupts():
+                search.step()
+        except KeyboardInterrupt:
+            if search.best is None:
+                raise
+            return INTERRUPTED
         if search.evaluations > before:
             history.append(search.progress)
             try:

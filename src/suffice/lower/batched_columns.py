@@ -43,12 +43,16 @@ def share_a_design(problems: Sequence[Composite]) -> bool:
     """Whether the problems can be columns of one batch: linear models of one X and one psi, with an l1 penalty. Blocks
     of rows are gone through one problem at a time."""
     first = problems[0].smooth
-    return isinstance(first, LinearModel) and not isinstance(first.design.X, Blocked) and all(
-        isinstance(problem.smooth, LinearModel)
-        and isinstance(problem.prox, L1)
-        and problem.smooth.design is first.design
-        and problem.smooth.loss == first.loss
-        for problem in problems
+    return (
+        isinstance(first, LinearModel)
+        and not isinstance(first.design.X, Blocked)
+        and all(
+            isinstance(problem.smooth, LinearModel)
+            and isinstance(problem.prox, L1)
+            and problem.smooth.design is first.design
+            and problem.smooth.loss == first.loss
+            for problem in problems
+        )
     )
 
 

@@ -43,15 +43,19 @@ from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
+from suffice.terms.row_sums import RowCurvature
 
 FIRST_WORKING_SET = 64
-GROWTH = 1.5  # of the working set, relative to the support
+GROWTH = 1.5  # of the working set, relative to the support,
+WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
 SINGLE = 1e5  # the largest kappa at which H is made in float32
+BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
+VERIFICATION = 4.0  # times N s^2: operations of a verification with s weights, about
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -78,7 +82,8 @@ class NewtonState:
     short: int = 0  # steps in a row that were cut short
     image: Any = field(default=None, metadata=RECOMPUTED)
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
-    settled: bool = False  # whether the signs look right: they are the last step's, or it was as good as such a one
+    settled: bool = False  # whether a verification is due: the signs look right, and steps have cost as much
+    spent: float = 0.0  # operations of steps since the last one
 
 
 @dataclass(frozen=True)
@@ -127,20 +132,31 @@ class Newton:
 
         there = _evidence(problem, terms, found.x, found.image, found.gradient)
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
-        settled = looks_settled(here.z, found.x, before, after)
-        N = terms.model.design.shape[0]
+        N, s = terms.model.design.shape[0], len(metric.working)
+        spent = state.spent + _price_of_step(terms.model.design, s) + (metric.rows * s**2 if fresh else 0.0)
+        due = problem.mu == 0.0 or spent >= VERIFICATION * N * np.count_nonzero(found.x) ** 2
+        settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
-            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here)
+            due = state.settled or best_model
+            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due)
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
+        settled = settled or ended
+        proven = (found.image, there, settled, 0.0 if settled else spent)
         if found.blurred and after > 0.5 * before:
-            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, found.image, there, settled)
+            return NewtonState(found.x, state.k + 1, N, None, ended, shortest, idle, short, *proven)
         rows = min(4 * metric.rows, N) if complete or not _grows(terms, working) else metric.rows
         rows = N if 2 * rows > N else rows
         keep = found.whole and after <= _good_enough(terms.model.design, rows, len(metric.working)) * before
         kept = metric if keep else None
-        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, found.image, there, settled)
+        return NewtonState(found.x, state.k + 1, rows, kept, ended, shortest, idle, short, *proven)
+
+
+def _price_of_step(design: Design, columns: int) -> float:
+    """That of a step without a fresh H, in operations on dense matrices: it factors H and makes two products with X, an
+    entry of which costs as much as about 64 of them."""
+    return float(columns**3 + 64 * int(getattr(design.X, "nnz", math.prod(design.shape))))
 
 
 def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
@@ -177,11 +193,9 @@ def _target(terms: LinearParts, here: Evidence, W: Indices, H: Quadratic) -> Arr
 def _good_enough(design: Design, rows: int, columns: int) -> float:
     """The factor by which a step with an old H has to shorten the least subgradient to be worth its price.
 
-    A fresh H takes rows columns^2 operations more than a step without. That one factors H and makes two products with
-    X, an entry of which costs as much as about 64 operations on dense matrices.
+    A fresh H takes rows columns^2 operations more than a step without.
     """
-    entries = int(getattr(design.X, "nnz", math.prod(design.shape)))
-    price = float(columns**3 + 64 * entries) / (rows * columns**2)
+    price = _price_of_step(design, columns) / (rows * columns**2)
     return float(min(max(FRESH**price, 0.2), 0.6))
 
 
@@ -207,7 +221,8 @@ def _working_set(terms: LinearParts, x: Array, least: Array) -> tuple[Indices, b
     support = x != 0.0
     candidates = np.flatnonzero(support | (least != 0.0))
     s = np.count_nonzero(support)
-    limit = max(FIRST_WORKING_SET, int(GROWTH * s))
+    wide = s > terms.model.design.shape[0] and has_factors(terms.model.design)
+    limit = max(FIRST_WORKING_SET, int((WIDE_GROWTH if wide else GROWTH) * s))
     most = largest_matrix(terms.model.design)
     if limit > most >= max(1.1 * s, FIRST_WORKING_SET) and not has_factors(terms.model.design):
         limit = most
@@ -283,6 +298,8 @@ def hessian_on(
     ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
+    if isinstance(design.X, Blocked) and known is None:
+        curvature = RowCurvature.of(design, curvature)
     if not factors and len(W) > largest_matrix(design):
         return Product(design, W, curvature, ridge, centred)
     if isinstance(design.X, Blocked):
@@ -340,6 +357,8 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
 def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np.float64) -> Array:
     """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows; products of a block in `dtype`."""
     G = np.zeros((len(columns), len(columns)))
+    if lives_elsewhere(X):
+        return _gram_elsewhere(X, columns, rows, scale)
     width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)
     block = max(64, min(512, (1 << 22) // (8 * width)))
     if sp.issparse(X) and X.format == "csc":
@@ -350,9 +369,23 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
         if dtype is np.float32 and isinstance(B, np.ndarray):
             B = np.multiply(B, scale[first : first + block, None], dtype=np.float32, casting="same_kind")
         else:
-            B = B * like(scale[first : first + block, None], B)
-        G += host(B.T @ B)
+            B = B * scale[first : first + block, None]
+        G += B.T @ B
     return G
+
+
+def _gram_elsewhere(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
+    """The same where X lives, in blocks of up to BLOCK_ELSEWHERE numbers; it comes here as a whole."""
+    xp, count, size = namespace(X), len(rows), len(columns)
+    every = count == X.shape[0], size == X.shape[1]
+    weights, chosen, taken = like(scale, X), like(columns, X), like(rows, X)
+    G, step = None, max(64, BLOCK_ELSEWHERE // max(size, 1))
+    for first in range(0, count, step):
+        part = slice(first, min(first + step, count))
+        B = X[part, :] if every[0] else xp.take(X, taken[part], axis=0)
+        B = (B if every[1] else xp.take(B, chosen, axis=1)) * weights[part, None]
+        G = B.T @ B if G is None else G + B.T @ B
+    return np.zeros((size, size)) if G is None else np.array(host(G), dtype=np.float64)
 
 
 def _whole_rows(X: Any, columns: Indices) -> bool:
@@ -362,12 +395,9 @@ def _whole_rows(X: Any, columns: Indices) -> bool:
 
 def _block(X: Any, rows: Indices, columns: Indices) -> Any:
     if sp.issparse(X):
-        part = X[rows]
+        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1  # one after the other
+        part = X[rows[0] : rows[-1] + 1] if whole else X[rows]
         if _whole_rows(X, columns):
             return part.toarray().take(columns, axis=1)
         return part[:, columns].toarray()
-    if lives_elsewhere(X):
-        xp = namespace(X)
-        rows, columns = (xp.asarray(index, device=X.device) for index in (rows, columns))
-        return xp.take(xp.take(X, rows, axis=0), columns, axis=1)
     return X[rows].take(columns, axis=1)

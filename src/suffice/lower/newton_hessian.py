@@ -23,6 +23,7 @@ from suffice.lower.newton import NewtonState, looks_settled
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, Matrix, minimise_model, on_these
 from suffice.problem import Canonical
+from suffice.protocols import conforms
 from suffice.terms.smooth import ImagedSmooth
 
 STUCK = 1e-3
@@ -43,7 +44,7 @@ class NewtonHessian:
 
     def takes(self, problem: Canonical) -> str | None:
         parts = Parts.of(problem)
-        if isinstance(parts.term, Curved) and parts.l1 is not None:
+        if conforms(parts.term, Curved) and parts.l1 is not None:
             return None
         return (
             "needs a smooth term that offers its Hessian, with an l1 penalty or none, got "

@@ -30,6 +30,7 @@ from suffice.lower.newton_hessian import Curved
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, on_these
 from suffice.problem import Canonical
+from suffice.protocols import conforms
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
 from suffice.terms.intercept import Intercepted
@@ -64,12 +65,12 @@ class NewtonProx:
 
     def takes(self, problem: Canonical) -> str | None:
         term = Parts.of(problem).term
-        known = isinstance(term, Curved) or (
+        known = conforms(term, Curved) or (
             isinstance(term, LossModel)
             and not isinstance(term.design.X, Blocked)
             and not lives_elsewhere(term.design.X)
         )
-        if known and isinstance(problem.g, Structured):
+        if known and conforms(problem.g, Structured):
             return None
         return (
             "needs a smooth term with a Hessian, and bounds or groups (suffice.terms.BoxL1, SparseGroup), got "

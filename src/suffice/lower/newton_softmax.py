@@ -38,7 +38,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from suffice.arrays import Array, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import search
@@ -118,10 +118,10 @@ class NewtonSoftmax:
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
         if found.blurred and not after < before:
             return replace(state, ended=True, image=image, evidence=replace(here), settled=True)
-        spent = state.spent + (H.spent if isinstance(H, SoftmaxProduct) else _price(model, len(working)))
+        spent = state.spent + (H.spent if isinstance(H, SoftmaxProduct) else price(model, len(working)))
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z)
         ended = bool(stuck or (found.blurred and after > 0.9 * before))
-        due = spent >= VERIFICATION * _price(model, int(np.count_nonzero(found.x))) or after <= BLURRED * rounding
+        due = spent >= VERIFICATION * price(model, int(np.count_nonzero(found.x))) or after <= BLURRED * rounding
         settled = ended or bool(due and looks_settled(here.z, found.x, before, after))
         tolerance, spent = min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST), 0.0 if settled else spent
         b = model.shift(found.image)[0]
@@ -133,11 +133,11 @@ def _in_memory(X: Any) -> bool:
 
 
 def _evidence(problem: Canonical, x: Array, image: Array, gradient: Array | None = None) -> tuple[Evidence, float]:
-    """With a bound on the gradient's rounding."""
-    gradient, rounding = (
-        (problem.f.gradient_at(x, image) if gradient is None else gradient),
-        problem.f.gradient_rounding(x, image),
-    )
+    """With a bound on the gradient's rounding; the image is a product."""
+    parts = Parts.of(problem)
+    assert isinstance(parts.term, Multinomial)
+    gradient = problem.f.gradient_at(x, image) if gradient is None else gradient
+    rounding = parts.term.rounding_at(x, image) + 2.0 * EPS * float(np.max(parts.ridge)) * norm(x)
     return Evidence(x, image, gradient, rounding=rounding), rounding
 
 
@@ -154,7 +154,7 @@ def _working_set(x: Array, least: Array, penalised: bool) -> Indices:
     return np.sort(candidates[np.argpartition(pull, len(pull) - limit)[len(pull) - limit :]])
 
 
-def _price(model: Multinomial, s: int) -> float:
+def price(model: Multinomial, s: int) -> float:
     """Operations of the matrix H on s variables, and of its factor."""
     return float(model.design.shape[0]) * s * s + s**3 / 3.0
 
@@ -171,7 +171,7 @@ def _hessian(
     """H on the working set in the form that costs less."""
     product = SoftmaxProduct.of(model, local, ridge, working, tolerance)
     most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
-    if len(working) > largest_matrix(model.design, model.classes) or _price(model, len(working)) > most:
+    if len(working) > largest_matrix(model.design, model.classes) or price(model, len(working)) > most:
         return product
     H = model.hessian(image, working)
     H[np.diag_indices(len(H))] += on_these(ridge, working)
@@ -283,8 +283,8 @@ class SoftmaxProduct:
         return vector
 
     def solver(self, added: Array | float = 0.0) -> Solve:
-        precondition = self._preconditioner(added)
-        return lambda b: _conjugate_gradients(lambda v: self.product(v) + added * v, precondition, b, self.tolerance)
+        precondition = self.preconditioner(added)
+        return lambda b: preconditioned(lambda v: self.product(v) + added * v, precondition, b, self.tolerance)
 
     def on(self, free: Indices) -> SoftmaxProduct:
         whole = self.whole and len(free) == len(self.k)
@@ -293,7 +293,8 @@ class SoftmaxProduct:
     def seek(self, gradient: Array, w: Array, l1: float | Array) -> Any:
         return fista_on(self, gradient, w, l1)
 
-    def _preconditioner(self, added: Array | float) -> Solve:
+    def preconditioner(self, added: Array | float = 0.0) -> Solve:
+        """r -> roughly (H + diag(added))^-1 r."""
         D, K = self.diagonal + added, self.K
         ridge = np.broadcast_to(self.ridge + added, len(D)).reshape(K, -1) if self.whole else None
         if ridge is None or not (ridge == ridge[0]).all() or not ridge[0].all():
@@ -334,7 +335,8 @@ class SoftmaxProduct:
         return inverse
 
 
-def _conjugate_gradients(product: Solve, precondition: Solve, b: Array, tolerance: float) -> Array:
+def preconditioned(product: Solve, precondition: Solve, b: Array, tolerance: float) -> Array:
+    """x with ||b - H x|| <= tolerance ||b||, by conjugate gradients, or what MOST_PRODUCTS give."""
     x, r = np.zeros_like(b), b
     p = z = precondition(r)
     rz, enough = float(r @ z), tolerance * norm(b)

@@ -34,8 +34,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
-from suffice.arrays import Array, host, like
+from suffice.arrays import Array, host, like, norm
 from suffice.lower.newton import exact_hessian
+from suffice.lower.newton_softmax import Local, SoftmaxProduct, preconditioned, price
 from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients, on_these, scaled
@@ -52,7 +53,8 @@ Indices = npt.NDArray[np.intp]
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
 UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
-MOST_FACTORED = 2000  # variables of a multinomial model whose H is made: it takes K^2 passes over the rows
+PRODUCTS = 40.0  # with H of a multinomial model, whose price is that of H and its factor
+FINEST = 1e-6  # residual of these products, relative to the right-hand side: derivatives make models, not proofs
 MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
 
 
@@ -118,7 +120,30 @@ class Iterative:
         return Solved(value, float(made), True)
 
 
-System = Direct | Iterative | Product  # the last: H of a linear model by products with X, wherever it lives
+@dataclass(frozen=True, eq=False)
+class Preconditioned:
+    """H of a multinomial model by products with X, and the preconditioner of its Newton steps."""
+
+    H: SoftmaxProduct
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        H, precondition, before = self.H, self.H.preconditioner(), self.H.made[0]
+        columns = []
+        for k, b in enumerate(B.T):
+            near = np.zeros_like(b) if start is None else start[:, k]
+            left = b if start is None else b - H.product(near)
+            # what is left is to be no more than a share of b
+            share = max(accuracy, FINEST) * norm(b) / norm(left) if left.any() else 1.0
+            columns.append(near + preconditioned(H.product, precondition, left, share) if share < 1.0 else near)
+        value = np.column_stack(columns)
+        if not norm((B - np.column_stack([H.product(v) for v in value.T])).ravel()) <= UNSOLVED * norm(B.ravel()):
+            raise ArithmeticError("conjugate gradients have left much of the right-hand side")
+        return Solved(value, float(self.H.made[0] - before), True)
+
+
+System = (
+    Direct | Iterative | Preconditioned | Product
+)  # the last: H of a linear model by products with X, wherever it lives
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +300,12 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
     if isinstance(term, Multinomial):
         image = term.image(x)
-        if len(S) <= min(largest_matrix(term.design, term.classes), MOST_FACTORED) and _fits_dense(term.design):
-            return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
-        return _on(S, len(x), term.hessian_at(image), ridge, term.hessian_diagonal(image)[S])
+        local = Local.of(term, image)
+        product = SoftmaxProduct.of(term, local, parts.ridge, S, 0.0)
+        dear = price(term, len(S)) > PRODUCTS * product.price
+        if len(S) > largest_matrix(term.design, term.classes) or dear or not _fits_dense(term.design):
+            return Preconditioned(product)
+        return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
             return Direct(hessian_solver(term, x))

@@ -86,6 +86,18 @@ class Factor:
         doubt = gamma(len(v) + 4) * np.abs(v) + error + LEAST
         return (norm(self.Z.T @ v) + norm(np.abs(self.Z).T @ doubt)) * self.up
 
+    def solve(self, v: Array) -> tuple[Array, float, float]:
+        """n = (R^T R)^-1 v of one scaled vector; a bound on ||n||_H, but for a factor (1 + tau)^(-1/2); and one on
+        ||v - H n||_{(R^T R)^-1}."""
+        size = len(self)
+        y = self.Z.T @ v
+        n = self.Z @ y
+        image = self.R @ n
+        doubt = gamma(size + 4) * norm(np.abs(self.R) @ np.abs(n))
+        left = norm(y - image) + gamma(size + 4) * norm(np.abs(self.Z).T @ np.abs(v)) + doubt + LEAST
+        left += self.of_inverse / (1.0 - self.of_inverse) * norm(y) + self.delta * self.inverse_norm * norm(n)
+        return n, (norm(image) + doubt) * (1.0 + self.tau), left
+
     def spread(self, these: slice | npt.NDArray[np.bool_]) -> tuple[Array, float]:
         """||e_j||_{(R^T R)^-1} of these variables, and the largest ||v|| over all v with ||R v|| = 1 on them, in units
         of the data."""

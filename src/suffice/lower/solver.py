@@ -145,7 +145,8 @@ def _iterate(
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
-            if certificate == "tightest" and proof.radius > within and _worth_verifying(state, steps):
+            due = proof.radius > within and (_worth_verifying(state, steps) or out_of_reach(proof, within))
+            if certificate == "tightest" and due:
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)

@@ -47,6 +47,7 @@ from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.problem import Canonical
+from suffice.protocols import conforms
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
@@ -81,7 +82,7 @@ class Verifiable:
             positive = np.broadcast_to(np.asarray(g.lower) == 0.0, size)
             problem = replace(problem, g=WeightedL1(np.broadcast_to(g.l1, size)))
         parts = LinearParts.of(problem)
-        if parts is None or not isinstance(parts.model.loss, Bending | Kinked):
+        if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
         model = parts.model
         if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
@@ -151,18 +152,11 @@ class Place:
     @classmethod
     def of(cls, factor: Factor, region: Region, u: Array) -> Place:
         """By step 2 of the module's text."""
-        size, v = len(factor), u * factor.scale
-        y = factor.Z.T @ v
-        n = -(factor.Z @ y)
-        image_of_n = factor.R @ n
-        doubt_of_n = gamma(size + 4) * norm(np.abs(factor.R) @ np.abs(n))
-        left = norm(y + image_of_n) + gamma(size + 4) * norm(np.abs(factor.Z).T @ np.abs(v)) + doubt_of_n + LEAST
-        left += factor.of_inverse / (1.0 - factor.of_inverse) * norm(y) + factor.delta * factor.inverse_norm * norm(n)
-        moved = (norm(image_of_n) + doubt_of_n) * (1.0 + factor.tau)
-        up = 1.0 + gamma(4 * size + 64)
+        n, moved, left = factor.solve(u * factor.scale)
+        up = 1.0 + gamma(4 * len(factor) + 64)
         arithmetic = (region.up * left + region.of_u) * up
         epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up
-        return cls(n, epsilon, arithmetic)
+        return cls(-n, epsilon, arithmetic)
 
 
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVerification | None:
@@ -237,7 +231,7 @@ def _region(
 ) -> tuple[SignedFactor, Region] | None:
     """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
     between, unbounded = model.loss.curvature_between, math.isinf(model.loss.curvature)
-    if not isinstance(model.loss, Bending):
+    if not conforms(model.loss, Bending):
         return _kinked_region(model, S, m, blur(True), u, error)
     a, M = host(model.design.weights), model.loss.third
     C = a * model.loss.second(m, model.y)

@@ -19,13 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array, frozen, positive
+from suffice.arrays import EPS, Array, frozen, norm, positive
+from suffice.lower.doubt import Doubt
 from suffice.lower.sensitivity import matrix_of
 from suffice.lower.solution import Solution
 from suffice.problem import Composite
 from suffice.terms.measurement import Fourier, General
 from suffice.terms.prox import Zero
+from suffice.terms.rounding import gamma
 from suffice.terms.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
+from suffice.terms.variation_change import cross_doubt
 
 LARGEST = 1e100  # beyond, squares leave the range of floats
 SMALLEST = 1e-100
@@ -88,6 +91,12 @@ class _Image:
         f = self.at(**params).smooth
         assert isinstance(f, Variation)
         return np.column_stack([f.cross(x, name) for name in params])
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
+        """How far K^T q may be off (`suffice.lower.doubt`), by `suffice.terms.variation_change`."""
+        f = self.at(**params).smooth
+        assert isinstance(f, Variation)
+        return np.array([_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q) for name in params])
 
     def at(self, *args: Any, **params: Any) -> Composite:
         """The problem at fixed parameters."""
@@ -224,6 +233,30 @@ class SampledFourier(_Image):
 
         return matrix_of(product, adjoint, fixed.shape) if samples else fixed
 
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
+        f = self.at(**params).smooth
+        assert isinstance(f, Variation) and f.weights is not None
+        A, steep, number = self.operator, (1.0 + f.weights) ** 2, {name: i for i, name in enumerate(self.names)}
+        there = A.apply(f.pixels(x))
+        pull = np.abs(there - self.y) * steep
+        moved = of_x.size + A.rounding * norm(x) + 8.0 * EPS * (np.abs(there) + np.abs(self.y))
+        of_pull = steep * moved * (1.0 + 16.0 * EPS) + 16.0 * EPS * pull
+        data, of_data = np.abs(A.apply(f.pixels(q))), of_q.size + A.rounding * norm(q)
+        each = ((of_pull * (data + of_data) + pull * of_data + 16.0 * EPS * pull * data) * (1.0 + 32.0 * EPS)).reshape(
+            -1
+        )
+        up, bounds = 1.0 + (x.size + 32) * EPS, []
+        for name in params:
+            if name in number:
+                bounds.append(float(each[number[name]]))
+            elif name == "c":
+                size = norm(pull.ravel())
+                off = norm(of_pull.ravel()) + (A.rounding + 8.0 * EPS) * size
+                bounds.append(_column_doubt(size * up, off * up, q, of_q))
+            else:
+                bounds.append(_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q))
+        return np.array(bounds)
+
     def _real(self, image: Pixels) -> Pixels:
         """The image, or its real part where pixels are real."""
         return image if self.dtype.kind == "c" else np.ascontiguousarray(image.real)
@@ -283,6 +316,12 @@ class Reconstruction(_Image):
     def at(self, *, alpha: float | None = None, eps_l2: float | None = None, eps_tv: float | None = None) -> Composite:
         """The problem at fixed parameters: alpha >= 0, eps_l2 > 0 (or >= 0 with a positive `least`), eps_tv > 0."""
         return self._composite(self.y, self.operator, self.weights, alpha, eps_l2, eps_tv)
+
+
+def _column_doubt(size: float, off: float, q: Array, of_q: Doubt) -> float:
+    """A bound on |k^ . q^ - fl(k . q)| for columns with ||k|| <= size and ||k^ - k|| <= off."""
+    rounding = gamma(len(q) + 8)
+    return (off * norm(q) + (size + off) * of_q.size + rounding * size * norm(q)) * (1.0 + 4.0 * rounding)
 
 
 def _weights(weights: Any, data: Pixels) -> Array:

@@ -13,7 +13,7 @@ exactly 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
 from suffice.terms.blocks import Blocked, Even
 from suffice.terms.design import Design
@@ -39,6 +40,11 @@ class LowerLevel(Protocol):
     def at(self, *args: Any, **params: Any) -> Composite:
         """The problem at fixed parameters, given by name."""
         ...
+
+
+def _of_penalties(signs: Array, x: Array, names: Iterable[str]) -> Array:
+    columns = {"l1": signs, "l2": x}
+    return np.column_stack([columns[name] for name in names])
 
 
 class ElasticNetModel:
@@ -101,8 +107,11 @@ class ElasticNetModel:
 
     def cross(self, x: Array, **params: float) -> Array:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
-        columns = {"l1": np.sign(x), "l2": x}
-        return np.column_stack([columns[name] for name in params])
+        return _of_penalties(np.sign(x), x, params)
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
+        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        return penalties_doubt(lambda signs, sizes: _of_penalties(signs, sizes, params), x, q, of_x, of_q)
 
 
 class ElasticNetLogistic(ElasticNetModel):

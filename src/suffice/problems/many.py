@@ -21,13 +21,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array, host, like, positive
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, positive
+from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.lower.sensitivity import matrix_of
 from suffice.problem import Composite
 from suffice.problems.linear import ElasticNetModel
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.linear import LinearModel
+from suffice.terms.margin_losses import slope_size
 from suffice.terms.prox import L1
+from suffice.terms.rounding import TINY, gamma
 
 PENALTIES = ("l1", "l2")
 
@@ -87,9 +91,16 @@ class Grouped:
 
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        return self._columns(np.sign(x), x, params)
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
+        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+
+    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
         number = {name: k for k, name in enumerate(params)}
         parts = []
-        for kind, entries in (("l1", np.sign(x)), ("l2", x)):
+        for kind, entries in (("l1", signs), ("l2", x)):
             own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
             parts.append((entries, np.array(own)[self.group]))
         values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
@@ -153,6 +164,34 @@ class SampleWeights:
             return result
 
         return matrix_of(product, adjoint, (len(x), len(params)))
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
+        """How far K^T q may be off (`suffice.lower.doubt`): for s_i, psi' and x_i . q may."""
+        model, design = self.model, self.model.design
+        if isinstance(design.X, Blocked) or lives_elsewhere(design.X):
+            return None
+        s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
+        m, total = design.margins(x), float(s.sum())
+        off = design.absolute_margins(of_x.each + gamma(len(x) + 4) * np.abs(x)) * up + TINY * len(x)
+        bend = model.loss.curvature_between(m - off, m + off, model.y)
+        slope = np.abs(model.loss.derivative(m, model.y))
+        of_slope = bend * off + 4.0 * EPS * slope_size(model.loss, slope, bend, m, model.y)
+        along, of_along = np.abs(design.margins(q)), design.absolute_margins(of_q.each + gamma(len(q) + 4) * np.abs(q))
+        doubt = (of_slope * along + (slope + of_slope) * of_along * up + gamma(len(s) + 8) * slope * along) / total
+        place = {name: k for k, name in enumerate(params)}
+        bound = np.zeros(len(params))
+        bound[[place[name] for name in self.names]] = doubt * up
+        kinds = [kind for kind in PENALTIES if kind in place]
+        if kinds:
+
+            def columns(signs: Array, sizes: Array) -> Array:
+                both = {"l1": signs, "l2": sizes}
+                return np.column_stack([both[kind] for kind in kinds]) * (len(s) / total)
+
+            rest = penalties_doubt(columns, x, q, of_x, of_q) * (1.0 + gamma(len(s) + 8))
+            own = gamma(len(s) + 8) * np.abs(columns(np.sign(x), x)).T @ np.abs(q)  # of the sum of weights
+            bound[[place[kind] for kind in kinds]] = rest + own * up
+        return bound
 
     def _taken(self, params: Mapping[str, float]) -> tuple[Array, float, float]:
         both = {**params, **self._fixed}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from suffice.global_search.pictures import HIGHEST, Landscape
 from suffice.report.html import FONT, INK, RULE
 from suffice.report.traces import (
     BLUE,
@@ -252,6 +253,83 @@ def coefficients(found: dict[str, Any]) -> Figure:
     )
     figure["layout"] |= {"showlegend": len(data) > 1, "bargap": 0.25}
     return figure
+
+
+def landscape(found: Landscape) -> Figure:
+    """The band in which F is proven to lie over one parameter, or which cells of two are proven to be worse."""
+    return _band(found) if len(found.names) == 1 else _cells(found)
+
+
+def _band(found: Landscape) -> Figure:
+    (x, low, high), top = found.line.T, HIGHEST * found.upper
+    thin = {"line": {"color": BLUE, "width": 1.2}}
+    text = [
+        f"{escape(found.names[0])} {a:.4g}<br>F is proven to lie in<br>[{b:.6g}, {c:.6g}]"
+        for a, b, c in found.line.tolist()
+    ]
+    best = np.full(2, found.upper)
+    data = [
+        _scatter(x, np.minimum(high, top), "", BLUE, "lines", showlegend=False, hoverinfo="skip", line={"width": 0}),
+        _scatter(
+            x, np.minimum(low, top), "F is proven to lie in the band", BLUE, "lines",
+            fill="tonexty", fillcolor="rgba(0,114,178,0.22)", hovertext=text, **thin,
+        ),
+        _steps(x[[0, -1]], best, "best known F", ORANGE, "linear"),
+        _best(found.best, best[:1]),
+    ]  # fmt: skip
+    y = _axis("F") | {"range": [max(0.0, 0.97 * found.lower), 1.02 * top]}
+    return _figure(data, _axis(found.names[0], x), y)
+
+
+GRID = 150  # points a side of the picture of two parameters
+
+
+def _cells(found: Landscape) -> Figure:
+    x, y = (np.geomspace(*ends, GRID) for ends in found.ends)
+    z = np.full((GRID, GRID), -math.inf)  # a point on the side of two cells is in both
+    for (x0, y0, x1, y1, _), excess in zip(found.cells.tolist(), found.excess.tolist(), strict=True):
+        columns, rows = ((side >= a) & (side <= b) for side, a, b in ((x, x0, x1), (y, y0, y1)))
+        z[np.ix_(rows, columns)] = np.maximum(z[np.ix_(rows, columns)], excess)
+    shade = np.log10(np.maximum(z, 0.1))
+    ticks = [tick for tick in range(-1, 7) if tick <= max(2.0, float(shade.max()))]
+    heat = {
+        "type": "heatmap",
+        "x": finite(x),
+        "y": finite(y),
+        "colorscale": [[0, "#f7fbff"], [0.3, "#c6dbef"], [0.65, "#6baed6"], [1, "#2171b5"]],
+        "zmin": -1.0,
+        "zmax": float(ticks[-1]),
+        "customdata": np.round(z, 3).tolist(),
+        "hovertemplate": "%{x:.3g}, %{y:.3g}: worse by %{customdata:.3g} % at least<extra></extra>",
+        "z": [finite(row) for row in np.where(z > 0.0, np.round(shade, 3), math.nan)],
+        "colorbar": {
+            "title": {"text": "proven to be worse<br>by at least, %", "side": "right"},
+            "tickvals": ticks,
+            "ticktext": [f"{10.0**tick:g}" for tick in ticks],
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
+    }
+    is_open = {
+        **{key: heat[key] for key in ("type", "x", "y", "customdata")},
+        "z": [[1.0 if value <= 0.0 else None for value in row] for row in z.tolist()],
+        "colorscale": [[0, ORANGE], [1, ORANGE]],
+        "opacity": 0.4,
+        "showscale": False,
+        "hovertemplate": "%{x:.3g}, %{y:.3g}: not ruled out<extra></extra>",
+    }
+    square = {"marker": {"symbol": "square", "size": 10, "color": ORANGE, "opacity": 0.4}}
+    name = f"not ruled out: at most {found.gap_in_percent} % better"
+    none = np.array([math.nan])
+    data = [heat, is_open, _scatter(none, none, name, ORANGE, "markers", **square), _best(*found.best[:, None])]
+    return _figure(data, _axis(found.names[0], x), _axis(found.names[1], y), height=520)
+
+
+def gap(history: Iterable[tuple[float, float]]) -> Figure:
+    """The proven gap, in percent, after every evaluation of a global certificate."""
+    x, y = np.array([(one, 100.0 * share) for one, share in history]).reshape(-1, 2).T
+    axis = _axis("proven gap, %", y)
+    return _figure([_steps(x, y, "proven so far", ORANGE, "hv")], _axis("evaluation"), axis, height=340)
 
 
 # --- parts ---------------------------------------------------------------------------------------------------------

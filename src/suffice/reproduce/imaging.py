@@ -158,6 +158,7 @@ def problem(setting: ImagingSetting, start: float, solver: str) -> BilevelProble
             lower=lower,
             losses=[SquaredDistance(image.astype(complex)) for image in clean],
             penalty=lambda params: np.sqrt(0.1 * np.array(list(params.values()))),
+            penalty_jacobian=lambda params: np.diag(0.5 * np.sqrt(0.1 / np.array(list(params.values())))),
             space=Space(**dict.fromkeys(lower[0].names, (0.001, 0.99, "sqrt"))),
             solver=solver,
         )
@@ -175,10 +176,16 @@ def problem(setting: ImagingSetting, start: float, solver: str) -> BilevelProble
         L = 1.0 + 4.0 * axes * params["alpha"] / params["eps_tv"] + params["eps_l2"]
         return [math.sqrt(start) * L / (1.0 + params["eps_l2"])]
 
+    def penalty_jacobian(params: Mapping[str, float]) -> list[list[float]]:
+        alpha, eps_l2, eps_tv = (params[name] for name in ("alpha", "eps_l2", "eps_tv"))
+        steep = math.sqrt(start) * 4.0 * axes / (1.0 + eps_l2) / eps_tv
+        return [[steep, -steep * alpha / (1.0 + eps_l2), -steep * alpha / eps_tv]]
+
     return BilevelProblem(
         lower=[Denoising(y, boundary="zero" if axes == 1 else "free") for y in measured],
         losses=losses,
         penalty=penalty,
+        penalty_jacobian=penalty_jacobian,
         space=Space(alpha=(1e-7, 1e7), eps_l2=(1e-7, 1.0), eps_tv=(1e-7, 1.0)),
         solver=solver,
     )

@@ -122,10 +122,14 @@ def mnist_problem(
     def penalty(params: Mapping[str, float]) -> list[float]:
         return [1e-4 * (curvature + params["l2"]) / params["l2"], params["l1"] ** -0.5]
 
+    def penalty_jacobian(params: Mapping[str, float]) -> list[list[float]]:
+        return [[0.0, -1e-4 * curvature / params["l2"] ** 2], [-0.5 * params["l1"] ** -1.5, 0.0]]
+
     return BilevelProblem(
         lower=[ElasticNetLogistic(design, y == digit) for digit in digits],
         losses=[Brier(test_design, y_test == digit, positive=True) for digit in digits],
         penalty=penalty,
+        penalty_jacobian=penalty_jacobian,
         space=Space(l1=(1e-8, 1e8), l2=(1e-8, 1e8)),
         solver=solver,
     )

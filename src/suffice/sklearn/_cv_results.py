@@ -26,11 +26,8 @@ def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -
     step = step_to(estimator)
 
     def words(evaluation: Evaluation) -> dict[str, float]:
-        both = space.penalties(evaluation)
-        if space.groups:
-            return both
-        known = find_adapter(final).params(final, both["l1"], both["l2"], total, space.names)
-        return {f"{step}{name}": float(value) for name, value in known.items()}
+        known = space.words(find_adapter(final), final, evaluation, total)
+        return {f"{'' if space.groups else step}{name}": float(value) for name, value in known.items()}
 
     return words
 

@@ -58,8 +58,13 @@ def fit_final(
     """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
     of every group if there are groups. `near` are solutions of folds there."""
     split = data.whole()
-    solution = fitted_weights(split, penalties, near, until)
-    radius, size = solution.certificate.radius, norm(solution.x)
+    own = getattr(split.adapter, "final", None)  # of models that are no vector of weights
+    if own is not None:
+        solution, size = own(split, penalties, FINAL)
+    else:
+        solution = fitted_weights(split, penalties, near, until)
+        size = norm(solution.x)
+    radius = solution.certificate.radius
     if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
         warnings.warn(
             f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are proven "

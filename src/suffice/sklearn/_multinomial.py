@@ -20,7 +20,9 @@ import scipy.sparse as sp
 from scipy.special import log_softmax, softmax
 
 from suffice.arrays import EPS, Array, norm
-from suffice.held_out import Linear, LossAt, root_error
+from suffice.held_out import SLOPE_ROUNDING, Linear, LossAt, root_error
+from suffice.lower.doubt import Doubt, Steep
+from suffice.lower.signed_factor import row_norms
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
@@ -141,7 +143,28 @@ class HeldOutSoftmax:
             assert isinstance(proof, SoftmaxVerification)
             return bound(*self._moved(proof, w, m, b, of_sums))
 
-        return LossAt(residuals, error, verified, self._linear(w, m))
+        return LossAt(
+            residuals, error, verified, self._linear(w, m), lambda doubt: self._steep(w, m, b, doubt, of_sums)
+        )
+
+    def _steep(self, w: Array, m: Array, b: Array, doubt: Doubt, of_sums: float) -> Steep:
+        """Slopes of a row err, over all classes, by phi'' times what margins move, and by their own rounding."""
+        design, K, v = self.design, self.train.classes, self.design.weights
+        phi, up = SOFTMAX_SCORES[self.scoring], 1.0 + gamma(sum(design.shape) + K + 16)
+        each = doubt.each.reshape(K, -1) + design.margin_rounding(w) * np.abs(w.reshape(K, -1))
+        h = np.column_stack([design.absolute_margins(one) for one in each]) * up + doubt.intercept
+        h += of_sums + 4.0 * EPS * (np.abs(m) + np.abs(b)) + (0.0 if doubt.b is None else np.abs(b - doubt.b))
+        slopes = phi.derivative(m, self.onehot)
+        off = phi.curvature * row_norms(h) + SLOPE_ROUNDING * (K + 8.0) * (1.0 + np.abs(m).max(axis=1))
+        pulls, lengths = v[:, None] * slopes, np.sqrt(v @ slopes**2)
+        gammas = np.array([gamma(float(count) + OF_FACTORS + K + 16) for count in design.pull.roundings])
+        entries = design.column_norms * norm(np.sqrt(v) * off) + lengths[:, None] * (gammas * design.column_norms)
+        of_value = self.share * (entries + design.underflow).ravel() * up
+        of_b = float(v @ off) + gamma(len(v) + K + 16) * np.abs(pulls).sum(axis=0)
+        value = self.share * np.ascontiguousarray(design.adjoint(pulls).T).ravel()
+        of_value += 4.0 * EPS * np.abs(value)
+        of_b = self.share * of_b * up * (1.0 + 8.0 * EPS)
+        return Steep(value, of_value, norm(of_value) * up, self.share * pulls.sum(axis=0), of_b)
 
     def _linear(self, w: Array, m: Array) -> Linear:
         train, phi, root = self.train, SOFTMAX_SCORES[self.scoring], np.sqrt(self.share * self.design.weights)

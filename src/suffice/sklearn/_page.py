@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from suffice import plots
+from suffice.global_search.pictures import draw
 from suffice.report import charts
 from suffice.report import html as shell
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.traces import LINES, Trace
 from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn._report_data import trace
+from suffice.sklearn._report_global import landscape
 from suffice.sklearn._report_schema import check
 
 Data = dict[str, Any]
@@ -155,6 +157,7 @@ def page(data: Data) -> str:
         ("summary", "Penalties and proof", _summary(data)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"], figures)),
         ("search", "Search", _search(shown, figures)),
+        *([("global", "All other penalties", _global(data, figures))] if "global" in data else []),
         ("accuracy", "Accuracy and work", _accuracy(data, shown, figures)),
         ("evaluations", "Evaluations", _evaluations(data)),
         ("about", "About", _about(data)),
@@ -328,6 +331,33 @@ def _search(shown: Trace, figures: dict[str, Any]) -> str:
         + f"<h3>Progress</h3>{_caption(looks)}"
         + _figure("progress", charts.progress(shown), lambda: plots.draw_progress(shown), "progress", figures)
     )
+
+
+def _global(data: Data, figures: dict[str, Any]) -> str:
+    found = data["global"]
+    drawn = landscape(found)
+    ranges = " and ".join(
+        f"{escape(name)} from {_number(low, 3)} to {'infinity' if high is None else _number(high, 3)}"
+        for name, (low, high) in found["ranges"].items()
+    )
+    asked = f" {100.0 * found['epsilon']:g} % was asked for; {escape(found['message'])}."
+    text = (
+        f"The search is local; this is a proof about all penalties at once: <b>no {ranges}</b> gives a loss F that is "
+        f"lower than the best known one by more than <b>{drawn.gap_in_percent} %</b>. It took "
+        f"{found['evaluations']:,} further evaluations.{'' if drawn.gap <= found['epsilon'] else asked}"
+    )
+    words = "F is proven to lie in the band for every penalty, not only for those that were tried."
+    if len(drawn.names) == 2:
+        words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
+    chart = charts.landscape(drawn)
+    body = f"<p>{text}</p>{_caption(words)}" + _figure(
+        "landscape", chart, lambda: draw(drawn), "what is proven of all penalties", figures
+    )
+    if len(found["history"]) > 1:
+        curve = f"<h3>The gap as it was closed</h3>{_caption('It holds wherever the proof is stopped.')}"
+        gap = charts.gap(found["history"])
+        body += curve + _figure("gap", gap, lambda: plots.draw_gap(found["history"]), "the proven gap", figures)
+    return body
 
 
 def _accuracy(data: Data, shown: Trace, figures: dict[str, Any]) -> str:

@@ -21,14 +21,18 @@ from typing import Literal
 import numpy as np
 
 from suffice.arrays import Array, outside_stacklevel, positive
+from suffice.global_search import GlobalOptions, UnsupportedError, certify_global
+from suffice.global_search.certificate import INTERRUPTED
 from suffice.journal import JournalError
 from suffice.options import Options
+from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._starting_points import best_of_a_few
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
+from suffice.space import Space
 from suffice.tune import tune
 from suffice.upper.accuracy import FUTILE, for_decision
 from suffice.upper.edges import search_with_edges
@@ -43,6 +47,10 @@ LITTLE = 1e-4  # of the loss: what is not worth a warning
 AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 MOST_BEYOND = 3  # edges that are looked beyond
+PROVEN_BEYOND = 30  # evaluations for what all values beyond an edge could bring at most,
+SHARE_BEYOND, SECONDS_BEYOND = 0.25, 1.0  # of the time that the search took, or so many seconds if that is more
+ALIKE = 1e-10  # relative: how far other penalties may be from the best ones there
+TELLING = 0.5  # of F: larger bounds tell nothing
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
@@ -72,12 +80,18 @@ class Beyond:
     down: bool  # whether it is the lower end
     end: float
     made: Evaluation | None
+    others: bool = False  # whether there are other parameters
+    most: float | None = None  # the share of F by which any value beyond is better at most, the others as they are
 
     def told(self, best: Evaluation, words: str) -> str:
         """What a person should know; `words` are the best parameters in scikit-learn's."""
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
         text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "
-        return f"{text}{self._what_it_brings(best, way)} (best is {words})"
+        text += self._what_it_brings(best, way)
+        if self.most is not None:
+            alone = ", all else being equal," if self.others else ""
+            text += f"; no {way} one at all is{alone} better by more than {bound(100.0 * self.most, up=True)} %"
+        return f"{text} (best is {words})"
 
     def matters(self, best: Evaluation) -> bool:
         """Whether one decade beyond may be better by more than a little: that it is not has to be proven."""
@@ -162,7 +176,9 @@ class PenaltySearch:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
-            starts = best_of_a_few(problem, self.folds, self.space, self.statistical)
+            own = getattr(self.folds[0].adapter, "first_looks", None)
+            lattice = (problem, self.folds, self.space, self.statistical, options.derivatives != "never")
+            starts = best_of_a_few(*lattice) if own is None else own(problem)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
@@ -175,7 +191,10 @@ class PenaltySearch:
 
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
-            self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.tell_of_search)
+            # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
+            seen = [made for _, _, made in problem.notes] if self.statistical and len(starts[0]) == 1 else []
+            tell = problem.tell_of_search
+            self.result = tune(problem, starts[0], starts=more, options=options, callback=tell, seen=seen)
             return self.result
 
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
@@ -185,7 +204,8 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        self.result = search_with_edges(search, look, problem.space.bounds, starts, options)
+        looked_at = [made.point for _, _, made in problem.notes] if self.statistical else []
+        self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -231,7 +251,31 @@ class PenaltySearch:
                 within = for_decision(BEYOND * best.cost, best)
                 with suppress(TimeOver):
                     made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
-            self.edges.append(Beyond(name, down, problem.space.ranges[name][0 if down else 1], made))
+            end = problem.space.ranges[name][0 if down else 1]
+            edge = Beyond(name, down, end, made, others=len(problem.space) > 1)
+            if made is not None and edge.matters(best):
+                edge = replace(edge, most=self._at_most(edge, best))
+            self.edges.append(edge)
+
+    def _at_most(self, edge: Beyond, best: Evaluation) -> float | None:
+        """By what share of F any value beyond the edge is better at most, up to infinity or down to 0, with the others
+        as they are; None where little can be proven in the time that is left for it."""
+        problem, known = self.problem.problem, self.problem.space.params(best.point)
+        ranges = {name: (value * (1.0 - ALIKE), value * (1.0 + ALIKE)) for name, value in known.items()}
+        ranges[edge.name] = (0.0, edge.end) if edge.down else (edge.end, math.inf)
+        now = time.monotonic()
+        seconds = min(max(SHARE_BEYOND * (now - self.began), SECONDS_BEYOND), self._until(REFINING) - now)
+        if seconds <= 0.0 or min(known.values()) <= 0.0:
+            return None
+        budget = GlobalOptions(max_evaluations=PROVEN_BEYOND, max_seconds=seconds)
+        try:
+            proven = certify_global(problem.over(Space(**ranges)), BEYOND, options=budget, known=best)
+        except UnsupportedError:
+            return None
+        if proven.message == INTERRUPTED:
+            raise KeyboardInterrupt
+        most = 1.0 - proven.lower / best.interval[1]
+        return most if most < TELLING else None
 
     def _found(self, best: Evaluation) -> None:
         """The result is about this evaluation."""

@@ -265,9 +265,17 @@ def _finite(value: Any) -> float | None:
 # --- the figures' data ---------------------------------------------------------------------------------------------
 
 
+def for_linear_models(search: Any, what: str) -> None:
+    """Raise TypeError for a search of models that are no vector of coefficients."""
+    final, _ = split_pipeline(search.estimator)
+    if getattr(find_adapter(final), "space", None) is not None:
+        raise TypeError(f"{what} is there for linear models, {type(final).__name__} has no coefficients and penalties")
+
+
 def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     """Coefficients of models of all data, at multiples of the best penalties whose ratio stays; as far from the best
     ones as steps and time allow."""
+    for_linear_models(task.search, "a regularisation path")
     split = task.data.whole()
     best, left = task.search.best_penalties_, task.allowed()
     kept = getattr(task.search, "_fold_weights", None)
@@ -319,6 +327,7 @@ def _final_model(task: FittedSearch, model: TrainedModel) -> TrainedModel:
 
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
+    for_linear_models(search, "a figure of coefficients")
     if hasattr(search, "best_estimator_"):
         final = fitted_inside(search.best_estimator_)
         final = final.steps[-1][1] if isinstance(final, Pipeline) else final

@@ -10,6 +10,8 @@ import math
 from itertools import pairwise
 from typing import Any
 
+from suffice.sklearn import _report_global
+
 MOST = 100_000  # entries of a list
 LONGEST = 2_000  # characters of a text
 LARGEST = 1e100  # of any number, and its inverse the least of a penalty: figures square and take logarithms
@@ -114,6 +116,10 @@ def check(data: Any, *formats: str) -> None:
             _length(row["default"], data["folds"], f"comparison.scores[{k}].default")
     if "measures" in data:  # not in reports of older versions
         _measures(data["measures"])
+    if "global" in data:  # where it was asked for
+        _shape(data["global"], _report_global.SHAPE, "global")
+        wrong = _report_global.problem_of(data["global"])
+        _require(wrong is None, "global", str(wrong), data["global"])
     _regularisation(data["regularisation"])
     _calibration(data["calibration"])
     _coefficients(data["coefficients"])

@@ -28,6 +28,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ from suffice.arrays import outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.global_search import GlobalOptions, certify_global
+from suffice.global_search.certificate import INTERRUPTED
 from suffice.global_search.models import folds_of
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
@@ -89,21 +91,23 @@ def _has(name: str) -> Any:
 
 
 class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
+    """Cross-validated search for the penalties of a linear estimator, or for the strength and the kernel of a kernel
+    machine, with a proven interval of the score.
 
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
         HuberRegressor, PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier,
-        SGDRegressor, our own ElasticNetGLM, any estimator made known by `register_adapter`, or a Pipeline that ends in
-        one; steps before it are fitted inside every fold. Or a TransformedTargetRegressor around one of these: scores
-        are then proven for transformed targets.
+        SGDRegressor, SVC, SVR, KernelRidge, our own ElasticNetGLM, any estimator made known by `register_adapter`, or a
+        Pipeline that ends in one; steps before it are fitted inside every fold. Or a TransformedTargetRegressor around
+        one of these: scores are then proven for transformed targets.
     space : dict of names to ranges, default None
         "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
         named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
-        which stand for the ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front
-        ("clf__C"). A range is (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5,
-        1, 7)` the ends. None: those penalties that the estimator has, from 1e-6 to 1e2. A UserWarning tells of best
+        which stand for the ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of
+        SVR "epsilon", in units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is
+        (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5, 1, 7)` the ends. None:
+        those penalties that the estimator has, from 1e-6 to 1e2; the strength and gamma. A UserWarning tells of best
         penalties that lie on an edge, with the direction and with what one more decade brings, unless that is proven
         to be next to nothing.
     cv : as in scikit-learn.
@@ -189,7 +193,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
-        can be proven. Not there with refit=False.
+        can be proven. Of kernel machines it is ||f - exact||, in the norm of the kernel's space. Not there with
+        refit=False.
     held_out_ : `suffice.sklearn.measures.Predicted`, what the folds' models at the best penalties say of the rows that
         they have not seen, fold after fold; `held_out_.measured()` has accuracy, AUC and log loss, or R^2, RMSE and MAE
         in the target's own units, and `held_out_.confusion()` the confusion matrix.
@@ -251,14 +256,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 f"only one class: {classes[0]!r}"
             )
         adapter.targets(final, y, classes)
-        space = PenaltySpace.of(
-            self.space,
-            final,
-            adapter,
-            () if grouped is None else grouped.names,
-            step=step_to(self.estimator),
-            total=data.total,
-        )
+        space = self._space(final, adapter, grouped, data)
         self._choose_score(adapter)
 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
@@ -304,13 +302,30 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             self._classes = classes
         return self
 
+    def _space(self, final: Any, adapter: Adapter, grouped: Grouped | None, data: SearchData) -> PenaltySpace:
+        """What is searched: penalties, or parameters that an adapter says by its own `space`."""
+        own = getattr(adapter, "space", None)
+        if own is None:
+            groups, step = () if grouped is None else grouped.names, step_to(self.estimator)
+            return PenaltySpace.of(self.space, final, adapter, groups, step=step, total=data.total)
+        for name in ("groups_of_features", "certify_global"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is for linear models, got {type(final).__name__}")
+        if self.refit in ("one_se", "sklearn"):
+            raise ValueError(f"refit={self.refit!r} is for linear models, {type(final).__name__} takes True or False")
+        found: PenaltySpace = own(final, self.space, step_to(self.estimator), data)
+        return found
+
     def _certify(self, problem: BilevelProblem, search: PenaltySearch, best: Evaluation) -> Evaluation:
         """The global certificate; the best evaluation, which may be at penalties that were found on the way."""
         assert self.certify_global is not None
         least = best if best.interval[1] < search.problem.best.interval[1] else search.problem.best
         left = search.began + SHARE_OF_CERTIFICATE * search.options.max_seconds - time.monotonic()
         budget = GlobalOptions(max_evaluations=GLOBAL_EVALUATIONS, max_seconds=max(left, 1e-6))
-        made = certify_global(problem, self.certify_global, options=budget, known=least)
+        journal = None if self.journal is None else Path(self.journal) / f"global-{self.certify_global:g}"
+        made = certify_global(problem, self.certify_global, options=budget, known=least, journal=journal)
+        if made.message == INTERRUPTED:
+            search.result = replace(search.result, status=Status.INTERRUPTED)
         if not search.one_se and made.upper < best.interval[0]:
             best = least = search.moved(made.theta, best)
         made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
@@ -358,6 +373,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _problem(self, folds: list[Split], space: PenaltySpace) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
+        own = getattr(folds[0].adapter, "problem", None)
+        if own is not None:
+            made: BilevelProblem = own(folds, space, self.optimised_scoring_, jobs)
+            return made
         return BilevelProblem(
             [fold.penalised(space.ratio) for fold in folds],
             [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
@@ -373,6 +392,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
         if not isinstance(options, Options):
             raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
+        if options.global_gap > 0.0:
+            raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
         return options
 
     def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:

@@ -30,8 +30,10 @@ Not all of the lattice is worth its work, most of which goes into small penaltie
 The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
 
 With `frugal` looks, where a share of the standard error of F over folds is all that is asked for, what F rises by is
-held against that: a line has turned upwards where F has risen by TURNED_SE of it, a valley is nearly as good within
-NEARLY_SE, and neither the third line nor points halfway to neighbours are looked at.
+held against that: a line has turned upwards where F has risen by TURNED_SE of it, and a valley is nearly as good within
+NEARLY_SE. Levels of one penalty tuned alone are fewer, and its line ends as soon as the derivative where F is levelling
+out says that F will have turned at the next level: the last look is where a parabola is least. Neither the third line,
+nor a valley's neighbours, nor points halfway to them are looked at: the search that follows will.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -40,7 +42,7 @@ that is proven by then: an unfinished model may do better than a finished one, w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -57,10 +59,12 @@ STEPS = 100
 # Levels in decades below the l1 that makes all weights 0 and below the largest curvature; where one is tuned alone.
 BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
 ALONE = tuple(np.linspace(0.6, 6.0, 10))
+FEWER = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.6, 1.8, 3.0, 4.2, 5.4)}  # the same, with frugal looks
 BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
 NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; GAP, WIDE: see above
 NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
 TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
+LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
 TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
@@ -68,16 +72,24 @@ RISING = 1.05  # it rises towards the corner if it is so many times its least on
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def best_of_a_few(noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> list[Array]:
-    """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one."""
+def best_of_a_few(
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False, derivatives: bool = False
+) -> list[Array]:
+    """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one;
+    `derivatives` may be asked for on frugal lines."""
     lattice = Lattice.of(noted, folds, space, frugal)
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
-        for place in line:
+        for i, place in enumerate(line):
             heights.append(lattice.look(place))
-            if len(place) > 1 and lattice.ends(heights):
+            if (frugal or len(place) > 1) and lattice.ends(heights):
                 break
+            if derivatives and frugal and len(place) == 1 and 0 < i < len(line) - 1:
+                valley = lattice.valley_behind(*line[i - 1 : i + 2])
+                if valley is not None:
+                    lattice.look(valley)
+                    break
     if lattice.falls_to_the_corner():
         lattice.look(lattice.corner)
     for place in lattice.between():
@@ -117,7 +129,13 @@ class Lattice:
             "l2": max(fold.model.l2_floor / FLOOR for fold in folds),
         }
         levels = [
-            levels_of(kind, largest[kind], float(lower[number == i].min()), float(upper[number == i].max()), len(kinds))
+            levels_of(
+                largest[kind],
+                float(lower[number == i].min()),
+                float(upper[number == i].max()),
+                BELOW[kind] if len(kinds) > 1 else FEWER[kind] if frugal else ALONE,
+                BEYOND[kind],
+            )
             for i, kind in enumerate(kinds)
         ]
         lattice = cls(noted, levels, number, frugal=frugal)
@@ -174,6 +192,22 @@ class Lattice:
         level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], self.above(min(self.heights.values())))
         return heights[-1] > self.above(min(heights)) or level
 
+    def valley_behind(self, before: Place, place: Place, ahead: Place) -> Place | None:
+        """Where F is least on a line of one penalty, by the parabola through the last two places, if the derivative at
+        the latest says that F will have turned upwards at the next. It is asked for where F has begun to level out."""
+        height, (x,) = self.heights[place], place
+        if not LEVELLING * self.heights[before] < height < self.heights[before]:
+            return None
+        gradient = self.noted.differentiate(self.noted.notes[-1][2]).slope
+        slope = math.nan if gradient is None else float(gradient.sum())
+        if not height + slope * (ahead[0] - x) > self.above(height):
+            return None
+        way = before[0] - x
+        bend = (self.heights[before] - height - slope * way) / way**2
+        valley = x - 0.5 * slope / bend
+        self.levels[0] = sorted({*self.levels[0], valley}, reverse=True)
+        return (valley,)
+
     def above(self, height: float, times: float = TURNED, errors: float = TURNED_SE) -> float:
         """So many times a height, or as many standard errors above it where that is less."""
         return min(times * height, height + errors * standard_error(self.noted.best) if self.frugal else math.inf)
@@ -201,7 +235,7 @@ class Lattice:
 
     def unseen(self, valley: Place) -> list[Place]:
         """What is to be looked at around a valley."""
-        places = self.neighbours(valley)
+        places = [] if self.frugal else self.neighbours(valley)
         for k, levels in enumerate(self.levels):
             between = [(*valley[:k], level, *valley[k + 1 :]) for level in levels[levels.index(valley[k]) :]]
             high = self.above(self.heights[valley])
@@ -259,13 +293,14 @@ class Lattice:
         return sorted(low, key=lambda place: rank[place])
 
 
-def levels_of(kind: str, largest: float, low: float, high: float, kinds: int) -> list[float]:
-    """Where to look, as powers of ten, from large to small."""
+def levels_of(largest: float, low: float, high: float, below: Sequence[float], beyond: float) -> list[float]:
+    """Where to look, as powers of ten, from large to small: from `beyond` above the largest value that matters, and
+    `below` it."""
     if not largest > 0.0:
         return [float(level) for level in np.linspace(high, low, len(ALONE))]
     t = math.log10(largest)
-    top = max(min(high, t + BEYOND[kind]), low)
-    inner = t - np.array(ALONE if kinds == 1 else BELOW[kind])
+    top = max(min(high, t + beyond), low)
+    inner = t - np.array(below)
     levels = [top, *(float(level) for level in inner if low + NEAR <= level <= top - NEAR), low]
     filled = [np.linspace(a, b, math.ceil((a - b) / GAP), endpoint=False) for a, b in pairwise(levels) if a > b]
     return [float(level) for level in np.concatenate([*filled, [low]])]

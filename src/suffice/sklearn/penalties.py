@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 from suffice.arrays import Array
+from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
 from suffice.sklearn._multinomial import MultinomialFold
@@ -54,16 +55,24 @@ class Penalised:
         of somebody's own, which may penalise what it likes."""
         if not isinstance(self.fold, LinearFold | MultinomialFold):
             return None
+        return self._columns(np.sign(x), x, params)
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
+        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        if not isinstance(self.fold, LinearFold | MultinomialFold):
+            return None
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+
+    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Array:
         columns = []
         for name in params:  # penalties are linear in the parameters
             unit = {other: float(other == name) for other in params}
             if self.groups:
                 both = group_penalties(unit, self.ratio, self.groups)
                 l1, l2 = (np.tile(both[kind][self.group], len(x) // len(self.group)) for kind in PENALTIES)
-                columns.append(l1 * np.sign(x) + l2 * x)
             else:
-                one = penalties(unit, self.ratio)
-                columns.append(one["l1"] * np.sign(x) + one["l2"] * x)
+                l1, l2 = (np.full(len(x), penalties(unit, self.ratio)[kind]) for kind in PENALTIES)
+            columns.append(np.where(l1 == 0.0, 0.0, l1 * signs) + l2 * x)
         return np.column_stack(columns)
 
 
@@ -186,6 +195,12 @@ class PenaltySpace:
             return penalties(params, self.ratio)
         both = group_penalties(params, self.ratio, self.groups)
         return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
+
+    def words(self, adapter: Adapter, estimator: Any, evaluation: Evaluation, total: float) -> dict[str, float]:
+        """The parameters of a fit with weights that sum to `total`, in the estimator's words; the penalties themselves
+        for groups, which it has no words for."""
+        both = self.penalties(evaluation)
+        return both if self.groups else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
 
 
 def kind_of(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from suffice.sklearn import _report_data
+from suffice.sklearn import _report_data, _report_global
 from suffice.sklearn.measures import Predicted, compared_measures
 
 FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
@@ -48,6 +48,7 @@ def collect(
     import suffice
 
     about = _plain(about, "about")
+    _report_data.for_linear_models(search, "a report")
     task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
     stage("held-out rows")
     held = task.held_out()
@@ -92,6 +93,7 @@ def collect(
         "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),
         "coefficients": _report_data.coefficients(search, task),
+        **_report_global.collected(search),
     }
 
 

@@ -7,11 +7,14 @@ error from `suffice.held_out`. The offset is 1 and the unit the variance of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import get_scorer, get_scorer_names, mean_tweedie_deviance
+from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
@@ -89,9 +92,26 @@ def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> 
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    if len(estimator.classes_) > 2:
+        return -float(np.average(_short_of_pairs(estimator, X, y), weights=sample_weight))
     sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
     short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
     return -float(np.average(short**2, weights=sample_weight))
+
+
+def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
+    """Of every row, the mean of the squared hinge over the pairs of classes that hold its own (SVC)."""
+    if isinstance(estimator, Pipeline):
+        X, estimator = estimator[:-1].transform(X), estimator[-1]
+    by_pairs = copy(estimator)
+    by_pairs.decision_function_shape = "ovo"
+    number, decided = np.searchsorted(estimator.classes_, y), by_pairs.decision_function(X)
+    classes = len(estimator.classes_)
+    squares = np.zeros(len(number))
+    for k, (one, other) in enumerate(combinations(range(classes), 2)):
+        sign = (number == one) * 1.0 - (number == other) * 1.0
+        squares += np.abs(sign) * np.maximum(0.0, 1.0 - sign * decided[:, k]) ** 2
+    return squares / (classes - 1)
 
 
 def _neg_mean_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -130,6 +130,9 @@ def conclude(outcome: TunedTable) -> list[str]:
     else:
         score = f"{number(found['score'])} {outcome.scoring}, "
     lines = [*held_out(found["measures"], bool(outcome.problem.classes)), f"Score    {score}{proven}"]
+    if found["global_gap"] is not None:
+        gap, names = search.global_certificate_.landscape.gap_in_percent, " and ".join(outcome.problem.space)
+        lines.append(f"Proof    no {names} in the space have a loss that is lower by more than {gap} %")
     if outcome.problem.log_target:
         lines.append("         of the logarithm of the target; predictions are in the target's own units")
     if outcome.baseline is not None:

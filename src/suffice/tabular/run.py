@@ -101,6 +101,7 @@ class TunedTable:
             "baseline": self.baseline,
             "measures": self.measures,
             "optimised_scoring": search.optimised_scoring_,
+            "global_gap": getattr(search, "global_gap_", None),
             "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
             "evaluations": self.evaluations,
             "work": float(np.sum(search.cv_results_["work"])),
@@ -225,6 +226,7 @@ def execute(
         journal=folder,
         callback=callback,
         groups_of_features=problem.groups,
+        certify_global=settings.certify_global,
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -6,6 +6,7 @@ import math
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
+from suffice.arrays import positive
 from suffice.options import Options
 from suffice.tabular.models import MODELS
 
@@ -39,6 +40,7 @@ class Settings:
     exposure: str | None = None
     offset: str | None = None
     groups: str | None = None
+    certify_global: float | None = None
     test: str | None = None
     no_report: bool = False
     digest: str = ""  # of the bytes of the table
@@ -70,6 +72,8 @@ class Settings:
         if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
             name = "min_class_size must be 0" if self.min_class_size < 0 else "max_levels must be 2"
             raise ValueError(f"{name} or more, got {min(self.min_class_size, self.max_levels or 0)}")
+        if self.certify_global is not None:
+            positive(self.certify_global, "certify_global")
         if not 2 <= self.cv <= 1000:
             raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
         if not 0 <= self.seed < 2**32:
@@ -104,7 +108,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("scoring", "weights", "positive", "event", "exposure", "offset", "groups", "test"), (str, type(None))
     ),
-    "max_seconds": (float, int, type(None)),
+    **dict.fromkeys(("max_seconds", "certify_global"), (float, int, type(None))),
     "max_levels": (int, type(None)),
     **dict.fromkeys(("skip_missing_target", "log_target", "no_report"), (bool,)),
 }

@@ -391,9 +391,7 @@ class RowBlocks(Blocked):
         """X^T r."""
         if np.shape(r)[:1] != self.shape[:1]:
             raise ValueError(f"X has {self.shape[0]} rows, its factor has shape {np.shape(r)}")
-        result: Array = tree(
-            dense_product(block, r[place], block_length(len(block))) for place, block in self.blocks()
-        )
+        result: Array = tree(dense_product(block, r[place], block_length(len(block))) for place, block in self.blocks())
         return result
 
     def places(self) -> Iterator[slice]:

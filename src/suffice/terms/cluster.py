@@ -229,7 +229,16 @@ class ClusterRows(Blocked):
             tasks = []
             for k, (start, stop) in enumerate(self.places):
                 arguments = [_argument(one, k) for one in (*given.values(), *offsets)]
-                tasks.append((text, start, stop, self._pieces[k] if reads else None, arguments, [_argument(one, k) for one in known]))
+                tasks.append(
+                    (
+                        text,
+                        start,
+                        stop,
+                        self._pieces[k] if reads else None,
+                        arguments,
+                        [_argument(one, k) for one in known],
+                    )
+                )
             futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
         for place, one in enumerate(new):
             one.rows = PieceRows(self, futures, place)

@@ -418,7 +418,9 @@ class Surveyed:
         X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
         unit = 1.0
         for _ in range(2):
-            norms, (largest, row, reach, columns, gram) = X.run(Survey(unit, small, small * design.shape[1] ** 2), a=design.weights)
+            norms, (largest, row, reach, columns, gram) = X.run(
+                Survey(unit, small, small * design.shape[1] ** 2), a=design.weights
+            )
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)

@@ -20,6 +20,12 @@ What is proven about b:
   a number. Proof: in a direction u of length 1 the third
   derivative is a sum of third central moments of u, each at most range(u) <= R times the variance: the second
   derivative falls no faster than exp(-R t), and the slope h (1 - exp(-R t)) / R that it adds up to makes up for ||s||.
+
+Margins that err by delta_i do not move the gradient by more than (1/2)^(1/2) ||diag(a)^(1/2) X|| (sum_i a_i c_i
+||delta_i||^2)^(1/2), c_i no less than the norm of H_i on the way: b, which follows, only takes away from it. Proof: the
+Hessian of  min_b sum_i a_i log sum_k exp(m_ik + b_k)  in all m is S = H - H E (E^T H E)^-1 E^T H, H that of fixed b and
+E the map that adds b to all rows; 0 <= S <= H, and H_i <= 1/2; so X^T S delta = (S^(1/2) X)^T S^(1/2) delta is no
+longer than that. H_i is at most its trace, sum_k p_ik (1 - p_ik), times e^r where a row's range has moved by r.
 """
 
 from __future__ import annotations
@@ -34,7 +40,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import softmax
 
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.design import OF_FACTORS, Design
@@ -44,6 +49,7 @@ from suffice.terms.rounding import TINY, block_length, dense_product, gamma, rou
 R = math.sqrt(2.0)
 MOST_STEPS = 100
 HESSIAN_ROWS = 1024  # at a time
+SMALL_SLOPE = 1e-12  # of s: from here on it is held against its rounding
 KEPT = 3  # of a step's ends, and of its middle
 
 
@@ -57,6 +63,7 @@ class Shifted:
     error: float
     least: float  # eigenvalue of its curvature, at least
     p: Array
+    loss: float
 
 
 class _Memory(threading.local):
@@ -143,8 +150,7 @@ class Multinomial(MarginModel):
         """Take it from here that this b was found for these margins; its error is bounded all the same."""
         known = _memory.known(self.design, self.onehot, image) if self.intercept else None
         if self.intercept and (known is None or not np.array_equal(known.b, b)):
-            p, _ = self._rows(image, b)
-            _memory.keep(self.design, Shifted(self.onehot, image, b, *self._error(*self._pull(image, b, p)), p))
+            self._kept(image, b, *self._rows(image, b))
 
     def _found(self, image: Array) -> Shifted:
         return _memory.known(self.design, self.onehot, image) or self._sought(image, None)
@@ -152,16 +158,15 @@ class Multinomial(MarginModel):
     def _sought(self, image: Array, near: Array | None) -> Shifted:
         a = self.design.weights
         if near is None:
-            b = np.log(np.maximum(a @ self.onehot, 1e-300))
+            b = np.log(np.maximum(self._seen, 1e-300))
             mean = a @ image
             b = b - b.mean() - (mean - mean.mean())
         else:
             b = near
-        p, losses = self._rows(image, b)
-        value = float(a @ losses)
-        s, H, noise = self._pull(image, b, p)
+        p, rows = self._rows(image, b)
+        value, (s, H) = float(a @ rows), self._slope(p)
         for _ in range(MOST_STEPS):
-            if norm(s) <= noise:
+            if norm(s) <= SMALL_SLOPE and norm(s) <= self._pull(image, b, p)[2]:
                 break
             step = solve_across(H, -s)
             t, slope = 2.0, float(s @ step)
@@ -173,11 +178,29 @@ class Multinomial(MarginModel):
                 trial = float(a @ losses)
                 if trial <= value + 1e-4 * t * slope + 8.0 * EPS * (1.0 + abs(value)) or not t > 1e-10:
                     break
-            pull = self._pull(image, moved, there)
+            pull = self._slope(there)
             if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (1.0 + abs(value)):
                 break
-            b, p, value, (s, H, noise) = moved, there, trial, pull
-        return _memory.keep(self.design, Shifted(self.onehot, image, b, *self._error(s, H, noise), p))
+            b, p, rows, value, (s, H) = moved, there, losses, trial, pull
+        return self._kept(image, b, p, rows)
+
+    def _kept(self, image: Array, b: Array, p: Array, losses: Array) -> Shifted:
+        """b with what is known there."""
+        loss = float(self.design.weights @ losses)
+        error, least = self._error(*self._pull(image, b, p))
+        return _memory.keep(self.design, Shifted(self.onehot, image, b, error, least, p, loss))
+
+    def _slope(self, p: Array) -> tuple[Array, Array]:
+        """s and its Jacobian, roughly."""
+        aP = self.design.weights[:, None] * p
+        total = aP.sum(axis=0)
+        return total - self._seen, np.diag(total) - p.T @ aP
+
+    @cached_property
+    def _seen(self) -> Array:
+        """The weight of every class."""
+        seen: Array = self.design.weights @ self.onehot
+        return seen
 
     def _rows(self, image: Array, b: Array) -> tuple[Array, Array]:
         """Probabilities and losses of all rows; one pass for both, without the overhead of scipy's."""
@@ -227,6 +250,11 @@ class Multinomial(MarginModel):
     def image(self, x: Array) -> Array:
         image: Array = self.design.margins(x.reshape(self.classes, -1).T)
         return image
+
+    def value_at(self, x: Array, image: Array) -> float:
+        if not self.intercept:
+            return super().value_at(x, image)
+        return self._found(image).loss + 0.5 * self.l2 * float(x @ x)
 
     def losses(self, image: Array) -> Array:
         return self._rows(image, self.shift(image)[0])[1]
@@ -313,18 +341,29 @@ class Multinomial(MarginModel):
         return H
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
+        return self._rounding(x, image, CARRIED)
+
+    def rounding_at(self, x: Array, image: Array) -> float:
+        """A sharper `gradient_rounding`, for an image that is a product."""
+        return self._rounding(x, image, 1.0)
+
+    def _rounding(self, x: Array, image: Array, products: float) -> float:
+        """By the module's text, for margins that err by no more than so many products."""
         design, size, K = self.design, norm(x), self.classes
         counts = design.weights > 0.0
         b, error_of_b = self.shift(image)
-        root = np.sqrt(design.weights[counts])
-        m = image[counts] + b
-        error = CARRIED * design.margin_rounding(x) * design.row_norms[counts] * size + TINY * len(x)
-        error = error + self._follow * float(error.max()) + error_of_b
-        error = error + EPS * math.sqrt(K) * (K + 8.0 + 2.0 * np.abs(m).max(axis=1) + 2.0 * float(np.abs(b).max()))
-        gap = np.sqrt(np.sum((softmax(m, axis=1) - self.onehot[counts]) ** 2, axis=1))
-        through_margins = math.sqrt(design.squared_norm) * norm(root * 0.5 * error)
+        root, m, p = np.sqrt(design.weights[counts]), image[counts] + b, self.probabilities(image)[counts]
+        error = products * design.margin_rounding(x) * design.row_norms[counts] * size + TINY * len(x)
+        furthest = (1.0 + self._follow) * float(error.max()) + error_of_b
+        bend = ((p - p * p).sum(axis=1) + 16.0 * K * EPS) * math.exp(min(R * furthest, 700.0))
+        bend = root * np.sqrt(np.minimum(bend, 0.5))
+        through_margins = math.sqrt(0.5) * (norm(bend * error) + norm(bend) * error_of_b)
+        of_exponents = EPS * math.sqrt(K) * (K + 8.0 + 2.0 * np.abs(m).max(axis=1) + 2.0 * float(np.abs(b).max()))
+        through_margins += 0.5 * norm(root * of_exponents)
+        gap = np.sqrt(np.sum((p - self.onehot[counts]) ** 2, axis=1))
         through_sum = design.pull_rounding * norm(root * (gap + K * EPS))
-        return through_margins + through_sum + 2.0 * EPS * self.l2 * size + design.underflow
+        spectral = math.sqrt(design.squared_norm) * (1.0 + gamma(len(m) + K + 16))
+        return spectral * through_margins + through_sum + 2.0 * EPS * self.l2 * size + design.underflow
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         change = x_image - z_image

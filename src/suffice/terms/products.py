@@ -102,14 +102,15 @@ def device_blocks(rows: int) -> tuple[int, int]:
 
 
 class RowsAdjoint:
-    """Compressed rows, cut into blocks of rows that share X's arrays."""
+    """Compressed rows, cut into blocks of rows that share X's arrays, each transposed once for all."""
 
     def __init__(self, X: Any) -> None:
         N, d = X.shape
         self.X = X
         B = max(SPARSE_BLOCK, 4 * math.isqrt(N), math.ceil(N * BLOCK_WORTH * d / max(X.nnz, 1)))
         self.block = B if 2 * B <= N else N
-        self.parts = [(slice(s, min(s + self.block, N)), _rows(X, s, min(s + self.block, N))) for s in self._starts()]
+        ends = [(s, min(s + self.block, N)) for s in self._starts()]
+        self.parts = [(slice(*pair), _rows(X, *pair).T) for pair in ends]
 
     def _starts(self) -> range:
         return range(0, self.X.shape[0], self.block)
@@ -119,10 +120,10 @@ class RowsAdjoint:
         return np.minimum(_entries(self.X), float(self.block + len(self.parts)))
 
     def __call__(self, r: Array) -> Array:
-        (first, X), *others = self.parts
-        result: Array = X.T @ r[first]
+        (first, part), *others = self.parts
+        result: Array = part @ r[first]
         for place, part in others:
-            result += part.T @ r[place]
+            result += part @ r[place]
         return result
 
 

@@ -5,8 +5,8 @@ r"""Linear models of blocks of rows (`suffice.terms.blocks`), wherever these are
 Margins stay with their rows. What a point is asked for, its loss, its gradient and the rounding of this one, is found
 in the pass over X that makes its margins; the image of a point is a promise of them (`Margins`) that solvers combine as
 they would combine arrays. A step of Newton's method is then two passes over X, one for the point and one for its
-Hessian; a step of `fista` is one, a step of `fista_adaptive` two. What travels is w, X^T r, and the Hessian on a working
-set.
+Hessian; a step of `fista` is one, a step of `fista_adaptive` two. What travels is w, X^T r, and the Hessian on a
+working set.
 """
 
 from __future__ import annotations
@@ -61,6 +61,14 @@ class RowCurvature:
     total: float
     influence: float
     finite: bool
+
+    @classmethod
+    def of(cls, design: Design, C: Any) -> RowCurvature:
+        """From an array of all rows, of a model that knows nothing of blocks, or as it is."""
+        if isinstance(C, cls):
+            return C
+        influence = float(C @ np.square(design.row_norms))
+        return cls(design, design.X.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all()))
 
     def sum(self) -> float:
         return self.total

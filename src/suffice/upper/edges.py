@@ -68,9 +68,15 @@ def around(theta: Array, step: Array, lower: Array, upper: Array) -> list[Array]
 
 
 def search_with_edges(
-    search: Search, look: Look, bounds: tuple[Array, Array], starts: Sequence[Array], options: Options
+    search: Search,
+    look: Look,
+    bounds: tuple[Array, Array],
+    starts: Sequence[Array],
+    options: Options,
+    before: Sequence[Array] = (),
 ) -> Result:
-    """The result of `search`, continued from better points on or near the edges of the box, if there are any.
+    """The result of `search`, continued from better points on or near the edges of the box, if there are any. What was
+    evaluated `before` is not looked at again.
 
     Looks count towards the budgets of `options`. If there was more than one search, the result is that of the one with
     the least proven upper bound of F, and `result.starts` has all of them; a look that is better still, but by too
@@ -84,6 +90,7 @@ def search_with_edges(
         if runs[-1].status not in (Status.CONVERGED, Status.SUFFICES, Status.ACCURACY):
             break
         seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
+        seen += before
         places = edges(best.point, *bounds)
         for step in (share * radius for share in (STEPS if options.enough == 0.0 else STEPS[1:]) if len(radius) <= FEW):
             places += [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from suffice.arrays import Array
+import numpy as np
+
+from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.upper.evaluation import Evaluation
@@ -175,6 +177,15 @@ def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
         if evaluation is not point.evaluation:
             grown[i] = replace(point, evaluation=evaluation)
     return tuple(grown)
+
+
+def remembered(theta: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[Point, ...]:
+    """A pool of evaluations elsewhere than at theta that were made before the search, the nearest last."""
+    u = scaling.to_u(theta)
+    known = [Point(scaling.to_u(one.point), one) for one in seen if one.failure is None]
+    elsewhere = [point for point in known if not np.array_equal(point.u, u)]
+    elsewhere.sort(key=lambda point: -norm(point.u - u))
+    return pooled((), elsewhere) if elsewhere else ()
 
 
 def swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:

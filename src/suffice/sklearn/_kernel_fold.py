@@ -1,0 +1,298 @@
+r"""Training rows of kernel machines: libsvm at a tolerance that is tightened until enough is proven, or a factor.
+
+A fold holds one machine (`suffice.lower.kernel_machines`), or with K classes one for each of the K (K - 1)/2 pairs of
+them. Strengths are in units of the final fit: its weights sum to N and those of a fold to n, so that a fold is solved
+with C N/n (alpha n/N), as the same share of the mean loss. gamma = "scale" or "auto" is that of the fold's own rows.
+
+libsvm stops where no pair of rows violates its conditions by more than `tol`. What it gives back is made feasible to
+the last bit, polished on its free support vectors, and certified; `tol` shrinks until that is enough. It cannot be
+continued, it begins anew. One step is as many of its iterations as there are rows; of kernel ridge regression it is one
+factorisation, and there is only one.
+
+The weights x of a fold's `Solution` are (beta, b) of every machine, one after the other, then gamma and tol.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC, SVR
+
+from suffice.arrays import Array, frozen
+from suffice.held_out import error_of_moved
+from suffice.lower.certificate import Certificate
+from suffice.lower.kernel_machines import Machine, SupportVectors, ridge_machine
+from suffice.lower.solution import Outcome, Solution
+from suffice.sklearn.scores import SCORES
+from suffice.terms.kernels import Gram, Kernel, Pairs
+from suffice.terms.rounding import gamma as gamma_n
+
+Kind = Literal["classes", "epsilon", "ridge"]
+
+TOLERANCE, TIGHTER, FINEST = 1e-2, 1e-2, 1e-13  # of libsvm, for margins of size 1: the first, how it shrinks, the last
+KEPT = 3000  # rows up to which distances are kept for the next gamma
+LARGEST = 1 << 28  # bytes of a sparse matrix as a dense one
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of one machine: which of the fold's, and their targets."""
+
+    rows: Any
+    y: Array
+    s: Array
+    classes: tuple[int, int] | None = None  # the pair, the first of which is 1 and the other -1
+
+
+class KernelFold:
+    """The machines of a fold's training rows; `y` are targets, -1 and 1, or numbers of several classes."""
+
+    solver = "libsvm"
+    l1_max = l2_floor = l2_in_place_of_none = 0.0
+
+    def __init__(
+        self,
+        X: Any,
+        y: Array,
+        s: Array,
+        kernel: Kernel,
+        kind: Kind,
+        gamma: Any,
+        *,
+        classes: int = 2,
+        epsilon: float = 0.0,
+    ) -> None:
+        self.kernel, self.kind, self.gamma, self.classes, self.epsilon = kernel, kind, gamma, classes, epsilon
+        self.given, self.X, self.y, self.s = X, as_array(X), y, s
+        self.total = float(s.sum())
+        self.counted = s > 0.0
+        self.machines = self._machines()
+        self._pairs: Pairs | None = None
+        self._grams: tuple[float, list[Gram]] = (math.nan, [])
+
+    def _machines(self) -> list[Rows]:
+        known = np.flatnonzero(self.counted)
+        if self.kind != "classes" or self.classes == 2:
+            return [Rows(known, self.y[known], self.s[known])]
+        made = []
+        for one, other in combinations(range(self.classes), 2):
+            rows = known[np.isin(self.y[known], (one, other))]
+            if len(np.unique(self.y[rows])) < 2:
+                raise ValueError(f"the training samples of a fold lack class number {one} or {other}")
+            made.append(Rows(rows, np.where(self.y[rows] == one, 1.0, -1.0), self.s[rows], (one, other)))
+        return made
+
+    @property
+    def own_gamma(self) -> float:
+        """What gamma="scale", "auto", None or a number is for these rows."""
+        if self.gamma == "scale":
+            variance = float(self.X.var())
+            return 1.0 / (self.X.shape[1] * variance) if variance != 0.0 else 1.0
+        return 1.0 / self.X.shape[1] if self.gamma in ("auto", None) else float(self.gamma)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        names = ("kernel", "kind", "gamma", "classes", "epsilon", "X", "y", "s")
+        return {name: getattr(self, name) for name in names}
+
+    def grams(self, gamma: float) -> list[Gram]:
+        """The kernel's matrices of all machines; the latest ones, and distances of few rows, are kept."""
+        if self._grams[0] != gamma:
+            pairs = self._pairs or self.kernel.pairs(self.X, self.X)
+            self._pairs = pairs if len(self.X) <= KEPT else None
+            whole = pairs.matrix(gamma)
+            self._grams = gamma, [_part(whole, one.rows) for one in self.machines]
+        return self._grams[1]
+
+    def solve(
+        self,
+        params: Mapping[str, float],
+        total: float,
+        enough: Callable[[Sequence[Machine], Solution], bool],
+        start: Solution | None = None,
+        max_steps: float = math.inf,
+    ) -> Solution:
+        """Machines at parameters of a final fit with weights that sum to `total`, until they are `enough`, which is
+        asked last about those that are returned; `start` is a solution of these very parameters, if there is one."""
+        gamma = float(params.get("gamma", self.own_gamma))
+        scale, grams = self._scale, self.grams(gamma)
+        if self.kind == "ridge":
+            alpha = params["alpha"] * self.total / total
+            machines = [ridge_machine(grams[0], self.machines[0].y, self.machines[0].s, alpha)]
+            solution = self._solution(machines, gamma, 0.0, 1)
+            outcome = Outcome.REACHED if enough(machines, solution) else Outcome.PRECISION
+            return replace(solution, outcome=outcome)
+        problems = [self._problem(one, params, total, gamma) for one in self.machines]
+        tol = TOLERANCE if start is None else max(float(start.x[-1]) * TIGHTER, FINEST)
+        best: list[Machine] | None = None
+        taken = 0
+        while True:
+            made, steps = self._trained(problems, grams, tol * scale, max_steps - taken)
+            taken += steps
+            before = math.inf if best is None else max(machine.radius for machine in best)
+            best = made if best is None else [min(two, key=_radius) for two in zip(best, made, strict=True)]
+            solution = self._solution(best, gamma, tol, taken)
+            done = enough(best, solution)
+            if not done:
+                known = zip(problems, grams, best, strict=True)
+                best = [problem.polished(gram, machine) for problem, gram, machine in known]
+                solution = self._solution(best, gamma, tol, taken)
+                done = enough(best, solution)
+            gain = max(machine.radius for machine in best) < 0.7 * before
+            if done:
+                outcome = Outcome.REACHED
+            elif taken >= max_steps:
+                outcome = Outcome.MAX_STEPS
+            elif tol <= FINEST or (not gain and all(m.radius <= 4.0 * m.rounding for m in best)):
+                outcome = Outcome.PRECISION
+            else:
+                tol = max(tol * TIGHTER, FINEST)
+                continue
+            return replace(solution, outcome=outcome)
+
+    @property
+    def _scale(self) -> float:
+        """The size of margins."""
+        if self.kind == "classes":
+            return 1.0
+        spread = float(np.std(self.y[self.counted]))
+        return spread if spread > 0.0 else 1.0
+
+    def _problem(self, one: Rows, params: Mapping[str, float], total: float, gamma: float) -> SupportVectors:
+        C = params["C"] * total / self.total * one.s
+        epsilon = None if self.kind == "classes" else float(params.get("epsilon", self.epsilon))
+        reach = math.sqrt(float(self.kernel.diagonal(self.X[one.rows], gamma).max())) * (1.0 + gamma_n(4))
+        return SupportVectors(one.y, C, epsilon, reach)
+
+    def _trained(
+        self, problems: Sequence[SupportVectors], grams: Sequence[Gram], tol: float, left: float
+    ) -> tuple[list[Machine], int]:
+        made, steps = [], 0
+        for problem, gram in zip(problems, grams, strict=True):
+            n = len(problem.y)
+            most = -1 if math.isinf(left) else int(min(max(left, 1.0) * n, 2**31 - 1))
+            settings = {"kernel": "precomputed", "C": 1.0, "tol": tol, "max_iter": most}
+            model = SVC(**settings) if problem.epsilon is None else SVR(epsilon=problem.epsilon, **settings)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # what it has left open is seen from the gap
+                model.fit(gram.K, problem.y, sample_weight=problem.C)
+            beta = np.zeros(n)
+            beta[model.support_] = model.dual_coef_[0]
+            made.append(problem.certified(gram, problem.feasible(beta)))
+            steps += max(1, math.ceil(float(np.max(model.n_iter_)) / n))
+        return made, steps
+
+    def _solution(self, machines: Sequence[Machine], gamma: float, tol: float, steps: int) -> Solution:
+        x = np.concatenate([*(np.append(machine.beta, machine.b) for machine in machines), [gamma, tol]])
+        radius, rounding = (math.sqrt(sum(getattr(m, name) ** 2 for m in machines)) for name in ("radius", "rounding"))
+        rule = "residual" if self.kind == "ridge" else "gap"
+        return Solution(frozen(x), Certificate(radius, rule, rounding), steps, Outcome.STEPS, self.solver)
+
+    def taken_apart(self, x: Array) -> tuple[list[tuple[Array, float]], float]:
+        """(beta, b) of every machine, and gamma."""
+        found, at = [], 0
+        for one in self.machines:
+            n = len(one.rows)
+            found.append((x[at : at + n], float(x[at + n])))
+            at += n + 1
+        return found, float(x[-2])
+
+    def coefficients(self, x: Array) -> tuple[Any, float]:
+        """The fold and its weights, and gamma: all that an estimator is made of."""
+        found, gamma = self.taken_apart(x)
+        return (self, found), gamma
+
+    def norm(self, x: Array) -> float:
+        """||f||_H, of several machines the root of the sum of squares."""
+        found, gamma = self.taken_apart(x)
+        pairs = zip(found, self.grams(gamma), strict=True)
+        return math.sqrt(sum(max(float(beta @ (gram.K @ beta)), 0.0) for (beta, _), gram in pairs))
+
+    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOutMachines:
+        """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
+        v = sample_weight / sample_weight.sum()
+        share = 1.0 / folds / SCORES[scoring].unit(y, v)
+        return HeldOutMachines(self, as_array(X), y, v, scoring, share)
+
+
+def as_array(X: Any) -> Array:
+    """Rows as kernels take them."""
+    if sp.issparse(X):
+        if 8 * math.prod(X.shape) > LARGEST:
+            raise ValueError(f"kernel machines take dense rows, and {X.shape[0]} x {X.shape[1]} is too large for them")
+        X = X.toarray()
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
+def _radius(machine: Machine) -> float:
+    return machine.radius
+
+
+def _part(gram: Gram, rows: Any) -> Gram:
+    """The matrix of some rows."""
+    if len(rows) == len(gram.K):
+        return gram
+    K = np.ascontiguousarray(gram.K[np.ix_(rows, rows)])
+    return Gram(gram.pairs.part(rows, rows), gram.gamma, K)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutMachines:
+    """share sum_i v_i phi(m_i, y_i) of held-out rows; with K classes the mean of the K - 1 pairs of a row's class."""
+
+    train: KernelFold
+    X: Array
+    y: Array
+    v: Array
+    scoring: str
+    share: float
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"X": self.X, "y": self.y, "v": self.v, "scoring": self.scoring, "share": self.share}
+
+    def at(self, machines: Sequence[Machine], gamma: float) -> tuple[Array, float]:
+        """Residuals, and a proven bound on the error of their norm."""
+        known = [self._of(one, machine, gamma) for one, machine in zip(self.train.machines, machines, strict=True)]
+        return np.concatenate([residuals for residuals, _ in known]), math.sqrt(sum(error**2 for _, error in known))
+
+    def _grams(self, one: Rows, rows: Any, gamma: float) -> tuple[Gram, Gram]:
+        """The kernel of training rows with held-out ones, and of these among themselves; the latest ones are kept."""
+        known: dict[Any, tuple[float, tuple[Gram, Gram]]] = self.__dict__.setdefault("_known", {})
+        if one.classes not in known or known[one.classes][0] != gamma:
+            X, kernel = self.X[rows], self.train.kernel
+            pairs = kernel.pairs(self.train.X[one.rows], X), kernel.pairs(X, X)
+            known[one.classes] = gamma, (pairs[0].matrix(gamma), pairs[1].matrix(gamma))
+        return known[one.classes][1]
+
+    def _of(self, one: Rows, machine: Machine, gamma: float) -> tuple[Array, float]:
+        phi, y, v, rows = SCORES[self.scoring].phi, self.y, self.v, np.arange(len(self.y))
+        assert phi is not None
+        if one.classes is not None:
+            rows = np.flatnonzero(np.isin(self.y, one.classes))
+            y = np.where(self.y[rows] == one.classes[0], 1.0, -1.0)
+            v = self.v[rows] / (self.train.classes - 1)
+        if len(rows) == 0:
+            return np.zeros(0), 0.0
+        kernel, X = self.train.kernel, self.X[rows]
+        across, among = self._grams(one, rows, gamma)
+        f, doubt = across.product(machine.beta)
+        m = f + machine.b
+        doubt = doubt + np.finfo(np.float64).eps * np.abs(m)
+        residuals = math.sqrt(self.share) * np.sqrt(v) * phi.residuals(m, y)
+        pulls = v * phi.derivative(m, y)
+        gradient = among.norm(pulls)
+        total = abs(float(pulls.sum())) + gamma_n(len(m)) * float(np.abs(pulls).sum())
+        R = min(machine.radius, 1e150)
+        shift = machine.reach * R + machine.slack
+        h = np.sqrt(kernel.diagonal(X, gamma)) * (1.0 + gamma_n(4)) * R + shift + doubt
+        far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma_n(len(m) + 8))
+        first = gradient * R + total * shift + float(np.abs(pulls) @ doubt) * (1.0 + gamma_n(len(m) + 8))
+        return residuals, error_of_moved(phi, m, y, v, self.share, residuals)(first, h, far)

@@ -1,0 +1,202 @@
+r"""Adapters of kernel machines: SVC, SVR and KernelRidge, whose kernel is tuned along with their strength.
+
+SVC(C, gamma)            1/2 ||f||^2 + C sum_i s_i max(0, 1 - y_i (f(x_i) + b)),  several classes by pairs
+SVR(C, gamma, epsilon)   the same with max(0, |y_i - f(x_i) - b| - epsilon)
+KernelRidge(alpha, gamma)   sum_i s_i (y_i - f(x_i))^2 + alpha ||f||^2
+
+The score of SVC is the squared hinge of decision values on held-out rows: it is smooth, which accuracy is not, and it
+needs no calibration, which the logarithmic loss would.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC, SVR
+
+from suffice.arrays import Array
+from suffice.lower.solution import Solution
+from suffice.sklearn._kernel_fold import KernelFold, Kind
+from suffice.sklearn._kernel_search import KernelProblem, KernelSpace, final_machines, first_looks
+from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn.adapters import Classifier, Regressor, register_adapter
+from suffice.terms.kernels import Kernel
+
+ALIKE = {"polynomial": "poly"}
+
+
+def kernel_of(estimator: Any) -> Kernel:
+    """The kernel; ValueError for one that there is no proof for."""
+    name = ALIKE.get(estimator.kernel, estimator.kernel)
+    known = ("rbf", "linear", "poly", "laplacian") if isinstance(estimator, KernelRidge) else ("rbf", "linear", "poly")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(
+            f"{type(estimator).__name__}(kernel={estimator.kernel!r}) is not supported: use one of {', '.join(known)}"
+        )
+    degree = estimator.degree
+    return Kernel(name, int(degree) if float(degree).is_integer() else degree, float(estimator.coef0))  # type: ignore[arg-type]
+
+
+class _KernelAdapter:
+    """What adapters of kernel machines have in common."""
+
+    kind: Kind
+    tuned: tuple[str, ...]
+
+    def ratio(self, estimator: Any) -> float:
+        return 0.0
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        kernel_of(estimator)
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        raise TypeError(f"{type(estimator).__name__} has no l1 and l2")
+
+    def space(self, estimator: Any, given: Any, step: str, data: Any) -> KernelSpace:
+        """What is searched: the strength, gamma where the kernel has one, and what else the estimator has."""
+        self.check(estimator, ())
+        known = self.tuned if kernel_of(estimator).has_gamma else tuple(one for one in self.tuned if one != "gamma")
+        scale = 1.0
+        if given is None:
+            scale = float(np.exp(np.mean(np.log(_scales(data)))))
+        return KernelSpace.of(given, known, scale, step, data.total)
+
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Any:
+        count = 2 if classes is None else len(classes)
+        epsilon = float(getattr(estimator, "epsilon", 0.0))
+        gamma = estimator.gamma
+        return KernelFold(X, y, weights, kernel_of(estimator), self.kind, gamma, classes=count, epsilon=epsilon)
+
+    def problem(self, folds: Sequence[Any], space: KernelSpace, scoring: str, jobs: int) -> KernelProblem:
+        """The objective of a search."""
+        losses = [fold.loss(scoring, len(folds)) for fold in folds]
+        strength = self.tuned[0]
+        fixed = {strength: float(getattr(folds[0].estimator, strength))}
+        return KernelProblem([fold.model for fold in folds], losses, space, fixed, jobs)
+
+    def first_looks(self, noted: RecordedProblem) -> list[Array]:
+        return first_looks(noted)
+
+    def final(self, split: Any, params: dict[str, float], accuracy: float) -> tuple[Solution, float]:
+        """The machines of all rows, and ||f||."""
+        strength = self.tuned[0]
+        given = {strength: float(getattr(split.estimator, strength)), **params}
+        solution = final_machines(split.model, given, accuracy)
+        return solution, split.model.norm(solution.x)
+
+    def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
+        """All is there."""
+
+
+def _scales(data: Any) -> list[float]:
+    """gamma="scale" of all rows, as the machine sees them."""
+    X = data.whole().model.X
+    variance = float(X.var())
+    return [1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0]
+
+
+def _with_gamma(estimator: Any, fold: KernelFold, gamma: float) -> None:
+    """gamma as it was tuned; "scale" and its like stay where they were not."""
+    if fold.kernel.has_gamma and gamma != fold.own_gamma:
+        estimator.set_params(gamma=gamma)
+
+
+def _shell(estimator: Any, fold: KernelFold, y: Any) -> Any:
+    """The estimator after libsvm's first iteration: all attributes are there, and those of its solution are put in."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        given, estimator.max_iter = estimator.max_iter, 1
+        estimator.fit(fold.given, y, sample_weight=fold.s)
+        estimator.max_iter = given
+    return estimator
+
+
+class SVCAdapter(_KernelAdapter, Classifier):
+    """SVC; several classes by their pairs, as libsvm has it."""
+
+    scorings = ("neg_squared_hinge",)
+    kind: Kind = "classes"
+    tuned = ("C", "gamma")
+    many = True
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        super().check(estimator, names)
+        if estimator.probability is True:
+            raise ValueError("SVC(probability=True) is not supported: use CalibratedClassifierCV around the tuned SVC")
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        fold, found = coef
+        _with_gamma(estimator, fold, intercept)
+        two = len(classes) == 2
+        number = np.where(fold.y > 0.0, 1, 0) if two else fold.y.astype(int)
+        _shell(estimator, fold, classes[number])
+        whole = np.zeros((max(len(classes) - 1, 1), len(fold.y)))
+        for (beta, _), one in zip(found, fold.machines, strict=True):
+            first, second = (0, 1) if one.classes is None else one.classes
+            beta = -beta if one.classes is None else beta  # libsvm's first class is the positive one
+            mine = number[one.rows] == first
+            whole[second - 1, one.rows[mine]] = beta[mine]
+            whole[first, one.rows[~mine]] = beta[~mine]
+        used = np.flatnonzero(np.any(whole != 0.0, axis=0))
+        used = used[np.argsort(number[used], kind="stable")]
+        shifts = np.array([-b if one.classes is None else b for (_, b), one in zip(found, fold.machines, strict=True)])
+        counts = np.bincount(number[used], minlength=len(classes))
+        _put(estimator, fold, used, whole[:, used], shifts, counts)
+        if two:
+            estimator.dual_coef_, estimator.intercept_ = -estimator._dual_coef_, -estimator._intercept_
+        return estimator
+
+
+class SVRAdapter(_KernelAdapter, Regressor):
+    kind: Kind = "epsilon"
+    tuned = ("C", "gamma", "epsilon")
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        fold, ((beta, b),) = coef
+        _with_gamma(estimator, fold, intercept)
+        _shell(estimator, fold, fold.y)
+        rows = fold.machines[0].rows
+        used = rows[beta != 0.0]
+        counts = np.array([len(used), *np.zeros(len(estimator._n_support) - 1)])
+        _put(estimator, fold, used, beta[beta != 0.0][None, :], np.array([b]), counts)
+        return estimator
+
+
+def _put(estimator: Any, fold: KernelFold, used: Any, coef: Array, shifts: Array, counts: Any) -> None:
+    """Support vectors in place of the shell's."""
+    kind = type(estimator.dual_coef_)  # of the shell: an array, or a sparse one
+    estimator.support_ = used.astype(np.int32)
+    estimator.support_vectors_ = fold.given[used]
+    estimator._n_support = np.asarray(counts, dtype=np.int32)
+    estimator.dual_coef_ = np.ascontiguousarray(coef)
+    if sp.issparse(fold.given):  # with all entries, zeros as well
+        places = np.tile(np.arange(len(used)), len(coef)), len(used) * np.arange(len(coef) + 1)
+        estimator.dual_coef_ = kind((coef.ravel(), *places), shape=coef.shape)
+    estimator._dual_coef_ = estimator.dual_coef_
+    estimator.intercept_ = shifts.astype(np.float64)
+    estimator._intercept_ = estimator.intercept_.copy()
+    estimator.fit_status_ = 0
+
+
+class KernelRidgeAdapter(_KernelAdapter, Regressor):
+    kind: Kind = "ridge"
+    tuned = ("alpha", "gamma")
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        fold, ((beta, _),) = coef
+        _with_gamma(estimator, fold, intercept)
+        whole = np.zeros(len(fold.y))
+        whole[fold.machines[0].rows] = beta
+        estimator.dual_coef_, estimator.X_fit_, estimator.n_features_in_ = whole, fold.given, fold.X.shape[1]
+        return estimator
+
+
+register_adapter(SVC, SVCAdapter())
+register_adapter(SVR, SVRAdapter())
+register_adapter(KernelRidge, KernelRidgeAdapter())
