@@ -298,11 +298,12 @@ def hessian_on(
     ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
-    if isinstance(design.X, Blocked) and known is None:
+    in_blocks = isinstance(design.X, Blocked)
+    if in_blocks and known is None:
         curvature = RowCurvature.of(design, curvature)
-    if not factors and len(W) > largest_matrix(design):
+    if not factors and len(W) > largest_matrix(design) and not (in_blocks and known is not None):
         return Product(design, W, curvature, ridge, centred)
-    if isinstance(design.X, Blocked):
+    if in_blocks:
         H = curvature.gram(W, count, centred) if known is None else known[np.ix_(W, W)]
         H[np.diag_indices(len(H))] += ridge
         return Matrix(H)

@@ -99,7 +99,7 @@ def joined(one: Any, other: Any) -> Any:
 
 
 def tree(parts: Iterable[Any]) -> Any:
-    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. No more are held than there are levels."""
+    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. As many are held as there are levels."""
     open_sums: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
     for part in parts:
         level = 0
@@ -271,8 +271,7 @@ class Blocked:
         return 2
 
     def margins(self, w: Array, offset: Any = None) -> Margins:
-        """X w, plus an offset for every row; nothing is read before it is needed, and nothing twice while somebody holds
-        on to it."""
+        """X w, plus an offset for every row; nothing is read before it is needed, nor twice while somebody holds it."""
         if np.shape(w) != self.shape[1:]:
             raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
         w = np.array(w)

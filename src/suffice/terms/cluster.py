@@ -2,8 +2,8 @@ r"""Blocks of rows that live on the workers of a Dask cluster.
 
 A `dask.array` of any chunks is cut anew, by the numbers of its rows, into the blocks that `RowBlocks` would have, and
 2^k neighbouring blocks make a piece: one task, which gives the sum of a subtree (`suffice.terms.blocks`). Pieces of a
-sum are joined in the same tree, here or, where they are large, on the workers. So results have the bits that `RowBlocks`
-has on one machine, for any chunks, any number of workers, and any of them lost on the way, as long as all machines have
+sum are joined in the same tree, here or, where they are large, on the workers. So results have the bits that
+`RowBlocks` has on one machine, for any chunks, any number of workers, and any of them lost on the way, as long as all machines have
 the same kind of processor and the same NumPy.
 
 X is held on the workers where it fits into FITTING of their memory; elsewhere every pass reads it again from where it
@@ -229,16 +229,8 @@ class ClusterRows(Blocked):
             tasks = []
             for k, (start, stop) in enumerate(self.places):
                 arguments = [_argument(one, k) for one in (*given.values(), *offsets)]
-                tasks.append(
-                    (
-                        text,
-                        start,
-                        stop,
-                        self._pieces[k] if reads else None,
-                        arguments,
-                        [_argument(one, k) for one in known],
-                    )
-                )
+                there = [_argument(one, k) for one in known]
+                tasks.append((text, start, stop, self._pieces[k] if reads else None, arguments, there))
             futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
         for place, one in enumerate(new):
             one.rows = PieceRows(self, futures, place)

@@ -454,7 +454,7 @@ def is_dask(x: Any) -> bool:
 
 def blocks_norm_bound(design: Design) -> float:
     """The same bound for blocks of rows. A sum over blocks errs by no more than one sum over all rows may."""
-    unit, (rows, columns) = design.survey.unit, design.shape
+    unit = design.survey.unit
     if design.survey.largest == 0.0:
         return 0.0
     if unit == 1.0:
