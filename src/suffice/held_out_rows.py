@@ -150,7 +150,7 @@ class HeldOutRows(HeldOut):
         rows = design.weights.count if self.counted and hasattr(design.weights, "count") else design.shape[0]
         times = 0.0 if self.counted else 1.0
         v_sum = float(rows) if self.counted else 1.0
-        shift, image = (0.0, None) if self.train is None else self._shift(w)
+        shift, image = self._shift(w)
         margins = design.X.margins(w, self.offset)
         given = {"a": design.weights, "y": self.y, "norms": design.row_norms}
         slack = design.margin_rounding(w) * norm(w)
@@ -190,7 +190,9 @@ class HeldOutRows(HeldOut):
         return LossAt(residuals, error, None, self._row_linear(margins, given, times, residuals, shift, image))
 
     def _shift(self, w: Array) -> tuple[float, Any]:
-        assert self.train is not None
+        """The intercept, and the margins that it belongs to."""
+        if self.train is None:
+            return 0.0, None
         image = self.train.image(w)
         return self.train.intercept(image)[0], image
 
@@ -205,7 +207,8 @@ class HeldOutRows(HeldOut):
         def forward(V: Array) -> Array:
             moved = np.zeros(V.shape[1]) if train is None else train.intercept_gradient(image) @ V
             rows = X.run(Pushed(score, times, V, moved, shift), [margins], **given)
-            return inverse[:, None] * np.array(rows)
+            moves: Array = inverse[:, None] * np.array(rows)
+            return moves
 
         def adjoint(u: Array) -> Array:
             job = PulledBack(score, times, inverse * u, X.block, shift)

@@ -142,7 +142,7 @@ class _MarginLoss:
         self.row_norms = self.design.row_norms
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         """y as phi takes it."""
         raise NotImplementedError
 
@@ -161,12 +161,12 @@ class _LabelLoss(_MarginLoss):
         super().__init__(X)
         rows = self.design.X
         if isinstance(rows, Blocked):
-            self.sign = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
+            self.sign: Any = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
         else:
             self.sign = _signs(y, positive, self.design.shape[0])
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.sign
 
 
@@ -194,14 +194,14 @@ class SquaredError(_MarginLoss):
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
         if isinstance(self.design.X, Blocked):
-            self.y = self.design.X.targets(y, Real().targets, False)
+            self.y: Any = self.design.X.targets(y, Real().targets, False)
             return
         self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.y
 
 

@@ -271,7 +271,8 @@ class Product:
         whole = np.zeros((self.design.shape[1], *v.shape[1:]))
         whole[self.working] = v
         if isinstance(self.design.X, Blocked) and not self.centred:
-            return self.curvature.product(whole)[self.working] + scaled(self.ridge, v)
+            product: Array = self.curvature.product(whole)[self.working]
+            return product + scaled(self.ridge, v)
         image = host(self.design.margins(whole))
         if self.centred and self.curvature.any():
             image = image - (self.curvature @ image) / self.curvature.sum()

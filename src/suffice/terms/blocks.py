@@ -80,14 +80,14 @@ class Job(Protocol):
 class Most(float):
     """A number of which the largest counts."""
 
-    def __add__(self, other: Any) -> Most:  # type: ignore[override]
+    def __add__(self, other: Any) -> Most:
         return Most(max(self, other)) if self == self and other == other else Most(math.nan)
 
 
 class Length(float):
     """A Euclidean length, of which squares are summed."""
 
-    def __add__(self, other: Any) -> Length:  # type: ignore[override]
+    def __add__(self, other: Any) -> Length:
         return Length(math.hypot(self, other))
 
 
@@ -99,7 +99,7 @@ def joined(one: Any, other: Any) -> Any:
 
 
 def tree(parts: Iterable[Any]) -> Any:
-    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. As many are held as there are levels."""
+    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
     open_sums: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
     for part in parts:
         level = 0
@@ -142,7 +142,7 @@ class View:
     def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
         """Which of these rows it holds."""
         rows = np.arange(start, stop)
-        inside = (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
+        inside: npt.NDArray[np.bool_] = (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
         return ~inside if self.complement else inside
 
 
@@ -443,7 +443,8 @@ class RowBlocks(Blocked):
         return np.asarray(values)
 
     def gathered(self, rows: Any) -> Array:
-        return rows_from(rows, slice(0, self.shape[0]))
+        whole: Array = rows_from(rows, slice(0, self.shape[0]))
+        return whole
 
     def squared_rows(self) -> Array:
         """||x_i||^2 of every row."""

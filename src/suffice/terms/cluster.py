@@ -3,8 +3,8 @@ r"""Blocks of rows that live on the workers of a Dask cluster.
 A `dask.array` of any chunks is cut anew, by the numbers of its rows, into the blocks that `RowBlocks` would have, and
 2^k neighbouring blocks make a piece: one task, which gives the sum of a subtree (`suffice.terms.blocks`). Pieces of a
 sum are joined in the same tree, here or, where they are large, on the workers. So results have the bits that
-`RowBlocks` has on one machine, for any chunks, any number of workers, and any of them lost on the way, as long as all machines have
-the same kind of processor and the same NumPy.
+`RowBlocks` has on one machine, for any chunks, any number of workers, and any of them lost on the way, as long as all
+machines have the same kind of processor and the same NumPy.
 
 X is held on the workers where it fits into FITTING of their memory; elsewhere every pass reads it again from where it
 came, piece by piece. Margins, targets, weights and norms of rows are held there in any case: 8 bytes for every row and

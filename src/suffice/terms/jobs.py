@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.blocks import Block, Length, Most
-from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_size
-from suffice.terms.rounding import TINY, block_length, dense_product
+from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
+from suffice.terms.rounding import TINY, block_length, dense_product, dot
 
 GOLDEN = 0.6180339887498949  # phases of samples: no two neighbours alike
 
@@ -83,8 +83,8 @@ class At:
         return self.pull
 
     def __call__(self, block: Block) -> Any:
-        m, a, y, norms = block.margins[0], block["a"], block["y"], block["norms"]
-        m = m + self.shift if self.shift else m
+        raw, a, y, norms = block.margins[0], block["a"], block["y"], block["norms"]
+        m = raw + self.shift if self.shift else raw
         with np.errstate(over="ignore", invalid="ignore"):
             slopes = self.loss.derivative(m, y)
             value = float(a @ self.loss.value(m, y))
@@ -92,7 +92,7 @@ class At:
             error = self.slack * norms + (self.least + self.even)
             if self.carried:
                 o = block.given.get("o")
-                error = error + self.carried * EPS * (np.abs(m) + (0.0 if o is None else np.abs(o)) + abs(self.shift))
+                error = error + self.carried * EPS * (np.abs(raw) + (0.0 if o is None else np.abs(o)) + abs(self.shift))
             counts = a > 0.0
             if not counts.all():
                 m, a, y, error, slopes = m[counts], a[counts], y[counts], error[counts], slopes[counts]
@@ -235,5 +235,45 @@ class ScaledGram:
     keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
-        B = np.sqrt(block["a"])[:, None] * (block.X / self.unit)
+        B: Array = np.sqrt(block["a"])[:, None] * (block.X / self.unit)
         return B.T @ B
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The mean of margins, and the largest of them and of their negatives, of rows that count. a is given."""
+
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Any:
+        m, a = block.margins[0], block["a"]
+        inside = m[a > 0.0]
+        return float(a @ m), Most(inside.max(initial=-math.inf)), Most((-inside).max(initial=-math.inf))
+
+
+@dataclass(frozen=True)
+class Balance:
+    """s(b) = sum_i a_i psi'(m_i + b), no less than its derivative, that itself for losses which have one, and sums that
+    bound the rounding of s. a, y are given; without margins they are 0."""
+
+    loss: MarginLoss
+    b: float
+    second: bool
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Any:
+        a, y = block["a"], block["y"]
+        counts = a > 0.0
+        m = block.margins[0][counts] if block.margins else np.zeros(int(counts.sum()))
+        a, y = a[counts], y[counts]
+        if len(m) == 0:
+            return 0.0, 0.0, 0.0, 0.0, 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = m + self.b
+            slope, bend = slope_and_bend(self.loss, at, y)
+            size = slope_size(self.loss, slope, bend, at, y)
+            second = float(a @ self.loss.second(at, y)) if self.second else 0.0  # type: ignore[attr-defined]
+            shaken = float(a @ (bend * (np.abs(m) + abs(self.b))))
+        return dot(a, slope), float(a @ bend), float(a @ size), shaken, second
