@@ -31,6 +31,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.terms.blocks import (
+    LOCAL,
     Block,
     Blocked,
     Even,
@@ -70,6 +71,7 @@ class Spec:
     offsets: tuple[bool, ...]
     texts: tuple[Any, ...]  # combinations of margins: new ones first, then those that are there
     names: tuple[str, ...]  # of what is given
+    make: Callable[[Any], Array] | None  # of rows that X is made of
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
             last = min(first + spec.block, stop)
             inside = slice(first - start, last - start)
             here = [_rows_of(one, first, last, inside) for one in given]
-            read = partial(as_block, None if X is None else X[inside], first, last, spec.columns)
+            read = partial(_block, spec, X, first, last, inside)
             added = iter(here[len(here) - offsets :]) if offsets else iter(())
             pairs = zip(spec.new, spec.offsets, strict=True)
             fresh = [product(read(), w, next(added) if has else None) for w, has in pairs]
@@ -111,6 +113,11 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
         total = tree(parts())
     stay = [*made, rows] if job.keeps else made
     return Kept(tuple(np.concatenate(one) for one in stay), total) if stay else total
+
+
+def _block(spec: Spec, X: Any, first: int, last: int, inside: slice) -> Array:
+    rows = X[inside]
+    return as_block(rows if spec.make is None else spec.make(rows), first, last, spec.columns)
 
 
 def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
@@ -166,6 +173,7 @@ class ClusterRows(Blocked):
         self.block = block_rows(self.shape, block)
         self.passes = 0  # over X
         self._targets: WeakValueDictionary[Any, PieceRows] = WeakValueDictionary()
+        self.make: Callable[[Any], Array] | None = None
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
         self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads)
@@ -182,6 +190,15 @@ class ClusterRows(Blocked):
                 self._pieces: Any = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
             else:
                 self._pieces = cut.to_delayed().ravel()
+
+    def through(self, make: Callable[[Any], Array], columns: int) -> ClusterRows:
+        """Another matrix, of which `make` gives the rows from those of this one, block by block, whenever they are
+        needed: a preparation that takes no memory. It travels to the workers."""
+        other = ClusterRows.__new__(ClusterRows)
+        vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
+        other.shape, other.make, other.passes = (self.shape[0], columns), make, 0
+        other._targets = WeakValueDictionary()
+        return other
 
     def __getstate__(self) -> Any:
         raise TypeError("rows on a cluster cannot be sent elsewhere: leave executor=None, the cluster does the work")
@@ -219,6 +236,7 @@ class ClusterRows(Blocked):
             tuple(one.offset is not None for one in new),
             tuple(written(one.node, order) for one in margins),
             tuple(given),
+            self.make,
         )
         reads = job.reads or bool(new)
         self.passes += reads

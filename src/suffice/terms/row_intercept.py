@@ -77,7 +77,8 @@ class RowsIntercepted(RowSums, Intercepted):
     def intercept_gradient(self, image: Any) -> Array:
         C = self.row_curvature(image)
         pulled: Array = self.design.X.run(Pull(), r=C.rows)
-        return -pulled / max(C.total, UNDERFLOW)
+        gradient: Array = -pulled / max(C.total, UNDERFLOW)
+        return gradient
 
     def shift_within(self, image: Any, radius: float) -> float:
         return self.reach * radius + self.intercept(image)[1]
