@@ -12,7 +12,7 @@ from suffice.terms.jobs import Pull
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-ROWS, COLUMNS, BLOCK = 1_000, 6, 64
+ROWS, COLUMNS, BLOCK = 1_000, 6, 128
 rng = np.random.default_rng(0)
 X = rng.standard_normal((ROWS, COLUMNS))
 y = X @ rng.standard_normal(COLUMNS) + rng.standard_normal(ROWS) > 0.0
@@ -39,7 +39,7 @@ def on_dask(array, chunks):
 
 
 def solved(X, y, solver, problem=problems.ElasticNetLogistic):
-    solution = solve(problem(X, y).at(l1=1e-3, l2=1e-1), within=1e-5, solver=solver)
+    solution = solve(problem(X, y).at(l1=1e-3, l2=1.0), within=1e-5, solver=solver)
     return solution.x.tobytes(), solution.certificate.radius, solution.steps
 
 
@@ -50,7 +50,7 @@ def folds(X, y, **how):
 
 
 def tuned(problem, **how):
-    return tune(problem, {"l1": 1e-2, "l2": 1e-2}, options=Options(max_evaluations=3), **how)
+    return tune(problem, {"l1": 1e-2, "l2": 1e-2}, options=Options(max_evaluations=2), **how)
 
 
 @pytest.mark.parametrize("chunks", [77, ROWS])
@@ -80,14 +80,13 @@ def test_it_is_the_solution_of_the_matrix_in_memory(client):
 def test_other_losses_offsets_and_weights(client, problem):
     one = solved(on_dask(X, 300), on_dask(counts, 100), "auto", problem)
     assert one == solved(RowBlocks.of(X), counts, "auto", problem)
-    solution = solve(problem(X, counts).at(l1=1e-3, l2=1e-1), within=1e-9)
+    solution = solve(problem(X, counts).at(l1=1e-3, l2=1.0), within=1e-9)
     assert np.linalg.norm(np.frombuffer(one[0]) - solution.x) <= 1e-5 + 1e-9
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_a_search_over_folds_has_the_bits_of_one_machine(client, interleaved):
-    here = tuned(folds(RowBlocks.of(X), y, interleaved=interleaved))
-    there = tuned(folds(on_dask(X, 250), on_dask(y, 250), interleaved=interleaved))
+def test_a_search_over_folds_has_the_bits_of_one_machine(client):
+    here = tuned(folds(RowBlocks.of(X), y, interleaved=True))
+    there = tuned(folds(on_dask(X, 250), on_dask(y, 250), interleaved=True))
     assert repr(here.history) == repr(there.history)
 
 
@@ -118,8 +117,7 @@ def test_deviances(client, family):
 
 def test_a_run_is_continued_to_the_same_bits_and_other_data_are_refused(client, tmp_path):
     def stopped(record):
-        if record.number == 1:
-            raise StopIteration
+        raise StopIteration
 
     whole = tuned(folds(on_dask(X, 250), y))
     tuned(folds(on_dask(X, 250), y), callback=stopped, journal=tmp_path)

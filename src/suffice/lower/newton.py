@@ -305,6 +305,8 @@ def hessian_on(
         return Product(design, W, curvature, ridge, centred)
     if in_blocks:
         H = curvature.gram(W, count, centred) if known is None else known[np.ix_(W, W)]
+        if known is not None and centred:  # C = diag(a)
+            H -= np.outer(design.survey.means[W], design.survey.means[W])
         H[np.diag_indices(len(H))] += ridge
         return Matrix(H)
     if factors:

@@ -3,8 +3,8 @@
 Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
 each fold anew. What differs from a run on one machine, and is told: row i is held out by fold i mod K, in place of
 shuffled folds; the search begins at one point, without first looks; every level has a column of its own. There is one
-model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes, numbers
-and counts can be predicted.
+model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
+numbers and counts can be predicted.
 
 The run's folder is that of `suffice.tabular.run`, less the report: `suffice predict` takes it. The same command in the
 same folder goes on where it was, and ends at the same bits, whatever the cluster.
@@ -16,7 +16,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -43,7 +43,7 @@ from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise,
 from suffice.tabular.predict import TABLE, Recipe
 from suffice.tabular.preparation import Preparation, prepared
 from suffice.tabular.run import RESULT, save
-from suffice.tabular.settings import FINAL_RADIUS
+from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
 from suffice.tabular.targets import plain
 from suffice.terms.blocks import block_rows
@@ -122,6 +122,36 @@ class Found:
         }
 
 
+TAKEN = ("data", "target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "no_report", "digest")
+
+
+def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
+    """What the command line asks for; ValueError for what a cluster does not do."""
+    for item in fields(Settings):
+        if item.name not in TAKEN and getattr(settings, item.name) != item.default:
+            raise ValueError(f"--{item.name.replace('_', '-')} does not go with --cluster")
+    names = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds")
+    return Wish(data=tuple(paths), **{name: getattr(settings, name) for name in names})
+
+
+def lines(found: Found) -> list[str]:
+    """For people."""
+    low, high = found.plain()["interval"]
+    penalties = ", ".join(f"{name} = {value:.4g}" for name, value in found.plain()["penalties"].items())
+    score = "mean log loss" if found.model.startswith("logistic") else "mean squared error"
+    score = "mean deviance" if found.model == "poisson" else score
+    return [
+        *(f"Note     {note}" for note in found.notes),
+        f"Table    {found.rows:,} rows, {len(found.numeric)} numeric and {len(found.categorical)} categorical columns",
+        f"Best     {penalties}",
+        f"Score    {score} {found.result.cost:.6g} of held-out rows, proven to lie in [{-high:.6g}, {-low:.6g}]",
+        f"Model    {found.columns} coefficients within {found.radius:.2g} of the exact minimiser, all rows",
+        f"Work     {found.result.evaluations} evaluations, {found.passes} passes over the rows, {found.seconds:.1f} s",
+        f"Wrote    {found.model_file}",
+        *(f"Failed   {failure}" for failure in found.failures),
+    ]
+
+
 class Fold(ElasticNetModel):
     """The training rows of a fold, with an intercept that is minimised out."""
 
@@ -136,9 +166,7 @@ class Fold(ElasticNetModel):
         return penalised(self._model, l1, l2, 0.0, self.size)
 
 
-def run(
-    wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], object] | None = None
-) -> Found:
+def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], object] | None = None) -> Found:
     """Search, fit and write everything down."""
     began = time.monotonic()
     try:
@@ -235,7 +263,9 @@ def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
     """The model, by the rules of `suffice.tabular.targets`."""
     name = quoted(wish.target)
     if target.missing:
-        raise TableError(f"the target {name} is missing in {target.missing:,} of {target.known + target.missing:,} rows")
+        raise TableError(
+            f"the target {name} is missing in {target.missing:,} of {target.known + target.missing:,} rows"
+        )
     values = sorted(target.levels or ())
     if len(values) == 1:
         raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
@@ -270,7 +300,9 @@ def _arrays(
     read = dask.delayed(matrix, pure=False)
     X = da.concatenate(
         [
-            da.from_delayed(read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (part.rows, columns), float)
+            da.from_delayed(
+                read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (part.rows, columns), float
+            )
             for k, part in enumerate(parts.parts)
         ]
     )
@@ -356,7 +388,9 @@ def _pipeline(
     estimator = estimator_of(model)
     if target.classes is not None:
         l1, l2 = params.get("l1", 0.0), params["l2"]
-        estimator.set_params(C=1.0 / (rows * (l1 + l2)), **({"l1_ratio": l1 / (l1 + l2)} if model == "logistic" else {}))
+        estimator.set_params(
+            C=1.0 / (rows * (l1 + l2)), **({"l1_ratio": l1 / (l1 + l2)} if model == "logistic" else {})
+        )
         y = np.array([target.classes[i % 2] for i in range(length)])
     else:
         y = np.abs(np.arange(length) % 2 + 1.0)
@@ -389,4 +423,3 @@ def _saved(
     recipe = Recipe(target, (*numeric, *levels), levels, Reading(",", forms))
     places.write(folder / TABLE, recipe.plain())
     return save(pipeline, folder)
-

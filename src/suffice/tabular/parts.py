@@ -1,7 +1,7 @@
 """Tables in many parquet files, part by part: what `suffice tune --cluster` reads on its workers.
 
-A part is some row groups of one file. Rows are numbered through all files in the order in which these are given. Columns
-have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and text;
+A part is some row groups of one file. Rows are numbered through all files in the order in which these are given.
+Columns have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and text;
 dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to a
 number, is found in one pass over all parts.
 """
@@ -69,7 +69,7 @@ def find_parts(paths: Sequence[str]) -> Parts:
         elif (schema.names, schema.types) != (first.names, first.types):
             raise TableError(f"{quoted(path)} has other columns, or other types, than {quoted(paths[0])}")
         groups: list[int] = []
-        for k, size in enumerate(sizes):
+        for k in range(len(sizes)):
             groups.append(k)
             if sum(sizes[j] for j in groups) >= ROWS or k == len(sizes) - 1:
                 rows = sum(sizes[j] for j in groups)

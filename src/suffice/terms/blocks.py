@@ -142,7 +142,9 @@ class View:
     def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
         """Which of these rows it holds."""
         rows = np.arange(start, stop)
-        inside: npt.NDArray[np.bool_] = (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
+        inside: npt.NDArray[np.bool_] = (
+            (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
+        )
         return ~inside if self.complement else inside
 
 

@@ -409,6 +409,7 @@ class Surveyed:
     largest_row: float
     reach: float  # the largest row that counts
     columns: Array
+    means: Array  # X^T a
     gram: Array | None  # X^T diag(a) X, where it is small
     row_norms: Any
     unit: float
@@ -418,13 +419,13 @@ class Surveyed:
         X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
         unit = 1.0
         for _ in range(2):
-            norms, (largest, row, reach, columns, gram) = X.run(
+            norms, (largest, row, reach, columns, means, gram) = X.run(
                 Survey(unit, small, small * design.shape[1] ** 2), a=design.weights
             )
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)
-        return cls(float(largest), float(row), float(reach), columns, gram if small else None, norms, unit)
+        return cls(float(largest), float(row), float(reach), columns, means, gram if small else None, norms, unit)
 
 
 def _unit(largest: float) -> float:

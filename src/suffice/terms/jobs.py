@@ -48,7 +48,7 @@ class Survey:
         with np.errstate(over="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->i", X, X)
             norms = np.sqrt(squares + X.shape[1] * TINY) * self.unit
-            columns = a @ X**2
+            columns, means = a @ X**2, a @ X
             B = np.sqrt(a)[:, None] * X if self.gram else None
             gram = np.zeros((0, 0)) if B is None else B.T @ B
         counting = norms[a > 0.0]
@@ -57,6 +57,7 @@ class Survey:
             Most(norms.max(initial=0.0)),
             Most(counting.max(initial=0.0)),
             columns,
+            means,
             gram,
         )
         return norms, found
