@@ -66,7 +66,7 @@ def check(problem: suffice.BilevelProblem, params: dict[str, float], monkeypatch
     monkeypatch.setattr(derivatives, "MOST_COLUMNS", 0)
     adjoint = problem.differentiate(made)
     assert adjoint.J is None
-    assert relative(adjoint.gradient, told.slope) < 1e-8
+    assert relative(adjoint.gradient, told.slope) < 1e-6
 
 
 LINEAR = {

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -288,10 +289,21 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
 
 @app.command()
 def bench(
+    what: Annotated[
+        str, typer.Argument(help="grids: beside scikit-learn's; tuners: beside everything installed")
+    ] = "grids",
     grid: Annotated[int, typer.Option(min=2, max=50, help="values of each penalty in scikit-learn's grids")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="tuners: three problems, one seed, a minute or two")] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="tuners: processes of one thread each")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
 ) -> None:
-    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so."""
+    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so. In a clone
+    of the repository `suffice bench tuners` compares with every other tuner that is installed, for hours."""
+    if what not in ("grids", "tuners"):
+        raise typer.BadParameter(f"must be grids or tuners, got {what!r}")
+    if what == "tuners":
+        with _one_line_errors("bench"):
+            return _bench_tuners(quick, jobs, as_json)
     from rich.console import Console
     from rich.table import Table
     from threadpoolctl import threadpool_limits
@@ -318,6 +330,25 @@ def bench(
         )  # fmt: skip
     Console(width=max(Console().width, 100)).print(table)
     typer.echo("Losses are those of exactly trained models; a pass goes once through the training data of a fold.")
+
+
+def _bench_tuners(quick: bool, jobs: int, as_json: bool) -> None:
+    """The benchmark of the clone that this package is in, in a process of its own: rivals, some of them GPL, are
+    imported there and never here."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "benchmarks" / "tuners").is_dir():
+        raise ValueError(
+            "bench tuners needs a clone of the repository with the package installed from it (pip install -e .)"
+        )
+    command = [sys.executable, "-m", "benchmarks.tuners", "--jobs", str(jobs), *(["--quick"] if quick else [])]
+    paths = os.pathsep.join(part for part in (str(root / "src"), os.environ.get("PYTHONPATH", "")) if part)
+    environment = {**os.environ, "PYTHONPATH": paths}
+    made = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL if as_json else None)
+    if made.returncode:
+        raise typer.Exit(made.returncode)
+    if as_json:
+        place = root / "benchmarks" / (".cache/tuners/quick" if quick else "results")
+        typer.echo((place / "tuners.json").read_text())
 
 
 def _is_tune(folder: Path) -> bool:

@@ -49,8 +49,8 @@ def folds(X, y, **how):
     return BilevelProblem(lower, [losses.LogLoss(held, y) for _, held in parts], space=space)
 
 
-def tuned(problem, **how):
-    return tune(problem, {"l1": 1e-2, "l2": 1e-2}, options=Options(max_evaluations=2), **how)
+def tuned(problem, evaluations=2, **how):
+    return tune(problem, {"l1": 1e-2, "l2": 1e-2}, options=Options(max_evaluations=evaluations), **how)
 
 
 @pytest.mark.parametrize("chunks", [77, ROWS])
@@ -153,9 +153,9 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_usable_journal(tmp_path):
         made.close()
 
     with pytest.raises(OracleError, match="cannot be reached any more"):
-        tuned(folds(on_dask(X, 250), y), callback=gone, journal=tmp_path)
+        tuned(folds(on_dask(X, 250), y), 3, callback=gone, journal=tmp_path)
     workers.close()
-    whole = tuned(folds(RowBlocks.of(X), y))
+    whole = tuned(folds(RowBlocks.of(X), y), 3)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
         distributed.Client(workers),

@@ -134,12 +134,14 @@ class Newton:
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
         N, s = terms.model.design.shape[0], len(metric.working)
         spent = state.spent + _price_of_step(terms.model.design, s) + (metric.rows * s**2 if fresh else 0.0)
-        due = problem.mu == 0.0 or spent >= VERIFICATION * N * np.count_nonzero(found.x) ** 2
+        due = bool(problem.mu == 0.0 or spent >= VERIFICATION * N * np.count_nonzero(found.x) ** 2)
         settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
-            due = state.settled or best_model
-            return replace(state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=due)
+            settled = state.settled or best_model
+            return replace(
+                state, rows=N, metric=None, ended=best_model, image=here.z_image, evidence=here, settled=settled
+            )
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         settled = settled or ended
@@ -319,7 +321,12 @@ def hessian_on(
         rows, weights = sample_rows(curvature, design.row_norms, count)
         H = gram(design.X, W, rows, np.sqrt(weights), precision)
     if centred and weights.any():
-        mean = (design.X[rows].T @ weights)[W]
+        if known is not None:
+            mean = design.mean[W]
+        else:
+            every = np.zeros(N)
+            every[rows] = weights
+            mean = design.adjoint(every)[W]
         H -= np.outer(mean, mean / weights.sum())
     H[np.diag_indices(len(H))] += ridge
     return Matrix(H)

@@ -262,7 +262,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(splitter.split(X, y, **routed.split))
         self.n_splits_ = len(splits)
-        folds = [data.split(train, test, f"split {k} of cv") for k, (train, test) in enumerate(splits)]
+        data = data.sharing(splits)
+        folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
         options = self._options(len(space.names))
         with ExitStack() as stack:
             problem = stack.enter_context(self._problem(folds, space))

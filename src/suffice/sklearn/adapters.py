@@ -107,7 +107,8 @@ class Adapter(Protocol):
         """The estimator with these coefficients, as if it had been fitted.
 
         An adapter may have a method `finish(estimator, fold, solution)` as well, which adds to the final model what
-        else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
+        else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`. One with a method
+        `shares_rows(estimator)` that says so takes `suffice.sklearn.folds.Shared` rows for X.
         """
         ...
 
@@ -196,6 +197,9 @@ class LogisticAdapter(Classifier):
         if estimator.dual:
             raise ValueError("LogisticRegression(dual=True) is not supported: use dual=False, the same solution")
 
+    def shares_rows(self, estimator: Any) -> bool:
+        return bool(estimator.solver != "liblinear")
+
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         if classes is not None and len(classes) > 2:
             if estimator.solver == "liblinear":
@@ -248,6 +252,9 @@ class LinearSVCAdapter(Classifier):
 
 
 class _CoordinateDescent(Regressor):
+    def shares_rows(self, estimator: Any) -> bool:
+        return not estimator.positive
+
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         super().finish(estimator, fold, solution)
         assert solution.problem is not None
@@ -283,6 +290,9 @@ class LassoAdapter(_CoordinateDescent):
 
 
 class RidgeAdapter(Regressor):
+    def shares_rows(self, estimator: Any) -> bool:
+        return not estimator.positive
+
     def ratio(self, estimator: Any) -> float:
         return 0.0
 

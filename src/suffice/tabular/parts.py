@@ -1,8 +1,8 @@
 """Tables in many parquet files, part by part: what `suffice tune --cluster` reads on its workers.
 
 A part is some row groups of one file. Rows are numbered through all files in the order in which these are given.
-Columns have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and text;
-dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to a
+Columns have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and
+text; dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to a
 number, is found in one pass over all parts.
 """
 

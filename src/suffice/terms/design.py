@@ -44,6 +44,7 @@ ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
 LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
 SMALL = 1 << 23  # bytes, unless it is no more than that
+BLOCK_BYTES = 1 << 22  # of rows that are copied at a time
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -256,7 +257,10 @@ class Design:
             return None
         if not 1e-100 < _largest(X) < 1e100:
             return None
-        return _gram(self._weighted())
+        if sp.issparse(X):
+            return _gram(self._weighted())
+        root = np.sqrt(self.weights)[:, None]
+        return sum((_gram(root[place] * X[place]) for place in self._places), np.zeros((columns, columns)))
 
     @cached_property
     def frobenius_norm(self) -> float:
@@ -268,7 +272,9 @@ class Design:
         """||x_i|| of every row; they stay with the rows."""
         if isinstance(self.X, Blocked):
             return self.survey.row_norms  # type: ignore[no-any-return]
-        if sp.issparse(squares := self._squares()):
+        if isinstance(self.X, np.ndarray):
+            sums = np.concatenate([np.sum((self.X[place] / self._unit) ** 2, axis=1) for place in self._places])
+        elif sp.issparse(squares := self._squares()):
             sums = np.asarray(squares.sum(axis=1)).ravel()
         else:
             sums = host(namespace(squares).sum(squares, axis=1))
@@ -277,7 +283,14 @@ class Design:
     @cached_property
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column."""
-        sums = self.survey.columns if isinstance(self.X, Blocked) else host(self._squares().T @ self.weights)
+        if isinstance(self.X, Blocked):
+            sums = self.survey.columns
+        elif isinstance(self.X, np.ndarray):
+            parts = ((self.X[place] / self._unit) ** 2 for place in self._places)
+            pairs = zip(parts, self._places, strict=True)
+            sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
+        else:
+            sums = host(self._squares().T @ self.weights)
         return self._root(sums, self.shape[0])
 
     @cached_property
@@ -305,6 +318,17 @@ class Design:
             return self.shape[1]
         rows = np.diff(self.X.indptr) if self.X.format == "csr" else np.bincount(self.X.indices)
         return int(rows.max(initial=0))
+
+    @property
+    def _places(self) -> list[slice]:
+        """Blocks of rows of a dense X, of each of which a copy may be made."""
+        length = max(BLOCK_BYTES // (8 * self.shape[1]), 1)
+        return [slice(first, first + length) for first in range(0, self.shape[0], length)]
+
+    @cached_property
+    def mean(self) -> Array:
+        """sum_i a_i x_i."""
+        return self.adjoint(self.weights)
 
     def _squares(self) -> Any:
         if sp.issparse(self.X):
@@ -337,6 +361,8 @@ def largest_matrix(design: Design, outputs: int = 1) -> int:
 def _largest(A: Any) -> float:
     """The largest absolute value of an entry."""
     entries = A.data if sp.issparse(A) else A
+    if isinstance(entries, np.ndarray):  # without a copy
+        return float(max(entries.max(), -entries.min())) if entries.size else 0.0
     return float(namespace(entries).max(abs(entries))) if math.prod(entries.shape) else 0.0
 
 

@@ -110,7 +110,7 @@ class RowsAdjoint:
         B = max(SPARSE_BLOCK, 4 * math.isqrt(N), math.ceil(N * BLOCK_WORTH * d / max(X.nnz, 1)))
         self.block = B if 2 * B <= N else N
         ends = [(s, min(s + self.block, N)) for s in self._starts()]
-        self.parts = [(slice(*pair), _rows(X, *pair).T) for pair in ends]
+        self.parts = [(slice(*pair), _transposed(X, *pair)) for pair in ends]
 
     def _starts(self) -> range:
         return range(0, self.X.shape[0], self.block)
@@ -127,12 +127,12 @@ class RowsAdjoint:
         return result
 
 
-def _rows(X: Any, start: int, stop: int) -> Any:
-    """Rows of a matrix in compressed rows, without a copy of their entries."""
+def _transposed(X: Any, start: int, stop: int) -> Any:
+    """Rows of a matrix in compressed rows as the columns of another, without a copy of their entries."""
     if (start, stop) == (0, X.shape[0]):
-        return X
+        return X.T
     first, last = X.indptr[start], X.indptr[stop]
-    part = type(X)((stop - start, X.shape[1]))
+    part = type(X[:0].T)((X.shape[1], stop - start))
     # Its constructor would copy what is a small part of another array.
     part.data, part.indices = X.data[first:last], X.indices[first:last]
     part.indptr = X.indptr[start : stop + 1] - first

@@ -21,8 +21,8 @@ from suffice.terms.intercept import CLOSE, MOST_STEPS, UNDERFLOW, Intercepted
 from suffice.terms.jobs import Along, At, Balance, Curvature, Ends, Pull
 from suffice.terms.linear import CARRIED, majoriser_of
 from suffice.terms.margin_losses import LARGEST_EXPONENT
-from suffice.terms.row_sums import Point, RowCurvature, RowSums
 from suffice.terms.rounding import TINY, gamma
+from suffice.terms.row_sums import Point, RowCurvature, RowSums
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RowsIntercepted(RowSums, Intercepted):
     def _off(self, root: Balanced, image: Margins | None, largest: float) -> float:
         """A proven bound on the error of b."""
         M, N = self._third, self.design.shape[0]
-        if M < math.inf:
+        if math.inf > M:
             shaken = 2.0 * EPS * M * (largest + abs(root.b))
             least = root.second * (1.0 - gamma(N + 32)) * math.exp(-shaken)
             t = (abs(root.s) + root.noise) / least if least > 0.0 else math.inf

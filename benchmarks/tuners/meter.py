@@ -1,0 +1,103 @@
+"""What training costs: multiplications with entries of X, whoever asks for them.
+
+A product with X or X^T and k vectors is k times the stored entries of X. A Hessian of s columns and n rows is
+n s (s + 1) / 2, the N x N matrix that takes its place where rows are fewer than columns N (N + 1) s / 2. Held-out rows
+count like training rows, derivatives and verifications like steps of a solver. What does not touch X (factorisations,
+a tuner's own arithmetic) is in the seconds. Norms of X, which are computed once before a run, are not counted.
+
+`install()` patches the places in suffice where X is multiplied; it is meant for a benchmark's process and is never
+undone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from suffice.lower import newton, newton_prox, newton_softmax, quadratic, signed_factor
+from suffice.terms import cox, design, multinomial
+
+
+class Meter:
+    """Multiplications so far, of this process."""
+
+    def __init__(self) -> None:
+        self.total = 0.0
+
+
+METER = Meter()
+
+
+def entries(X: Any) -> float:
+    """The stored entries of a matrix."""
+    return float(getattr(X, "nnz", math.prod(X.shape)))
+
+
+def columns(V: Any) -> int:
+    """How many vectors V holds."""
+    return 1 if np.ndim(V) == 1 else math.prod(np.shape(V)[1:])
+
+
+class CountingAdjoint:
+    """r -> X^T r, counted."""
+
+    def __init__(self, adjoint: Any, X: Any) -> None:
+        self.adjoint, self.size = adjoint, entries(X)
+
+    @property
+    def roundings(self) -> Any:
+        return self.adjoint.roundings
+
+    def __call__(self, r: Any) -> Any:
+        METER.total += self.size * columns(r)
+        return self.adjoint(r)
+
+
+def install() -> None:
+    """Count from now on; calling it again changes nothing."""
+    if getattr(design.Design.margins, "counted", False):
+        return
+    plain = design.adjoint
+    design.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
+    _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
+
+    def of_gram(X: Any, working: Any, rows: Any, *_: Any) -> float:
+        return len(rows) * len(working) * (len(working) + 1) / 2
+
+    _count(newton, "gram", of_gram)
+    newton_prox.gram = newton.gram
+    _count(signed_factor, "_gram", lambda X, support, *_: X.shape[0] * len(support) * (len(support) + 1) / 2)
+    _count(signed_factor.SignedFactor, "over_rows", lambda self, X, n: X.shape[0] * len(n) * (len(n) + 1) / 2)
+
+    N = lambda part: float(len(part.B))  # noqa: E731 (a symbol)
+    _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)
+    _count(quadratic.Wide, "solver", lambda self, added=0.0: N(self) * (N(self) + 1) / 2 * self.B.shape[1])
+    _count(quadratic.Wide, "on", lambda self, free: N(self) * len(free) * (len(free) + 1) / 2)
+    _count(quadratic.Factor, "_image", lambda self, v: entries(self.X))
+    _count(quadratic.Factor, "_adjoint", lambda self, r: entries(self.X))
+    rows = lambda part: float(part.X.shape[0])  # noqa: E731
+    _count(quadratic.Factor, "_outer", lambda self, *_: rows(self) * (rows(self) + 1) / 2 * len(self.columns))
+    _count(newton_softmax.SoftmaxProduct, "product", lambda self, v: 2.0 * entries(self.X) * self.K)
+    _count(newton_softmax.SoftmaxProduct, "_shared", lambda self, l2, D: entries(self.X) * (self.X.shape[1] + 1) / 2)
+    _count(multinomial.Multinomial, "hessian", _of_softmax_hessian)
+    _count(cox.CoxModel, "hessian", lambda self, m, W: self.design.shape[0] * len(W) * (len(W) + 1.0))
+
+
+def _of_softmax_hessian(self: Any, image: Any, working: Any) -> float:
+    return float(self.design.shape[0] * len(working) * (len(working) + 1) / 2)
+
+
+def _count(owner: Any, name: str, cost: Callable[..., float]) -> None:
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        METER.total += cost(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    counting.counted = True  # type: ignore[attr-defined]
+    setattr(owner, name, counting)

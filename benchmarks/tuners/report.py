@@ -1,0 +1,190 @@
+"""The report: cells -> results/tuners.json, tuners.md and pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import provenance, table, write_json, write_text
+from benchmarks.tuners import cells as stored
+from benchmarks.tuners import plots, profiles
+from benchmarks.tuners.problems import GLOBAL, PROBLEMS
+from benchmarks.tuners.profiles import Cells
+from benchmarks.tuners.tuners import OURS, OURS_FREE, TUNERS
+
+TAUS = (1e-2, 1e-3)
+SOLVERS = {"fista": "FISTA trains", "auto": "`auto` trains (Newton's method where it applies)"}
+MANY = "suffice, 8 starts"
+COMPARED = [name for name, one in TUNERS.items() if one.kind != "ablation" and name != MANY]
+FREE = [name for name in COMPARED if TUNERS[name].kind != "gradient" and name != OURS]
+WITH_SLOPES = [name for name in COMPARED if TUNERS[name].kind == "gradient"]
+RIVALS = [name for name in FREE if TUNERS[name].kind != "ours"]
+ABLATIONS = [OURS, *(name for name, one in TUNERS.items() if one.kind == "ablation")]
+
+
+def write(folders: Sequence[Path], out: Path) -> None:
+    """The whole report of the cells in these folders."""
+    known: dict[Any, dict[str, Any]] = {}
+    for folder in folders:
+        for one in stored.read(folder):
+            known.setdefault((one["problem"], one["solver"], one["tuner"], one["seed"]), one)
+    found = Cells.of(known.values())
+    parts = ["# Every other way to tune", _counts(found)]
+    numbers: dict[str, Any] = {"provenance": provenance("scikit-learn", "optuna", "DFO-LS", "cobyqa", "Py-BOBYQA")}
+    for solver, title in SOLVERS.items():
+        if found.problems(solver, list(PROBLEMS)):
+            text, data = _solver(found, solver, out)
+            parts += [f"## When {title}", *text]
+            numbers[solver] = data
+    parts += _global(found)
+    failures = sorted({(one["tuner"], one["problem"], one["reason"]) for one in known.values()
+                       if one["reason"] not in ("ended", "budget")})  # fmt: skip
+    if failures:
+        parts += ["## Failures", table(["tuner", "problem", "reason"], failures)]
+    numbers["best"] = found.best
+    numbers["cells"] = [
+        {**one, "curve": [[*map(_short, entry[:6])] for entry in one["curve"]]} for one in known.values()
+    ]
+    write_json(out / "tuners.json", {name: part for name, part in numbers.items() if name != "cells"})
+    write_text(out / "tuners.md", "\n\n".join(parts) + "\n")
+    print("\n\n".join(parts))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.7g}")
+
+
+def _counts(found: Cells) -> str:
+    runs = sum(map(len, found.runs.values()))
+    return (
+        f"{runs:,} runs of {len({key[2] for key in found.runs})} tuners on {len(found.best)} problems. Work is in "
+        "products with X, medians over seeds; F counts as found once the exact F of the theta that a tuner would "
+        "return is within 1 % of the best that any run has found. `benchmarks/tuners/protocol.py` has the rules."
+    )
+
+
+def _solver(found: Cells, solver: str, out: Path) -> tuple[list[str], dict[str, Any]]:
+    problems, tuners = found.problems(solver, list(PROBLEMS)), found.tuners(solver, COMPARED)
+    free, slopes = found.tuners(solver, FREE), found.tuners(solver, WITH_SLOPES)
+    rivals = found.tuners(solver, RIVALS)
+    parts, numbers = [], {}
+    for tau in TAUS:
+        parts += [f"### Median work to {tau:.1%}", _medians(found, solver, problems, tuners, tau)]
+        numbers[f"medians {tau:g}"] = {
+            problem: {tuner: found.quartiles((problem, solver, tuner), tau) for tuner in tuners} for problem in problems
+        }
+    parts += ["### Median seconds to 1 %, thinking included",
+              _medians(found, solver, problems, tuners, 1e-2, "seconds")]  # fmt: skip
+    parts += ["### Wins", *_wins(found, solver, problems, rivals, slopes)]
+    parts += ["### Ranks, derivative-free", _ranks(found, solver, problems, free)]
+    parts += ["### What each part is worth", _ablation(found, solver, problems)]
+    plots.curves(found, solver, problems, out / f"tuners_curves_{solver}.png")
+    plots.profile(found, solver, problems, free, out / f"tuners_profiles_{solver}.png")
+    return parts, numbers
+
+
+def cell(value: float, best: bool = False) -> str:
+    if math.isnan(value):
+        return ""
+    text = "-" if math.isinf(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return f"**{text}**" if best and math.isfinite(value) else text
+
+
+def _medians(
+    found: Cells, solver: str, problems: Sequence[str], tuners: Sequence[str], tau: float, measure: str = "products"
+) -> str:
+    rows = []
+    least = {}
+    for problem in problems:
+        of = [found.median((problem, solver, tuner), tau, measure) for tuner in tuners if tuner in FREE]
+        least[problem] = np.nanmin(of) if of else math.nan
+    for tuner in tuners:
+        values = [found.median((problem, solver, tuner), tau, measure) for problem in problems]
+        marked = [cell(v, tuner in FREE and v == least[p]) for v, p in zip(values, problems, strict=True)]
+        rows.append([tuner, *marked, sum(math.isfinite(v) for v in values)])
+    return table(["tuner", *problems, "found"], rows)
+
+
+def _wins(
+    found: Cells, solver: str, problems: Sequence[str], rivals: Sequence[str], slopes: Sequence[str]
+) -> list[str]:
+    """Ours without derivatives beside the best derivative-free rival, and with them beside the best gradient-based."""
+    parts = []
+    for tau in TAUS:
+        rows, won, close = [], 0, 0
+        for problem in problems:
+            at = {tuner: found.median((problem, solver, tuner), tau) for tuner in (*rivals, *slopes, OURS, OURS_FREE)}
+            rival = min(rivals, key=lambda name: (math.isnan(at[name]), at[name]))
+            steep = min(slopes, key=lambda name: (math.isnan(at[name]), at[name]), default=None)
+            free, ours = at[OURS_FREE], at[OURS]
+            won += free <= at[rival] and math.isfinite(free)
+            row = [problem, cell(free), f"{rival}: {cell(at[rival])}", _ratio(free, at[rival]), cell(ours)]
+            known = steep is not None and not math.isnan(at[steep])
+            close += known and ours <= 2.0 * at[steep or ""] and math.isfinite(ours)
+            rows.append([*row, f"{steep}: {cell(at[steep or ''])}" if known else "",
+                         _ratio(ours, at[steep or ""]) if known else ""])  # fmt: skip
+        known = sum(row[-1] != "" for row in rows)
+        head = ["problem", "no derivatives", "best rival without", "ratio", "default", "best rival with", "ratio"]
+        parts += [f"To {tau:.1%}: least work of all derivative-free tuners on {won} of {len(problems)} problems; "
+                  f"within twice the best gradient-based rival on {close} of {known}.", table(head, rows)]  # fmt: skip
+    return parts
+
+
+def _ratio(ours: float, other: float) -> str:
+    if math.isinf(ours) or math.isnan(ours):
+        return "-" if math.isinf(other) else "lost"
+    return "alone" if math.isinf(other) else f"{ours / other:.2f}"
+
+
+def _ranks(found: Cells, solver: str, problems: Sequence[str], tuners: Sequence[str]) -> str:
+    of = {tau: profiles.ranked(found, solver, problems, tuners, tau) for tau in TAUS}
+    order = sorted(tuners, key=lambda tuner: of[TAUS[0]][tuner][0])
+    rows = [[tuner, *(f"{of[tau][tuner][0]:.1f} ({of[tau][tuner][1]:.1f} to {of[tau][tuner][2]:.1f})" for tau in TAUS)]
+            for tuner in order]  # fmt: skip
+    return table(["tuner", *(f"mean rank to {tau:.1%} (90 %)" for tau in TAUS)], rows)
+
+
+def _ablation(found: Cells, solver: str, problems: Sequence[str]) -> str:
+    """Work of variants over that of ours without derivatives: geometric means over problems both have found."""
+    rows = []
+    for name in found.tuners(solver, ABLATIONS):
+        row: list[Any] = ["with derivatives (the default)" if name == OURS else name]
+        for tau in TAUS:
+            pairs = [(found.median((problem, solver, name), tau), found.median((problem, solver, OURS_FREE), tau))
+                     for problem in problems]  # fmt: skip
+            both = [a / b for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
+            only = sum(math.isfinite(b) and math.isinf(a) for a, b in pairs)
+            more = sum(math.isfinite(a) and math.isinf(b) for a, b in pairs)
+            mean = math.exp(np.mean(np.log(both))) if both else math.nan
+            row += [f"{mean:.2f}", f"{min(both, default=math.nan):.2f} to {max(both, default=math.nan):.2f}",
+                    f"{more} / {only}"]  # fmt: skip
+        rows.append(row)
+    head = ["variant"]
+    for tau in TAUS:
+        head += [f"work to {tau:.1%}, times ours without", "range", "found only by it / by ours"]
+    return table(head, rows)
+
+
+def _global(found: Cells) -> list[str]:
+    problems = found.problems("auto", list(GLOBAL))
+    if not problems:
+        return []
+    rows = []
+    for tuner in found.tuners("auto", [MANY, *COMPARED]):
+        row: list[Any] = [tuner]
+        for problem in problems:
+            gaps = found.gap_at((problem, "auto", tuner), np.array([math.inf]))
+            if not len(gaps):
+                row.append("")
+                continue
+            good = int(np.sum(gaps[:, 0] <= 1e-2))
+            row.append(f"{good}/{len(gaps)}, {np.nanmedian(gaps[:, 0]):.2%}")
+        rows.append(row)
+    text = (
+        "Several local minima, the same budget for all: how many seeds end within 1 % of the best, and the median gap."
+    )
+    return ["## Global safety", text, table(["tuner", *problems], rows)]
