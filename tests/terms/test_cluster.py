@@ -146,15 +146,15 @@ def test_what_does_not_fit_into_the_workers_is_read_at_every_pass(client, monkey
 
 
 def test_a_cluster_that_is_gone_ends_the_run_with_a_usable_journal(tmp_path):
-    workers = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
-    made = distributed.Client(workers)
-
     def gone(record):
         made.close()
 
-    with pytest.raises(OracleError, match="cannot be reached any more"):
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
+        distributed.Client(workers) as made,
+        pytest.raises(OracleError, match="cannot be reached any more"),
+    ):
         tuned(folds(on_dask(X, 250), y), 3, callback=gone, journal=tmp_path)
-    workers.close()
     whole = tuned(folds(RowBlocks.of(X), y), 3)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as workers,

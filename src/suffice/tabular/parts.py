@@ -2,8 +2,8 @@
 
 A part is some row groups of one file. Rows are numbered through all files in the order in which these are given.
 Columns have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and
-text; dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to a
-number, is found in one pass over all parts.
+text; dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to
+a number, is found in one pass over all parts.
 """
 
 from __future__ import annotations

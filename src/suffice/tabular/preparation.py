@@ -6,8 +6,8 @@ fold:
 - *levels*: one column of zeros and ones per level that the training rows have, missing being a level, too.
 
 Row i is held out by fold i mod K. A statistic of training rows is a sum over rows: counts and sums are made fold by
-fold in one pass, variances around the means in another. Medians are exact. Floats, as whole numbers in the same order, are
-looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as well.
+fold in one pass, variances around the means in another. Medians are exact. Floats, as whole numbers in the same order,
+are looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as well.
 
 What is prepared is never kept: `Preparation` makes the rows of a block when they are needed.
 """
