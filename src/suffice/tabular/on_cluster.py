@@ -29,6 +29,7 @@ from suffice.arrays import Array
 from suffice.bilevel import BilevelProblem
 from suffice.held_out import DevianceScore, LogScore, SquaredScore
 from suffice.held_out_rows import HeldOutRows
+from suffice.journal.lines import FILE as JOURNAL
 from suffice.lower.solver import solve
 from suffice.options import Options
 from suffice.problem import Composite
@@ -51,7 +52,7 @@ from suffice.terms.cluster import ClusterRows
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
-from suffice.tune import tune
+from suffice.tune import resume, tune
 
 LOSSES: dict[str, MarginLoss] = {
     "logistic": LOGISTIC,
@@ -60,6 +61,7 @@ LOSSES: dict[str, MarginLoss] = {
     "ridge": SQUARED,
     "poisson": POISSON,
 }
+PATIENCE = "10s"  # with a scheduler that does not answer
 RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
 
 
@@ -178,7 +180,7 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
         raise TableError(f"{quoted(folder)} holds another run: choose another --out")
     parts = find_parts(wish.data)
     try:
-        client = distributed.Client(address, timeout="10s")
+        client = distributed.Client(address, timeout=PATIENCE)
     except (OSError, TimeoutError) as error:
         raise TableError(f"no scheduler answers at {address}: start one with `dask scheduler`") from error
     with client:
@@ -200,7 +202,10 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
     options = Options(max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS)
-    result = tune(problem, _start(folds[0], space), options=options, callback=callback, journal=folder)
+    if (folder / JOURNAL).exists():
+        result = resume(folder, problem=problem, options=options, callback=callback)
+    else:
+        result = tune(problem, _start(folds[0], space), options=options, callback=callback, journal=folder)
     whole = Fold(designs[-1], y, LOSSES[model])
     params = dict(result.params or {})
     solution = solve(whole.at(**params), within=1e-3, solver="auto")

@@ -157,7 +157,8 @@ class Digits:
 def _medians(raw: Blocked, numeric: int, folds: int, there: Array) -> Array:
     """Means of the two middle entries, or the middle one; 0 where there is none."""
     middle = [_selected(raw, numeric, folds, np.maximum(rank, 0.0)) for rank in ((there - 1) // 2, there // 2)]
-    result: Array = np.where(there > 0, 0.5 * middle[0] + 0.5 * middle[1], 0.0)
+    mean = np.where(middle[0] == middle[1], middle[0], 0.5 * middle[0] + 0.5 * middle[1])
+    result: Array = np.where(there > 0, mean, 0.0)
     return result
 
 
