@@ -21,7 +21,7 @@ from suffice.global_search.expansions import LOSSES, knows
 from suffice.held_out import HeldOut
 from suffice.lower.parts import LinearParts
 from suffice.problems import LowerLevel
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LinearModel, LossModel
@@ -157,7 +157,7 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
     if type(parts.model) not in (LinearModel, Intercepted) or held.offset is not None:
         raise UnsupportedError("rows have offsets, or exposures")
     for X in (parts.model.design.X, held.design.X):
-        if isinstance(X, RowBlocks) or lives_elsewhere(X):
+        if isinstance(X, Blocked) or lives_elsewhere(X):
             raise UnsupportedError("X lies elsewhere, or is read in blocks")
     found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
     if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):

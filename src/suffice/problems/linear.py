@@ -23,12 +23,14 @@ import numpy as np
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
+from suffice.terms.blocks import Blocked, Even
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.linear import LinearModel, LossModel
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
 from suffice.terms.offset import OffsetModel, exposures, offsets
 from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.row_sums import RowsModel, RowsOffset
 from suffice.terms.smooth import ImagedSmooth, Ridged
 
 
@@ -61,6 +63,12 @@ class ElasticNetModel:
         self.offset = None if offset is None else offsets(offset, rows)
         if self.offset is not None and lives_elsewhere(self.design.X):
             raise TypeError("an offset goes with an X in main memory")
+        if isinstance(self.design.X, Blocked):
+            labelled = isinstance(loss, Labelled)
+            function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
+            self.y = self.design.X.targets(y, function, labelled)
+            self.offset = None if self.offset is None else self.design.X.rows_of(self.offset)
+            return
         y = host(y) if lives_elsewhere(y) else np.asarray(y)
         if y.shape != (rows,):
             raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
@@ -70,6 +78,10 @@ class ElasticNetModel:
         return getattr(self.loss, "targets", Real().targets)(y)
 
     def _model(self, l2: float) -> LossModel:
+        if isinstance(self.design.X, Blocked):
+            if self.offset is None:
+                return RowsModel(self.design, self.y, self.loss, l2)
+            return RowsOffset(self.design, self.y, self.loss, l2, offset=self.offset)
         if self.offset is None:
             return LinearModel(self.design, self.y, self.loss, l2)
         return OffsetModel(self.design, self.y, self.loss, l2, offset=self.offset)
@@ -217,4 +229,6 @@ def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Even) or isinstance(other, Even):
+        return bool(one == other)
     return one is other or np.array_equal(host(one), host(other))
