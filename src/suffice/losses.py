@@ -10,6 +10,7 @@ argument:
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
     `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
+- `SquaredErrors`: the same squares of several targets, whose root is a norm that is linear in w.
 - `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
@@ -55,6 +56,7 @@ __all__ = [
     "PartialLikelihood",
     "SquaredDistance",
     "SquaredError",
+    "SquaredErrors",
 ]
 
 
@@ -203,6 +205,64 @@ class SquaredError(_MarginLoss):
     @property
     def targets(self) -> Any:
         return self.y
+
+
+class SquaredErrors:
+    """loss = sum_k c_k sum_i s_i (x_i . w_k - y_ik)^2 on held-out data, of t targets: w holds w_1, ..., w_t, `Y` is N x
+    t. s_i are the `sample_weight`, or 1, and c_k the `scales`, or 1.
+
+    The root of the loss is the norm of residuals that are linear in w. It moves by at most max_k c_k^(1/2)
+    ||diag(s)^(1/2) X|| R for weights within R, and the loss itself by at most ||gradient|| R plus the square of that.
+    `blur` bounds how far computed margins may be off besides their own rounding, for rows and targets that were
+    shifted.
+    """
+
+    def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
+        self.design = Design.of(X, sample_weight)
+        rows, Y = self.design.shape[0], np.asarray(Y, dtype=np.float64)
+        if Y.ndim != 2 or Y.shape[0] != rows or not np.isfinite(Y).all():
+            raise ValueError(f"Y must be finite and have {rows} rows to match X, got shape {Y.shape}")
+        self.Y = frozen(Y)
+        self.total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
+        self.scales = np.ones(Y.shape[1]) if scales is None else frozen(np.array(scales, dtype=np.float64))
+        if self.scales.shape != Y.shape[1:] or not (self.scales >= 0.0).all():
+            raise ValueError(f"scales must be {Y.shape[1]} numbers that are not negative, got {scales!r}")
+        self.blur = positive(blur, "blur", zero=True)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"design": self.design, "Y": self.Y, "scales": self.scales, "total": self.total}
+
+    def at(self, w: Array) -> LossAt:
+        design, t = self.design, self.Y.shape[1]
+        W = _weights(w, design.shape[1] * t).reshape(t, -1)
+        s, c = self.total * design.weights, self.scales
+        residuals = np.sqrt(s)[:, None] * np.sqrt(c) * (host(design.margins(W.T)) - self.Y)
+        loss = float(np.sum(residuals**2))
+        pulls = 2.0 * np.sqrt(s)[:, None] * np.sqrt(c) * residuals
+        sizes = design.pull_rounding * 2.0 * math.sqrt(self.total) * np.sqrt(c) * np.sqrt(np.sum(residuals**2, axis=0))
+        steep = norm(design.adjoint(pulls).ravel()) + norm(sizes)
+        largest, length = math.sqrt(float(c.max())), math.sqrt(self.total * design.squared_norm)
+        each = [math.sqrt(self.total) * (design.spread(one) + self.blur) for one in W]
+        spread = norm(np.sqrt(c) * np.array(each))
+        rounding = norm_rounding(residuals.ravel()) + 4.0 * EPS * norm(np.sqrt(s)[:, None] * np.sqrt(c) * self.Y)
+
+        def error(radius: float) -> float:
+            R = min(radius, 1e150)
+            far = largest * length * R + spread
+            change = steep * R + 2.0 * math.sqrt(loss) * spread + far * far
+            return min(root_error(loss, loss - change, loss + change), far) + rounding
+
+        def forward(V: Array) -> Array:
+            k = V.shape[1]
+            moved = host(design.margins(V.reshape(t, -1, k).transpose(1, 0, 2).reshape(-1, t * k))).reshape(-1, t, k)
+            result: Array = (np.sqrt(s)[:, None] * np.sqrt(c))[:, :, None] * moved
+            return result.reshape(-1, k)
+
+        def adjoint(u: Array) -> Array:
+            pulled = design.adjoint(np.sqrt(s)[:, None] * np.sqrt(c) * u.reshape(-1, t))
+            return np.ascontiguousarray(pulled.T).ravel()
+
+        return LossAt(residuals.ravel(), error, linear=Linear(forward, adjoint))
 
 
 class Deviance:

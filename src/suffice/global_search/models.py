@@ -51,6 +51,8 @@ class Rotated(Protocol):
 
     def gradient(self, a: Array, slopes: Array, l2: float) -> float: ...
 
+    def rows_off(self, l2: float) -> Array: ...
+
     def nu(self, c: Array, l2: float) -> float: ...
 
 
@@ -115,6 +117,13 @@ class Fold:
         image = self.model.image(w)
         b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
         return host(image) + b, b
+
+    def cost(self, w: Array) -> float:
+        """The fold's share of F by these weights."""
+        held = self.held
+        v = np.ones(held.design.shape[0]) if held.counted else host(held.design.weights)
+        m = host(held.design.margins(w)) + self.start(w)[1]
+        return float(held.share * (v @ held.score.residuals(m, host(held.y)) ** 2))
 
 
 def folds_of(problem: BilevelProblem) -> list[Fold]:

@@ -3,6 +3,7 @@
 from suffice.terms.blocks import RowBlocks
 from suffice.terms.design import row_folds
 from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
+from suffice.terms.fused import Fused
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import (
     HUBER,
@@ -34,6 +35,7 @@ __all__ = [
     "Box",
     "BoxL1",
     "ElasticNet",
+    "Fused",
     "Gamma",
     "Group",
     "Huber",

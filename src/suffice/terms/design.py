@@ -263,6 +263,15 @@ class Design:
         return sum((_gram(root[place] * X[place]) for place in self._places), np.zeros((columns, columns)))
 
     @cached_property
+    def least_curvature(self) -> float:
+        """A proven lower bound on the least eigenvalue of X^T diag(a) X; 0 where that matrix is not kept."""
+        if self.gram is None:
+            return 0.0
+        trace = float(np.trace(self.gram))
+        rounding = (max(self.shape) + 10 * min(self.shape)) * EPS  # as in `_gram_bound`
+        return max(float(np.linalg.eigvalsh(self.gram)[0]) - rounding * trace, 0.0)
+
+    @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
         return norm(self.column_norms)
