@@ -366,11 +366,7 @@ def text(found: dict[str, Any]) -> str:
         parts += ["## Passes", "Distances are relative to the norm of the exact weights.", table(header, rows)]
     if "plan" in found:
         p = found["plan"]
-        rows = [
-            [f"{c['job']}, {c['rows']:,} rows, {c['workers']} workers, {c['pieces']} pieces", f"{1e3 * c['seconds']:.0f} ms",
-             f"{1e3 * c['simulated']:.0f} ms", f"{100 * (c['simulated'] / c['seconds'] - 1):+.0f} %", "" if c["used to fit"] else "yes"]
-            for c in p["cases"]
-        ]  # fmt: skip
+        rows = [_case(case) for case in p["cases"]]
         worst = max(abs(c["simulated"] / c["seconds"] - 1) for c in p["cases"] if not c["used to fit"])
         parts += ["## A plan for 10^9 rows", table(["", "measured", "simulated", "off by", "not fitted"], rows)]
         parts.append(
@@ -379,9 +375,9 @@ def text(found: dict[str, Any]) -> str:
         parts.append(
             ", ".join(f"{name} {value:.3g} s" for name, value in p["constants"].items()) + " (point, Gram: per row)."
         )
-        keys = list(p["plan"][0])
-        parts.append(table(["10^9 rows", *(f"{c['workers']} workers, {c['X']}" for c in p["plan"])],
-                           [[key, *(_short(c[key]) for c in p["plan"])] for key in keys if key not in ("workers", "X")]))  # fmt: skip
+        header = ["10^9 rows", *(f"{case['workers']} workers, {case['X']}" for case in p["plan"])]
+        keys = [key for key in p["plan"][0] if key not in ("workers", "X")]
+        parts.append(table(header, [[key, *(_short(case[key]) for case in p["plan"])] for key in keys]))
     if "growth" in found:
         g = found["growth"]
         rows = [
@@ -393,6 +389,17 @@ def text(found: dict[str, Any]) -> str:
             f"{g['exponent of memory']:.2f}."
         )
     return "\n\n".join(parts) + "\n"
+
+
+def _case(case: dict[str, Any]) -> list[str]:
+    name = f"{case['job']}, {case['rows']:,} rows, {case['workers']} workers, {case['pieces']} pieces"
+    times = [f"{1e3 * case[key]:.0f} ms" for key in ("seconds", "simulated")]
+    return [
+        name,
+        *times,
+        f"{100 * (case['simulated'] / case['seconds'] - 1):+.0f} %",
+        "" if case["used to fit"] else "yes",
+    ]
 
 
 def _short(value: Any) -> str:

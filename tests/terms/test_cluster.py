@@ -145,6 +145,24 @@ def test_what_does_not_fit_into_the_workers_is_read_at_every_pass(client, monkey
     assert solved(lazy, y, "newton") == solved(RowBlocks.of(X), y, "newton")
 
 
+def test_a_worker_that_is_lost_on_the_way_leaves_the_bits():
+    alive = []
+
+    def lost(record):
+        if not alive:
+            workers.sync(workers.workers[0].close)
+        alive.append(len(made.scheduler_info()["workers"]))
+
+    here = tuned(folds(RowBlocks.of(X), y))
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
+        distributed.Client(workers) as made,
+    ):
+        there = tuned(folds(on_dask(X, 250), on_dask(y, 250)), callback=lost)
+    assert min(alive) == 1
+    assert repr(here.history) == repr(there.history)
+
+
 def test_a_cluster_that_is_gone_ends_the_run_with_a_usable_journal(tmp_path):
     def gone(record):
         made.close()

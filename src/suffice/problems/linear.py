@@ -9,6 +9,10 @@ LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False
 l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is
 no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
 exactly 0.
+
+X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of torch,
+CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results have the
+bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
 """
 
 from __future__ import annotations
@@ -119,7 +123,8 @@ class ElasticNetLogistic(ElasticNetModel):
 
     It minimises sum_i a_i log(1 + exp(-y_i x_i . w)) + (l2/2) ||w||^2 + l1 ||w||_1, the labels being -1 and 1.
     a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
-    no intercept. `X` may also be the `design` of another problem, to share one matrix between problems.
+    no intercept. `X` may also be a `dask.array`, or the `design` of another problem, to share one matrix between
+    problems.
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:

@@ -180,20 +180,22 @@ class Even:
 
 @dataclass(eq=False)
 class _Made:
-    """X w, plus an offset: made when it is needed first; `rows` is then where it is kept."""
+    """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
+    found out about w."""
 
     w: Array
     offset: Any
     rows: Any = None
+    known: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """A linear combination of products X_k w_k with blocks of rows; `known` holds what was found out about them."""
+    """A linear combination of products X_k w_k with blocks of rows."""
 
     X: Blocked
     node: Any  # a product, or an operation on two nodes
-    known: dict[Any, Any] = field(default_factory=dict)
+    _known: dict[Any, Any] = field(default_factory=dict)
 
     __array_ufunc__ = None  # numpy would take it apart
 
@@ -204,6 +206,11 @@ class Margins:
     @property
     def is_product(self) -> bool:
         return isinstance(self.node, _Made)
+
+    @property
+    def known(self) -> dict[Any, Any]:
+        """What was found out about them; the same for all that are one product."""
+        return self.node.known if isinstance(self.node, _Made) else self._known
 
     def __add__(self, other: Margins) -> Margins:
         return Margins(self.X, ("+", self.node, other.node))

@@ -51,8 +51,8 @@ LANCZOS_FAILURE = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """X (dense, scipy.sparse, blocks of rows, or an array of torch, CuPy or JAX; float64) and non-negative weights a
-    that sum to 1.
+    """X (dense, scipy.sparse, blocks of rows here or on a cluster, or an array of torch, CuPy or JAX; float64) and
+    non-negative weights a that sum to 1.
 
     Vectors w are NumPy arrays wherever X lives; margins, weights and targets live with X.
     """
