@@ -91,3 +91,11 @@ def test_a_broken_file_of_a_study_is_named(tmp_path):
 def test_the_package_runs_as_a_module():
     shown = subprocess.run([sys.executable, "-m", "suffice", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: python -m suffice" in shown.stdout
+
+
+def test_bench_tells_what_it_does_not_know_and_what_it_needs(tmp_path, monkeypatch):
+    result = runner.invoke(app, ["bench", "nothing"])
+    assert result.exit_code == 2 and "nothing" in result.output
+    monkeypatch.setattr("suffice.cli.__file__", str(tmp_path / "a" / "b" / "cli.py"))
+    result = runner.invoke(app, ["bench", "tuners"])
+    assert result.exit_code == 2 and "clone" in result.output

@@ -36,10 +36,13 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
+from suffice.held_out_rows import HeldOutRows
 from suffice.lower.doubt import Doubt, Steep
+from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import TINY, norm_rounding
 
@@ -133,21 +136,23 @@ class _MarginLoss:
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
-        rows = self.design.shape[0]
-        if isinstance(X, Design) and np.ptp(host(X.weights)) > 0.0:
+        weights = self.design.weights
+        rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
+        if isinstance(X, Design) and not isinstance(weights, Even) and not _is_even(weights):
             raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         """y as phi takes it."""
         raise NotImplementedError
 
     @cached_property
     def held_out(self) -> HeldOut:
         """The loss as a sum over held-out rows."""
-        return HeldOut(self.design, self.targets, self.score, counted=True)
+        kind = HeldOutRows if isinstance(self.design.X, Blocked) else HeldOut
+        return kind(self.design, self.targets, self.score, counted=True)
 
     def at(self, w: Array) -> LossAt:
         return self.held_out.at(_weights(w, self.design.shape[1]))
@@ -156,10 +161,14 @@ class _MarginLoss:
 class _LabelLoss(_MarginLoss):
     def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
         super().__init__(X)
-        self.sign = _signs(y, positive, self.design.shape[0])
+        rows = self.design.X
+        if isinstance(rows, Blocked):
+            self.sign: Any = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
+        else:
+            self.sign = _signs(y, positive, self.design.shape[0])
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.sign
 
 
@@ -186,12 +195,15 @@ class SquaredError(_MarginLoss):
 
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
+        if isinstance(self.design.X, Blocked):
+            self.y: Any = self.design.X.targets(y, Real().targets, False)
+            return
         self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.y
 
 
@@ -264,15 +276,21 @@ class Deviance:
     def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if not callable(getattr(family, "excess", None)):
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
-        design = Design.of(X, sample_weight)
+        design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         rows = design.shape[0]
-        y = frozen(family.targets(np.asarray(y)))
-        if y.shape != (rows,):
-            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
         offset = None if offset is None else offsets(offset, rows)
+        kind = HeldOut
+        if isinstance(design.X, Blocked):
+            kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
+            total = float(design.weights.count) if isinstance(design.weights, Even) else total
+            offset = None if offset is None else design.X.rows_of(offset)
+        else:
+            y = frozen(family.targets(np.asarray(y)))
+            if y.shape != (rows,):
+                raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         self.design = design
-        self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+        self.held_out = kind(design, y, DevianceScore(family), total, offset=offset)
 
     def fingerprint(self) -> dict[str, Any]:
         return self.held_out.fingerprint()
@@ -328,6 +346,10 @@ class PartialLikelihood:
             return root_error(loss, loss - change, loss + change) + rounding if math.isfinite(loss) else math.inf
 
         return LossAt(residuals, error)
+
+
+def _is_even(weights: Any) -> bool:
+    return not hasattr(weights, "home") and np.ptp(host(weights)) == 0.0
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

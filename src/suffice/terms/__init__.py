@@ -1,6 +1,7 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
 from suffice.terms.blocks import RowBlocks
+from suffice.terms.design import row_folds
 from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
 from suffice.terms.fused import Fused
 from suffice.terms.linear import LinearModel
@@ -54,5 +55,6 @@ __all__ = [
     "Tweedie",
     "WeightedL1",
     "Zero",
+    "row_folds",
     "tweedie",
 ]
