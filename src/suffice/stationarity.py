@@ -6,7 +6,7 @@ and with H the Hessian on S, K the cross derivatives (`suffice.lower.sensitivity
 
     d loss / dp  =  - K(w^)^T q^,        H(w^) q^ = c(w^)        on S, and an intercept that is minimised out.
 
-At hand are w, a few Newton steps from where the search has left it, and q, the solution of H(w) q = c(w), both as
+At hand are w, Newton steps from where the search has left it, and q, the solution of H(w) q = c(w), both as
 computed. All that is proven is how far they are from w^ and q^. The residual of q in the exact system is
 
     c(w^) - H(w^) q  =  [c(w^) - c(w)]  +  [c(w) - H(w) q]  +  [H(w) - H(w^)] q,
@@ -143,22 +143,70 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     linear, softmax = Verifiable.of(canonical, len(x)), VerifiableSoftmax.of(canonical, len(x))
     if (linear is None and softmax is None) or (linear is not None and linear.positive is not None):
         return None
-    x = solve(problem, within=0.0, solver="newton" if softmax is None else "auto", warm=x, max_steps=NEWTON_STEPS).x
-    image = canonical.f.image(x)
-    gradient = canonical.f.gradient_at(x, image)
-    if not x.any() and linear is not None and linear.intercept is None and isinstance(canonical.g, L1 | WeightedL1):
-        nothing = np.zeros_like(x)
-        exact = certify(problem, x).radius == 0.0  # every entry of the gradient is below l1, strictly
-        return (x, nothing, Doubt.of(nothing), Doubt.of(nothing)) if exact else None
-    proof = verified(canonical, x, Evidence(x, image, gradient))
-    known, at = None if proof is None else proof.verification, loss.at(x)
-    if at.steep is None:
+    found = _closer(problem, x)
+    if found is None:
+        solver = "newton" if softmax is None else "newton_softmax"
+        x = solve(problem, within=0.0, solver=solver, warm=x, max_steps=NEWTON_STEPS).x
+        if not x.any() and linear is not None and linear.intercept is None and isinstance(canonical.g, L1 | WeightedL1):
+            nothing = np.zeros_like(x)
+            exact = certify(problem, x).radius == 0.0  # every entry of the gradient is below l1, strictly
+            return (x, nothing, Doubt.of(nothing), Doubt.of(nothing)) if exact else None
+        found = _closer(problem, x)
+    if found is None:
+        return None
+    x, known = found
+    image, steep = canonical.f.image(x), loss.at(x).steep
+    if steep is None:
         return None
     if linear is not None and isinstance(known, LinearVerification):
-        return _of_linear(linear, known, at.steep, x, image)
+        return _of_linear(linear, known, steep, x, image)
     if softmax is not None and isinstance(known, SoftmaxVerification):
-        return _of_softmax(softmax, known, at.steep, x, image)
+        return _of_softmax(softmax, known, steep, x, image)
     return None
+
+
+def _closer(problem: Composite, x: Array) -> tuple[Array, Verification] | None:
+    """A verified point, from x by the Newton steps that verifications come with; None if x cannot be verified."""
+    found = _verified(problem, x)
+    for _ in range(POLISHING):
+        if found is None or found.radius <= 4.0 * found.rounding:
+            break
+        there = x.copy()
+        there[_free(found, len(x))] += found.step[_weights_of(found)]
+        closer = _verified(problem, there)
+        if closer is None or not closer.radius < 0.5 * found.radius:
+            break
+        x, found = there, closer
+    return None if found is None else (x, found)
+
+
+def _verified(problem: Composite, x: Array) -> Verification | None:
+    image = problem.canonical.f.image(x)
+    evidence = Evidence(x, image, problem.canonical.f.gradient_at(x, image))
+    proof = verified(problem.canonical, x, evidence)
+    return None if proof is None else proof.verification
+
+
+def _weights_of(known: Verification) -> Any:
+    """Which variables of the factor are weights, not intercepts."""
+    if isinstance(known, SoftmaxVerification):
+        return known.factor.variables.weights
+    assert isinstance(known, LinearVerification)
+    return np.arange(len(known.factor)) < len(known.factor.support)
+
+
+def _free(known: Verification, size: int) -> Any:
+    """Which of all weights are variables of the factor."""
+    free = np.zeros(size, dtype=np.bool_)
+    if isinstance(known, SoftmaxVerification):
+        for row, columns in zip(
+            free.reshape(len(known.factor.variables.columns), -1), known.factor.variables.columns, strict=True
+        ):
+            row[columns] = True
+        return free
+    assert isinstance(known, LinearVerification)
+    free[known.factor.support] = True
+    return free
 
 
 def _near(known: Verification) -> Array:
@@ -169,9 +217,7 @@ def _near(known: Verification) -> Array:
 
 
 def _of_linear(model: Verifiable, known: LinearVerification, steep: Slopes, x: Array, image: Array) -> Adjoint | None:
-    factor, free, near = known.factor, np.zeros(len(x), dtype=np.bool_), _near(known)
-    free[factor.support] = True
-    weights = np.arange(len(near)) < len(factor.support)
+    factor, free, near, weights = known.factor, _free(known, len(x)), _near(known), _weights_of(known)
     of_x = Doubt.of(_on(free, near[weights]), *((float(near[-1]), known.b) if factor.intercept else ()))
     bend = _bending(model, known, x, image, of_x)
     if bend is None:
@@ -188,11 +234,11 @@ def _of_softmax(
     model: VerifiableSoftmax, known: SoftmaxVerification, steep: Slopes, x: Array, image: Array
 ) -> Adjoint | None:
     variables, near, (design, K) = known.factor.variables, _near(known), (model.model.design, image.shape[1])
-    W, weights, up = x.reshape(K, -1), variables.weights, 1.0 + gamma(sum(design.shape) + 16)
-    free = (W != 0.0) | (model.l1 == 0.0)
+    W, up = x.reshape(K, -1), 1.0 + gamma(sum(design.shape) + 16)
+    free, weights = _free(known, len(x)), _weights_of(known)
     shift = np.zeros(K)
     shift[[k for k in range(K) if variables.has_intercept(k)]] = near[~weights]
-    of_x = Doubt.of(_on(free.ravel(), near[weights]), shift, known.b)
+    of_x = Doubt.of(_on(free, near[weights]), shift, known.b)
     each = of_x.each.reshape(K, -1) + design.margin_rounding(x) * np.abs(W)
     delta = np.column_stack([design.absolute_margins(one) for one in each]) * up + shift + TINY * len(x)
     m = image + known.b
@@ -204,7 +250,7 @@ def _of_softmax(
     side = variables.gathered(c.weights.reshape(K, -1), c.intercept)
     doubt = variables.gathered(c.of_weights.reshape(K, -1), c.of_intercept)
     q, of_q = solved(known.factor, bend, side, doubt)
-    return x, _on(free.ravel(), q[weights]), of_x, Doubt.of(_on(free.ravel(), of_q[weights]))
+    return x, _on(free, q[weights]), of_x, Doubt.of(_on(free, of_q[weights]))
 
 
 def _on(free: Any, values: Array) -> Array:

@@ -39,6 +39,7 @@ from suffice.terms.smooth import ImagedSmooth
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
 # storage costs as much to make as several products.
 SHRINK, SHRINK_SPARSE = 0.7, 0.4
+LARGE, SHRINK_LARGE = 1 << 25, 0.25  # bytes of a dense X, from which on copies are to be small
 
 
 def proven_zeros(problem: Composite, x: Array) -> npt.NDArray[np.bool_]:
@@ -144,5 +145,6 @@ def still_active(
         here[before] = True
         left &= here
     entries = design.column_entries
-    enough = SHRINK_SPARSE if sp.issparse(design.X) else SHRINK
+    large = isinstance(design.X, np.ndarray) and design.X.nbytes >= LARGE
+    enough = SHRINK_SPARSE if sp.issparse(design.X) else SHRINK_LARGE if large else SHRINK
     return np.flatnonzero(left) if entries[left].sum() <= enough * entries[here].sum() else None

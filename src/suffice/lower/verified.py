@@ -35,7 +35,7 @@ entry by entry. Both are part of lambda and of epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,7 +48,7 @@ from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.problem import Canonical
 from suffice.protocols import conforms
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import LARGEST, Bending, Kinked, Squared, slope_size
@@ -59,6 +59,7 @@ from suffice.terms.structure import BoxL1
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
 LITTLE = 0.01  # of rho: what the margins' rounding may add before it is bounded more sharply
+COLUMN_BYTES = 1 << 22  # of columns outside the support that are copied at a time
 TRIES = 4  # to find the rows that may reach a kink
 
 
@@ -85,7 +86,7 @@ class Verifiable:
         if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
         model = parts.model
-        if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
+        if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
             return None
         l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
         intercept = model if isinstance(model, Intercepted) else None
@@ -315,7 +316,7 @@ def _kinked_region(
 
 
 def _zeros(
-    model: Verifiable, factor: SignedFactor, region: Region, gradient: Array, of_sums: Array, place: Place
+    model: Verifiable, factor: SignedFactor, region: Region, gradient: Array, of_sums: Array, place_of_h: Place
 ) -> bool:
     """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
     design, C = model.design, region.C
@@ -327,21 +328,34 @@ def _zeros(
     doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
     if len(doubtful) == 0:
         return True
-    columns = design.X[:, doubtful]
-    columns = columns.toarray() if sp.issparse(columns) else columns
-    lengths = np.sqrt(C @ columns**2) * up + LEAST
+    squares = np.zeros(len(doubtful))
+    for place, block in _columns(design.X, doubtful):
+        squares += C[place] @ block**2
+    lengths = np.sqrt(squares) * up + LEAST
     left = ~(slope[doubtful] + region.pull * lengths < limit[doubtful])
     if not left.any():
         return True
-    doubtful, columns, lengths = doubtful[left], columns[:, left], lengths[left]
-    along, blur, _ = factor.over_rows(design.X, place.n)
+    doubtful, lengths = doubtful[left], lengths[left]
+    along, blur, _ = factor.over_rows(design.X, place_of_h.n)
     own = factor.curvature  # r is what it leaves of the change
-    change = columns.T @ (own * along)
-    error = gamma(design.shape[0] + 16) * (np.abs(columns).T @ (own * np.abs(along)))
+    change, sizes = np.zeros(len(doubtful)), np.zeros(len(doubtful))
+    for place, block in _columns(design.X, doubtful):
+        change += block.T @ (own * along)[place]
+        sizes += np.abs(block).T @ (own * np.abs(along))[place]
+    error = gamma(design.shape[0] + 16) * sizes
     error += lengths * up * (1.0 + region.eta) * math.sqrt(float(own @ blur**2))
     error += lengths * up * region.eta * math.sqrt(float(own @ along**2))
     error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
-    there = (
-        model.outward(gradient[doubtful] + change, doubtful) + error + lengths * (place.epsilon + region.remainder_pull)
-    )
+    there = model.outward(gradient[doubtful] + change, doubtful) + error
+    there += lengths * (place_of_h.epsilon + region.remainder_pull)
     return bool(np.all(there < limit[doubtful]))
+
+
+def _columns(X: Any, columns: Indices) -> Iterator[tuple[slice, Array]]:
+    """These columns, dense, a few rows at a time."""
+    X = X.tocsr() if sp.issparse(X) else X
+    length = max(COLUMN_BYTES // (8 * max(len(columns), 1)), 1)
+    for first in range(0, X.shape[0], length):
+        place = slice(first, first + length)
+        block = X[place][:, columns] if sp.issparse(X) else X[place].take(columns, axis=1)
+        yield place, block.toarray() if sp.issparse(block) else block

@@ -27,7 +27,7 @@ from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
 from suffice.problem import Composite
 from suffice.problems.linear import penalised
-from suffice.sklearn.folds import FLOOR
+from suffice.sklearn.folds import FLOOR, Shared
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import TINY, gamma, norm_rounding
@@ -216,7 +216,7 @@ class HeldOutSoftmax:
 
 class MultinomialFold:
     """One fold of multinomial logistic regression; `y` holds the classes' numbers. Dense rows with intercepts are
-    centred, unless the problem has to be that of X to the last bit."""
+    centred, unless the problem has to be that of X to the last bit; `Shared` rows are taken as they are."""
 
     def __init__(
         self, X: Any, y: Array, classes: int, sample_weight: Array, intercept: bool, centre: bool = True
@@ -227,9 +227,12 @@ class MultinomialFold:
         if intercept and not (seen > 0.0).all():
             missing = int(np.argmin(seen))
             raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
-        centred = centre and intercept and not sp.issparse(X)
+        centred = centre and intercept and not sp.issparse(X) and not isinstance(X, Shared)
         self.mean = sample_weight @ X / sample_weight.sum() if centred else np.zeros(X.shape[1])
-        self.design = Design.of(X - self.mean if centred else X, sample_weight)
+        rows = X - self.mean if centred else X
+        if isinstance(X, Shared):
+            rows, self.mean = X.X, X.shift
+        self.design = Design.of(rows, sample_weight)
         self.centred = centred
 
     @property
@@ -270,7 +273,7 @@ class MultinomialFold:
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOutSoftmax:
         """This fold's part of minus the mean score over `folds` folds."""
-        rows = X - self.mean if self.centred else X
+        rows = X.X if isinstance(X, Shared) else X - self.mean if self.centred else X
         onehot = np.eye(self.classes)[y.astype(int)]
         return HeldOutSoftmax(Design.of(rows, sample_weight), onehot, scoring, 1.0 / folds, self._model(0.0))
 

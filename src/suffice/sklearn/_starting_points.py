@@ -30,10 +30,11 @@ Not all of the lattice is worth its work, most of which goes into small penaltie
 The best of all looks is where the search begins. A second valley that is nearly as good is a second start.
 
 With `frugal` looks, where a share of the standard error of F over folds is all that is asked for, what F rises by is
-held against that: a line has turned upwards where F has risen by TURNED_SE of it, and a valley is nearly as good within
-NEARLY_SE. Levels of one penalty tuned alone are fewer, and its line ends as soon as the derivative where F is levelling
-out says that F will have turned at the next level: the last look is where a parabola is least. Neither the third line,
-nor a valley's neighbours, nor points halfway to them are looked at: the search that follows will.
+held against that: a line has turned upwards where F has risen by TURNED_SE of it, or twice in a row and by NEARLY_SE,
+and a valley is nearly as good within NEARLY_SE. Levels of one penalty tuned alone are fewer, and its line ends as soon
+as the derivative where F is levelling out says that F will have turned at the next level: the last look is where a
+parabola is least. Neither the third line, nor a valley's neighbours, nor points halfway to them are looked at: the
+search that follows will.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -190,7 +191,9 @@ class Lattice:
     def ends(self, heights: list[float]) -> bool:
         """Whether a line with these heights has turned upwards, or is level and not good."""
         level = len(heights) > 1 and heights[-1] > max(LEVEL * heights[-2], self.above(min(self.heights.values())))
-        return heights[-1] > self.above(min(heights)) or level
+        twice = self.frugal and min(heights) < heights[-2] < heights[-1] if len(heights) > 2 else False
+        again = twice and heights[-1] > self.above(min(heights), NEARLY, NEARLY_SE)
+        return heights[-1] > self.above(min(heights)) or level or again
 
     def valley_behind(self, before: Place, place: Place, ahead: Place) -> Place | None:
         """Where F is least on a line of one penalty, by the parabola through the last two places, if the derivative at

@@ -47,6 +47,18 @@ SMALL = 1 << 24  # bytes: a sparse matrix that takes no more than that as a dens
 Intercept = Literal["none", "free", "column"]
 
 
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Rows less `shift` that several folds have in common; those that a fold holds out have a weight of 0 there."""
+
+    X: Array
+    shift: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.X.shape
+
+
 @dataclass(frozen=True)
 class Concomitant:
     """Stands for Huber's loss with its scale minimised out."""
@@ -57,7 +69,7 @@ class Concomitant:
 class LinearFold:
     """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column.
     Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit; so are sparse
-    rows that take no more than SMALL as dense ones."""
+    rows that take no more than SMALL as dense ones. `Shared` rows are taken as they are."""
 
     def __init__(
         self,
@@ -70,6 +82,8 @@ class LinearFold:
         centre: bool = True,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
+        shared = X if isinstance(X, Shared) else None
+        X, centre = (X, centre) if shared is None else (shared.X, False)
         self.dense = not sp.issparse(X) or (centre and 8 * math.prod(X.shape) <= SMALL)
         self.centred = centre and intercept == "free" and self.dense
         X = self._as_array(X)
@@ -84,11 +98,13 @@ class LinearFold:
             rows = np.ascontiguousarray(X - self.shift)
             self.rest = a @ rows
             rows -= self.rest
-            if isinstance(psi, Squared):
-                self.y_shift = float(a @ y)
-                self.y_rest = float(a @ (y - self.y_shift))
         else:
             rows = self._rows(X)
+        if shared is not None:
+            self.shift = shared.shift
+        if isinstance(psi, Squared) and intercept == "free" and (self.centred or shared is not None):
+            self.y_shift = float(a @ y)
+            self.y_rest = float(a @ (y - self.y_shift))
         self.design = Design.of(rows, sample_weight)
         self.y = frozen(self._targets(y))
         self.minimised_out = intercept == "free" and not (self.centred and isinstance(psi, Squared))
@@ -102,6 +118,8 @@ class LinearFold:
 
     def _rows(self, X: Any) -> Any:
         """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
+        if isinstance(X, Shared):
+            return X.X
         X = self._as_array(X)
         if self.kind == "column":
             column = np.full((X.shape[0], 1), self.scaling)

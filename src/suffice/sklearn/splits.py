@@ -2,24 +2,65 @@
 
 Steps of a pipeline before the linear estimator are fitted to the training rows; what they put out is the fold's X. With
 `groups_of_features` every column of it belongs to a group with penalties of its own.
+
+Folds of a large dense X, without such steps, are views of one copy of it (`OneCopy`): its rows lie in the order of the
+folds that hold them out, less the mean of their columns if there is an intercept. A fold has all rows for training,
+those that it holds out with a weight of 0, which costs products a fifth more for five folds; copies of the training
+rows would take four times as much memory as X.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_array
 
 from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.sklearn._target import fitted_target, transformed, wrapped
+from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Adapter, Fold, find_adapter
+from suffice.sklearn.folds import Shared
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
 EVERYTHING = slice(None)
+LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
+
+
+@dataclass(frozen=True, eq=False)
+class OneCopy:
+    """All rows in the order of the folds that hold them out; those of fold k end at ends[k]."""
+
+    rows: Shared
+    order: npt.NDArray[np.intp]
+    ends: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, X: Any, splits: Sequence[tuple[Any, Any]], intercept: bool) -> OneCopy | None:
+        """None where folds do not hold out every row once, and train on all others."""
+        if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and X.nbytes >= LARGE):
+            return None
+        N, held = len(X), [np.arange(len(X))[test] for _, test in splits]
+        order = np.concatenate(held)
+        if not np.array_equal(np.sort(order), np.arange(N)):
+            return None
+        for (train, _), test in zip(splits, held, strict=True):
+            times = np.bincount(np.concatenate([np.arange(N)[train], test]), minlength=N)
+            if not (times == 1).all():
+                return None
+        rows = np.take(X, order, axis=0, out=np.empty(X.shape), mode="clip")  # without a buffer of its own
+        shift = rows.mean(axis=0) if intercept else np.zeros(X.shape[1])
+        rows -= shift
+        rows.setflags(write=False)
+        return cls(Shared(rows, shift), order, np.cumsum([len(test) for test in held]))
+
+    def place(self, k: int) -> slice:
+        """Where the rows are that fold k holds out."""
+        return slice(int(self.ends[k - 1]) if k else 0, int(self.ends[k]))
 
 
 @dataclass(frozen=True)
@@ -31,7 +72,7 @@ class Split:
     estimator: Any  # linear, not fitted
     before: Any
     classes: Any
-    X: Any  # held out, as the linear estimator sees it
+    rows: Any  # held out, as the problem takes them
     labels: Any
     y: Array  # labels as the fold's loss takes them
     weight: Array
@@ -39,6 +80,13 @@ class Split:
     group: Any = None  # the number of every column's group
     target: Any = None  # a `TransformedTargetRegressor` with a fitted transformer, if there is one
     given: Any = None  # labels before they were transformed
+    source: Any = None  # all rows, and
+    test: Any = None  # which of them are held out, where `rows` are shared
+
+    @property
+    def X(self) -> Any:  # noqa: N802 (the symbol)
+        """Held-out rows as the linear estimator sees them."""
+        return self.rows if self.source is None else _safe_indexing(self.source, self.test)
 
     @property
     def solver(self) -> Any:
@@ -51,7 +99,7 @@ class Split:
 
     def loss(self, scoring: str, folds: int) -> Loss:
         """Its part of the cross-validation loss."""
-        return self.model.held_out(self.X, self.y, self.weight, scoring, folds)
+        return self.model.held_out(self.rows, self.y, self.weight, scoring, folds)
 
     def fitted(self, w: Array) -> Any:
         """A linear estimator with these weights."""
@@ -72,6 +120,16 @@ class SearchData:
     y: Any
     weight: Array
     grouped: Grouped | None = None
+    one: OneCopy | None = None  # that the folds of a search share
+
+    def sharing(self, splits: Sequence[tuple[Any, Any]]) -> SearchData:
+        """The same data for these folds, as views of one copy of the rows where that is possible."""
+        estimator, before = split_pipeline(self.estimator)
+        adapter = find_adapter(estimator)
+        shares = getattr(adapter, "shares_rows", None) if np.ndim(self.y) == 1 else None
+        if before is not None or shares is None or not shares(estimator) or transforms_target(self.estimator):
+            return self
+        return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept)))
 
     @property
     def classes(self) -> Any:
@@ -84,8 +142,10 @@ class SearchData:
         final, _ = split_pipeline(self.estimator)
         return float(find_adapter(final).weights(final, self.y, self.weight, self.classes).sum())
 
-    def split(self, train: Any, test: Any, name: str) -> Split:
-        """The problem of the rows `train`, with `test` held out; `name` is for messages."""
+    def split(self, train: Any, test: Any, name: str, number: int | None = None) -> Split:
+        """The problem of the rows `train`, with `test` held out; `name` is for messages, `number` that of the fold."""
+        if self.one is not None and number is not None:
+            return self._view(self.one.place(number), test, name)
         estimator, before = split_pipeline(clone(self.estimator))
         adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
         target = fitted_target(self.estimator, self.y[train])
@@ -100,10 +160,7 @@ class SearchData:
         X_train, X_test = (
             check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
         )
-        if classes is not None and len(np.unique(y[train][weight[train] > 0.0])) < 2:
-            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only")
-        if not (weight[train].sum() > 0.0 and weight[test].sum() > 0.0):
-            raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
+        self._check(y[train], weight[train], weight[test], name)
         s = adapter.weights(estimator, y[train], weight[train], classes)
         model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
         groups: tuple[str, ...] = ()
@@ -114,6 +171,35 @@ class SearchData:
         known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test], groups, group)
         return Split(*known, target, self.y[test])
 
+    def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
+        """Whether labels and weights of training rows, and weights of those held out, make a fold."""
+        if self.classes is not None and len(np.unique(y[weight > 0.0])) < 2:
+            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only")
+        if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
+            raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
+
+    def _view(self, here: slice, test: Any, name: str) -> Split:
+        """The fold that holds `here` out of the one copy, or the problem of all rows."""
+        assert self.one is not None
+        estimator, _ = split_pipeline(clone(self.estimator))
+        adapter, classes, order, rows = find_adapter(estimator), self.classes, self.one.order, self.one.rows
+        y, weight, s = self.y[order], self.weight[order], np.zeros(len(order))
+        train = np.ones(len(order), dtype=np.bool_)
+        train[here] = here == EVERYTHING
+        self._check(y[train], weight[train], weight[here], name)
+        s[train] = adapter.weights(estimator, y[train], weight[train], classes)
+        targets = adapter.targets(estimator, y, classes)
+        model = adapter.fold(estimator, rows, targets, s, classes)
+        groups: tuple[str, ...] = ()
+        group = None
+        if self.grouped is not None:
+            groups, group = self.grouped.names, self.grouped.of_columns(None, rows.shape[1])
+        held_out = Shared(rows.X[here], rows.shift)
+        known = (model, adapter, estimator, None, classes, held_out, y[here], targets[here], weight[here])
+        return Split(*known, groups, group, None, y[here], self.X, order[here])
+
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""
+        if self.one is not None:
+            return self._view(EVERYTHING, EVERYTHING, "the data")
         return self.split(EVERYTHING, EVERYTHING, "the data")

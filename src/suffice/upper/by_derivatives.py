@@ -1,8 +1,9 @@
 r"""The search while its models come from derivatives.
 
 One evaluation makes a model (`suffice.upper.hermite`), so the search holds the incumbent alone, with all other points
-as old ones: there are no first points and no geometry, and a step that is short reduces rho at once. Four models
-compete: with curvature, without, power laws, and interpolation of values alone through points that happen to be there.
+as old ones: there are no first points and no geometry, and a step that is short reduces rho at once. Five models
+compete: with curvature, without, power laws, interpolation of values alone through points that happen to be there, and
+parameters whose influence fades.
 
 Derivatives may fail: F has a kink, or they are wrong. A step that is rejected counts as a failure, one that succeeds
 very well takes one back; ENOUGH of them, and the search goes back to interpolation, with m+1 points of its own around
@@ -28,11 +29,11 @@ from suffice.options import Options
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import is_coarse, useful
 from suffice.upper.geometry import first_points
-from suffice.upper.hermite import curved, gauss_newton, power_law, slopes, usable
+from suffice.upper.hermite import curved, fading, gauss_newton, power_law, slopes, usable
 from suffice.upper.model import Model, fit, linear_basis, quadratic_basis
 from suffice.upper.state import Plan, Point, Setting, State, Trial, pooled
 
-MODELS = 4
+MODELS = 5
 THRIFT = 1e-3
 ENOUGH = 4
 WIDER = 16.0  # the radius of interpolation, over the one at which derivatives have failed
@@ -90,7 +91,13 @@ def competing(state: State, setting: Setting) -> Sequence[Model]:
     first = curved(r, J, old, state.delta)
     power = power_law(r, J, old, state.delta) if coarse else None
     interpolant = _interpolant(current, nearby, coarse)
-    return [first, gauss_newton(r, J), first if power is None else power, interpolant or first]
+    return [
+        first,
+        gauss_newton(r, J),
+        first if power is None else power,
+        interpolant or first,
+        fading(r, J, old, state.delta) or first,
+    ]
 
 
 def _residuals(evaluation: Evaluation, coarse: bool) -> Array:

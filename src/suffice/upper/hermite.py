@@ -26,6 +26,12 @@ log |r_t| is what is nearly linear. So there is a second model of this kind, F(s
 the same quadratics for log |r_t|. It follows an exponential wall down in a step or two, where r + J s, and a quadratic
 as well, advance by one e-folding at a time.
 
+And a parameter whose influence fades, as that of the logarithm of a ridge that hardly matters any more, is best seen as
+e^(k_j s_j): residuals are nearly linear in what it is the logarithm of. In z_j = (e^(k_j s_j) - 1) / k_j, with slopes
+J_i e^(-k_j y_j), the same least squares give a third model. k_j is what an old point tells, if columns j of J there and
+here are parallel:  J_i = e^(k_j y_j) J.  It goes to the end of a fading parameter in one step. There z_j is taken in
+units in which the parameter is as influential as others, so that old points are no farther than they matter.
+
 Derivatives prove nothing: a step made by them is judged as any other. They may also be wrong, or of no use where F has
 a kink: `suffice.upper.by_derivatives` says what then.
 """
@@ -44,6 +50,10 @@ from suffice.upper.state import MOST_EQUATIONS
 
 THIRD, NUGGET = 0.1, 1e-10
 LARGEST = 300.0  # exponent
+LARGEST_WARP = 50.0  # exponent of a single parameter
+LEAST_UNIT = 1e-12
+MOVED = 0.1  # of the largest change of a parameter: a change that tells of an exponent
+PARALLEL = 0.99  # cosine of two columns of slopes
 STEEPEST = 1e100
 
 
@@ -138,6 +148,48 @@ class PowerModel:
         return T @ pull, 2.0 * (T * pull) @ T.T + bent
 
 
+@dataclass(frozen=True)
+class Warp:
+    """z_j = c_j (e^(k_j s_j) - 1) / k_j, or s_j where k_j = 0."""
+
+    k: Array
+    c: Array
+
+    def place(self, s: Array) -> Array:
+        """z(s)."""
+        z = np.expm1(np.clip(self.k * s, -LARGEST_WARP, LARGEST_WARP)) / np.where(self.k == 0.0, 1.0, self.k)
+        return np.where(self.k == 0.0, s, self.c * z)
+
+    def slope(self, s: Array) -> Array:
+        """dz_j / ds_j."""
+        return np.where(self.k == 0.0, 1.0, self.c * np.exp(np.clip(self.k * s, -LARGEST_WARP, LARGEST_WARP)))
+
+
+@dataclass(frozen=True)
+class WarpedModel:
+    """F(s) ~ m(z(s)) for a model m in z."""
+
+    inner: SlopeModel
+    warp: Warp
+
+    @property
+    def curved(self) -> bool:
+        return True
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        return self.inner.decrease(self.warp.place(s))
+
+    def value(self, s: Array) -> float:
+        return self.inner.value(self.warp.place(s))
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        slope = self.warp.slope(s)
+        g, H = self.inner.derivatives(self.warp.place(s))
+        return slope * g, slope[:, None] * H * slope + np.diag(self.warp.k * slope * g)
+
+
 Old = tuple[Array, Array, Array | None]  # the step to an old point, residuals and slopes (or None) there
 
 
@@ -167,6 +219,36 @@ def power_law(r: Array, J: Array, old: Sequence[Old], delta: float) -> PowerMode
     a = J / r[:, None]
     W, C, unit = curvature(np.zeros(len(r)), a, logs, delta)
     return PowerModel(r, a, W, C, unit)
+
+
+def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel | None:
+    """The model in z; None where no old point tells of a k. A parameter that has faded has a unit of its own: one in
+    which it is as influential as the others."""
+    k, lengths = exponents(J, old), np.linalg.norm(J, axis=0)
+    if not k.any():
+        return None
+    warp = Warp(k, np.clip(lengths / lengths.max(), LEAST_UNIT, 1.0))
+    there = [
+        (warp.place(step), values, None if slope is None else slope / warp.slope(step))
+        for step, values, slope in old
+        if np.abs(k * step).max() < LARGEST_WARP
+    ]
+    return WarpedModel(curved(r, J / warp.slope(np.zeros(len(k))), there, delta), warp)
+
+
+def exponents(J: Array, old: Sequence[Old]) -> Array:
+    """k, from the nearest old point that has moved a parameter noticeably and whose column of slopes is parallel."""
+    k = np.zeros(J.shape[1])
+    lengths = np.linalg.norm(J, axis=0)
+    for step, _, slope in sorted(old, key=lambda point: -norm(point[0])):  # the nearest has the last word
+        if slope is None or not step.any():
+            continue
+        product, there = np.sum(J * slope, axis=0), np.linalg.norm(slope, axis=0)
+        told = (np.abs(step) >= MOVED * np.abs(step).max()) & (product > PARALLEL * lengths * there) & (product > 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log(there / lengths) / step
+        k = np.where(told & np.isfinite(found), found, k)
+    return k
 
 
 def curvature(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Array, Array, float]:

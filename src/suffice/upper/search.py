@@ -231,7 +231,7 @@ def _step(state: State, setting: Setting) -> State:
         models = by_derivatives.competing(state, setting)
     else:
         models = competing_models(state, setting)
-    models = [*models, *[models[-1]] * (len(state.misses) - len(models))]
+    models = [*models, *[models[-1]] * (len(state.misses) - len(models))][: len(state.misses)]
     model = models[min(range(len(models)), key=lambda i: state.misses[i])]
     room = scaling.low - current.u, scaling.high - current.u
     if state.by_derivatives:

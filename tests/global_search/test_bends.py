@@ -1,0 +1,65 @@
+"""A path that bends at kinks, and margins that move far: F stays where it is proven to lie, in boxes of any size."""
+
+import numpy as np
+import pytest
+
+import suffice
+from suffice import losses, problems
+from suffice.global_search.balls import ball_of
+from suffice.global_search.models import folds_of
+from suffice.global_search.paths import Box, path_of
+from suffice.global_search.surfaces import surface_of
+from suffice.terms import POISSON
+
+KINDS = {
+    "squares": (problems.ElasticNet, losses.SquaredError),
+    "logistic": (problems.ElasticNetLogistic, losses.LogLoss),
+    "brier": (problems.ElasticNetLogistic, losses.Brier),
+    "poisson": (problems.ElasticNetPoisson, lambda X, y: losses.Deviance(X, y, POISSON)),
+}
+
+
+def correlated(kind, seed):
+    """Columns that have much in common, so that weights come and go, and a row that lies far from the others."""
+    rng = np.random.default_rng(seed)
+    d = int(rng.integers(4, 12))
+    X = rng.standard_normal((60, d)) + 1.5 * rng.standard_normal((60, 1)) * rng.random(d)
+    X[0] *= 4.0
+    m = X @ rng.standard_normal(d) / d
+    if kind == "poisson":
+        y = rng.poisson(np.exp(np.clip(0.5 * m, -3.0, 3.0))).astype(float)
+    else:
+        m = m + 0.3 * rng.standard_normal(60)
+        y = m if kind == "squares" else np.where(m > 0.0, 1.0, -1.0)
+    lower, held = KINDS[kind]
+    space = suffice.Space(l1=(1e-6, 1e3), l2=(1e-6, 1e3))
+    return suffice.BilevelProblem([lower(X[:40], y[:40])], [held(X[40:], y[40:])], space=space), rng
+
+
+def outside(kind, seed):
+    """Random parameters in a random box at which F is proven to lie outside the box's surface; how many bends."""
+    problem, rng = correlated(kind, seed)
+    centre = 10.0 ** rng.uniform([-2.5, -4.0], [-0.5, 0.0])
+    widths = 10.0 ** rng.uniform(-1.5, 0.0, 2)
+    box = Box(centre / (1.0 + widths), centre * (1.0 + widths))
+    theta = problem.space.theta(dict(zip(("l1", "l2"), box.centre.tolist(), strict=True)))
+    w = problem.evaluate(theta, within=1e-6).solutions[0].x
+    (fold,) = folds_of(problem)
+    bends = len(ball_of(fold, path_of(fold, w, box), box).path.limits)
+    surface = surface_of([fold], [w], box)
+    found = []
+    corners = [box.low, box.high, np.array([box.low[0], box.high[1]]), np.array([box.high[0], box.low[1]])]
+    for t in [*corners, *(box.low + rng.random((8, 2)) * (box.high - box.low))]:
+        at = problem.space.theta(dict(zip(("l1", "l2"), t.tolist(), strict=True)))
+        low, high = problem.evaluate(at, within=1e-9).interval
+        a, b = surface.interval(t)
+        if high * (1.0 + 1e-12) < a or low > b * (1.0 + 1e-12) or high * (1.0 + 1e-12) < surface.least(box):
+            found.append((t, (low, high), (a, b)))
+    return found, bends, surface.slack
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f_lies_where_it_is_proven_to_in_random_boxes(kind):
+    made = [outside(kind, seed) for seed in range(8)]
+    assert [found for found, _, _ in made if found] == []
+    assert any(bends and np.isfinite(slack) for _, bends, slack in made)  # or nothing of it was tried
