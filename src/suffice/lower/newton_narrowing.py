@@ -9,6 +9,7 @@ last width is that of the problem. Steps, states and certificates are those of `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,6 @@ class NewtonNarrowing:
 
 
 def _with(problem: Canonical, model: object) -> Canonical:
-    f = problem.f
-    smooth = replace(f, term=model) if hasattr(f, "term") else model
-    return Composite(smooth, problem.g, mu=problem.mu, L=problem.L).canonical  # type: ignore[arg-type]
+    f: Any = problem.f
+    smooth: Any = replace(f, term=model) if hasattr(f, "term") else model
+    return Composite(smooth, problem.g, mu=problem.mu, L=problem.L).canonical
