@@ -8,8 +8,8 @@ penalties   Problems on which nothing was tuned: two penalties (elastic nets on 
             features of a synthetic design whose groups differ in relevance; held-out loss, residuals to 1e-7.
             Evaluations until F is within 1 %, 0.1 % and 0.01 % of the best that either search finds.
 images      denoise3 of `suffice reproduce`: three parameters of smoothed total variation, 20 signals, from its own
-            start, residuals to 1e-9, for both weights w of its penalty. Evaluations until F is within 1 %, 0.1 %, 0.01 %
-            of the best that either search finds in at most 100; one parameter, eps_l2, fades towards its bound.
+            start, residuals to 1e-9, for both weights w of its penalty. Evaluations until F is within 1 %, 0.1 % and
+            0.01 % of the best that either search finds in at most 100; one parameter, eps_l2, fades towards its bound.
 more_wild   The 54 problems of More and Wild as in derivative_free.py, at most 400 evaluations; central differences
             stand for the Jacobian, and are not counted. Solved to tau: F <= F_L + tau (F_0 - F_L).
 
