@@ -25,6 +25,7 @@ import csv
 import json
 import logging
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ from benchmarks.tuners import profiles
 
 Vector = npt.NDArray[np.float64]
 HERE = Path(__file__).resolve().parents[1]
-CELLS = HERE / ".cache" / "outside"
+CELLS = Path(os.environ.get("SUFFICE_OUTSIDE", HERE / ".cache" / "outside"))
 MOST = 20
 LEFT_OUT = {"SPECANNE", "VESUVIA", "VESUVIO", "VESUVIOU"}  # too long to compute
 FEATURES = ("plain", "noisy", "truncated", "perturbed")
