@@ -192,8 +192,8 @@ def grouped(m: int, seed: int) -> Split:
 
 @cache
 def lasso_bench(d: int) -> Split:
-    """As LassoBench's synthetic problems: d/2 rows, d/20 weights, columns correlated by 0.6^|i - j|, signal to noise 10;
-    half of the rows judge."""
+    """As LassoBench's synthetic problems: d/2 rows, d/20 weights, columns correlated by 0.6^|i - j|, signal to noise
+    10; as many rows judge."""
     rng = np.random.default_rng([d, 42])
     rows = d // 2
     E = rng.standard_normal((2 * rows, d))
