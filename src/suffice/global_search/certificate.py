@@ -138,6 +138,8 @@ def certify_global(
         search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
         history: list[Progress] = []
         message = _run(search, options, at_once, history, callback)
+        if not history:  # what was known before the first look is enough
+            history.append(search.progress)
     best = search.best
     if best is None:
         raise ValueError("F could not be evaluated anywhere in the space")
