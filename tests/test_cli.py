@@ -94,6 +94,14 @@ def test_the_package_runs_as_a_module():
     assert "Usage: python -m suffice" in shown.stdout
 
 
+def test_bench_tells_what_it_does_not_know_and_what_it_needs(tmp_path, monkeypatch):
+    result = runner.invoke(app, ["bench", "nothing"])
+    assert result.exit_code == 2 and "nothing" in result.output
+    monkeypatch.setattr("suffice.cli.__file__", str(tmp_path / "a" / "b" / "cli.py"))
+    result = runner.invoke(app, ["bench", "tuners"])
+    assert result.exit_code == 2 and "clone" in result.output
+
+
 def test_bench_compares_tools_on_a_table_of_ones_own(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))

@@ -110,6 +110,23 @@ def test_the_jacobian_in_penalties_of_groups_and_of_single_features(monkeypatch)
         each.at(**at, l2_3=1.0)
 
 
+@pytest.mark.parametrize("name", ["squares", "logistic, Brier"])
+def test_a_start_ahead_along_the_derivative_is_closer_and_saves_steps(name):
+    lower, loss = LINEAR[name]
+    problem = suffice.BilevelProblem([lower], [loss], space=PENALTIES, solver="fista_adaptive")
+    theta = PENALTIES.theta(AT)
+    there = theta + np.array([0.003, -0.002])
+    near = problem.evaluate(theta, within=1e-9)
+    told = problem.differentiate(near)
+    found = exact(problem, there).solutions[0].x
+    far, close = (norm(one[0].x - found) for one in (near.solutions, derivatives.ahead(told, there)))
+    assert close < 0.05 * far
+    plain, ahead = (problem.evaluate(there, within=1e-6, warm=warm).work for warm in (near, told))
+    assert ahead < plain
+    assert derivatives.ahead(told, theta + 50.0) is told.solutions  # too far to be believed
+    assert derivatives.ahead(near, there) is near.solutions
+
+
 def test_penalties_of_twenty_groups_are_found_in_few_evaluations():
     rng = np.random.default_rng(0)
     X, X_val, w = rng.standard_normal((300, 100)), rng.standard_normal((300, 100)), np.zeros(100)

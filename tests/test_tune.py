@@ -1088,6 +1088,29 @@ def test_a_step_that_a_free_lower_bound_rules_out_is_never_evaluated():
     np.testing.assert_allclose(results[0].theta, results[1].theta, atol=1e-3)
 
 
+def test_the_first_evaluation_is_no_more_accurate_than_what_is_known_of_f_beforehand_makes_sense():
+    """Where a term known exactly makes F huge, errors of the other residuals matter less from the very beginning."""
+
+    class Known:
+        def __init__(self, J):
+            self.J, self.asked = J, []
+
+        def evaluate(self, theta, *, within, warm=None):
+            self.asked.append(within)
+            return suffice.Evaluation(theta, [theta[0] - 1.0, theta[1], np.sqrt(self.J)], [0.0] * 3)
+
+        def lower_bound(self, theta):
+            return self.J
+
+    first = {}
+    for J in (0.0, 1e-4, 1e8):
+        objective = Known(J)
+        suffice.tune(objective, [0.0, 0.0], bounds=([-8.0] * 2, [8.0] * 2), options=suffice.Options(max_evaluations=3))
+        first[J] = objective.asked[0]
+    assert first[0.0] == first[1e-4] == pytest.approx(0.1)
+    assert 100.0 <= first[1e8] <= 1000.0  # sqrt(F) is 1e4
+
+
 def test_a_lower_bound_goes_with_a_state_that_is_taken_up_again():
     known = WalledAndKnown()
     whole = suffice.tune(known, [-3.0, 1.0], bounds=([-8.0, -8.0], [8.0, 8.0]))

@@ -139,7 +139,8 @@ def ranked(
     rng = np.random.default_rng(0)
 
     def mean(rows: Any) -> Vector:
-        return ranks(np.array(rows)).mean(axis=0)
+        means: Vector = ranks(np.array(rows)).mean(axis=0)
+        return means
 
     middle = mean([[lower_median(one.tolist()) for one in row] for row in work])
     drawn = []

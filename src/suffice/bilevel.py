@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.arrays import Array, norm, positive, whole_number
-from suffice.derivatives import Penalty, differentiated
+from suffice.derivatives import Penalty, ahead, differentiated
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
@@ -212,7 +212,7 @@ class BilevelProblem:
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
             tasks += [
                 Task(j, params, on, accuracy, start, same and _proven(start))
-                for j, start in enumerate(self._starts(near))
+                for j, start in enumerate(self._starts(near, None if same else theta))
             ]
         solutions = self._solve(tasks)
         work = [
@@ -224,12 +224,13 @@ class BilevelProblem:
             for k, theta in enumerate(thetas)
         ]
 
-    def _starts(self, warm: Evaluation | None) -> Sequence[Any]:
+    def _starts(self, warm: Evaluation | None, theta: Array | None) -> Sequence[Any]:
+        """Where solves begin: at the warm evaluation's solutions or, at another theta, ahead of them."""
         if warm is None or not warm.solutions:
             return (None,) * len(self)
         if len(warm.solutions) != len(self):
             raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
-        return warm.solutions
+        return warm.solutions if theta is None else ahead(warm, theta)
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
         problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once

@@ -43,7 +43,10 @@ def main() -> None:
 
 @app.command()
 def tune(
-    data: Annotated[Path, typer.Argument(help="a CSV file with a header (also .gz), or a parquet file")],
+    data: Annotated[
+        list[Path],
+        typer.Argument(help="a CSV file with a header (also .gz), or a parquet file; with --cluster, parquet files"),
+    ],
     target: Annotated[str | None, typer.Option(help="the column to predict")] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression")] = "auto",
     model: Annotated[
@@ -105,6 +108,10 @@ def tune(
     max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of all, report included")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="leave out report.json and report.html")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="the address of a Dask scheduler, on whose workers the rows of parquet files live"),
+    ] = None,
     seed: Annotated[int, typer.Option(help="random seed of the folds")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
 ) -> None:
@@ -117,16 +124,22 @@ def tune(
         if time is not None:
             target, model = time, "cox" if model == "auto" else model
         assert target is not None
+        first = data[0]
+        if len(data) > 1 and cluster is None:
+            raise ValueError(f"{len(data)} files were given: several are for --cluster, and parquet")
         settings = Settings(
-            data=str(data), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
+            data=str(first), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
             max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
             positive=positive, weights=weights, event=event, exposure=exposure, offset=offset, groups=groups,
             certify_global=certify_global, test=test, no_report=no_report,
         )  # fmt: skip
-        name = data.name.removesuffix(".gz").rpartition(".")[0] or data.name
-        _tune(settings, Path("results") / f"tune-{name}" if out is None else out, jobs or os.cpu_count() or 1, as_json)
+        name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
+        out = Path("results") / f"tune-{name}" if out is None else out
+        if cluster is not None:
+            return _tune_on_cluster(settings, [str(path) for path in data], cluster, out, as_json)
+        _tune(settings, out, jobs or os.cpu_count() or 1, as_json)
 
 
 @app.command()
@@ -443,6 +456,35 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
         goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
         typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
+        raise typer.Exit(1)
+
+
+def _tune_on_cluster(settings: Any, paths: list[str], address: str, out: Path, as_json: bool) -> None:
+    from suffice.result import OracleError
+    from suffice.tabular.on_cluster import lines, run, wish_of
+
+    wish = wish_of(settings, paths)
+
+    def told(record: Any) -> None:
+        if not as_json:
+            typer.echo(f"{record.number:4d}  {record.purpose:<12} {-record.cost:.6g}", err=True)
+
+    try:
+        with termination(KeyboardInterrupt):
+            found = run(wish, address, out, callback=told)
+    except KeyboardInterrupt as error:
+        typer.echo(f"suffice: interrupted; finished evaluations are in {out}, the same command goes on", err=True)
+        raise typer.Exit(1) from error
+    except OracleError as error:
+        typer.echo(f"suffice: {' '.join(str(error).split())}; the same command goes on", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines(found)))
+    if found.failures:
+        raise typer.Exit(3)
+    if not found.result.success:
+        typer.echo(
+            f"suffice: stopped early, {found.result.message}; the same command with a larger budget goes on", err=True
+        )
         raise typer.Exit(1)
 
 

@@ -10,6 +10,7 @@ argument:
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
     `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
+- `SquaredErrors`: the same squares of several targets, whose root is a norm that is linear in w.
 - `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
@@ -35,10 +36,13 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
+from suffice.held_out_rows import HeldOutRows
 from suffice.lower.doubt import Doubt, Steep
+from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
+from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import TINY, norm_rounding
 
@@ -52,6 +56,7 @@ __all__ = [
     "PartialLikelihood",
     "SquaredDistance",
     "SquaredError",
+    "SquaredErrors",
 ]
 
 
@@ -131,21 +136,23 @@ class _MarginLoss:
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
-        rows = self.design.shape[0]
-        if isinstance(X, Design) and np.ptp(host(X.weights)) > 0.0:
+        weights = self.design.weights
+        rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
+        if isinstance(X, Design) and not isinstance(weights, Even) and not _is_even(weights):
             raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
         self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         """y as phi takes it."""
         raise NotImplementedError
 
     @cached_property
     def held_out(self) -> HeldOut:
         """The loss as a sum over held-out rows."""
-        return HeldOut(self.design, self.targets, self.score, counted=True)
+        kind = HeldOutRows if isinstance(self.design.X, Blocked) else HeldOut
+        return kind(self.design, self.targets, self.score, counted=True)
 
     def at(self, w: Array) -> LossAt:
         return self.held_out.at(_weights(w, self.design.shape[1]))
@@ -154,10 +161,14 @@ class _MarginLoss:
 class _LabelLoss(_MarginLoss):
     def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
         super().__init__(X)
-        self.sign = _signs(y, positive, self.design.shape[0])
+        rows = self.design.X
+        if isinstance(rows, Blocked):
+            self.sign: Any = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
+        else:
+            self.sign = _signs(y, positive, self.design.shape[0])
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.sign
 
 
@@ -184,13 +195,74 @@ class SquaredError(_MarginLoss):
 
     def __init__(self, X: Any, y: Any) -> None:
         super().__init__(X)
+        if isinstance(self.design.X, Blocked):
+            self.y: Any = self.design.X.targets(y, Real().targets, False)
+            return
         self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
         if self.y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Any:
         return self.y
+
+
+class SquaredErrors:
+    """loss = sum_k c_k sum_i s_i (x_i . w_k - y_ik)^2 on held-out data, of t targets: w holds w_1, ..., w_t, `Y` is N x
+    t. s_i are the `sample_weight`, or 1, and c_k the `scales`, or 1.
+
+    The root of the loss is the norm of residuals that are linear in w. It moves by at most max_k c_k^(1/2)
+    ||diag(s)^(1/2) X|| R for weights within R, and the loss itself by at most ||gradient|| R plus the square of that.
+    `blur` bounds how far computed margins may be off besides their own rounding, for rows and targets that were
+    shifted.
+    """
+
+    def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
+        self.design = Design.of(X, sample_weight)
+        rows, Y = self.design.shape[0], np.asarray(Y, dtype=np.float64)
+        if Y.ndim != 2 or Y.shape[0] != rows or not np.isfinite(Y).all():
+            raise ValueError(f"Y must be finite and have {rows} rows to match X, got shape {Y.shape}")
+        self.Y = frozen(Y)
+        self.total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
+        self.scales = np.ones(Y.shape[1]) if scales is None else frozen(np.array(scales, dtype=np.float64))
+        if self.scales.shape != Y.shape[1:] or not (self.scales >= 0.0).all():
+            raise ValueError(f"scales must be {Y.shape[1]} numbers that are not negative, got {scales!r}")
+        self.blur = positive(blur, "blur", zero=True)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"design": self.design, "Y": self.Y, "scales": self.scales, "total": self.total}
+
+    def at(self, w: Array) -> LossAt:
+        design, t = self.design, self.Y.shape[1]
+        W = _weights(w, design.shape[1] * t).reshape(t, -1)
+        s, c = self.total * design.weights, self.scales
+        residuals = np.sqrt(s)[:, None] * np.sqrt(c) * (host(design.margins(W.T)) - self.Y)
+        loss = float(np.sum(residuals**2))
+        pulls = 2.0 * np.sqrt(s)[:, None] * np.sqrt(c) * residuals
+        sizes = design.pull_rounding * 2.0 * math.sqrt(self.total) * np.sqrt(c) * np.sqrt(np.sum(residuals**2, axis=0))
+        steep = norm(design.adjoint(pulls).ravel()) + norm(sizes)
+        largest, length = math.sqrt(float(c.max())), math.sqrt(self.total * design.squared_norm)
+        each = [math.sqrt(self.total) * (design.spread(one) + self.blur) for one in W]
+        spread = norm(np.sqrt(c) * np.array(each))
+        rounding = norm_rounding(residuals.ravel()) + 4.0 * EPS * norm(np.sqrt(s)[:, None] * np.sqrt(c) * self.Y)
+
+        def error(radius: float) -> float:
+            R = min(radius, 1e150)
+            far = largest * length * R + spread
+            change = steep * R + 2.0 * math.sqrt(loss) * spread + far * far
+            return min(root_error(loss, loss - change, loss + change), far) + rounding
+
+        def forward(V: Array) -> Array:
+            k = V.shape[1]
+            moved = host(design.margins(V.reshape(t, -1, k).transpose(1, 0, 2).reshape(-1, t * k))).reshape(-1, t, k)
+            result: Array = (np.sqrt(s)[:, None] * np.sqrt(c))[:, :, None] * moved
+            return result.reshape(-1, k)
+
+        def adjoint(u: Array) -> Array:
+            pulled = design.adjoint(np.sqrt(s)[:, None] * np.sqrt(c) * u.reshape(-1, t))
+            return np.ascontiguousarray(pulled.T).ravel()
+
+        return LossAt(residuals.ravel(), error, linear=Linear(forward, adjoint))
 
 
 class Deviance:
@@ -204,15 +276,21 @@ class Deviance:
     def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if not callable(getattr(family, "excess", None)):
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
-        design = Design.of(X, sample_weight)
+        design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         rows = design.shape[0]
-        y = frozen(family.targets(np.asarray(y)))
-        if y.shape != (rows,):
-            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
         offset = None if offset is None else offsets(offset, rows)
+        kind = HeldOut
+        if isinstance(design.X, Blocked):
+            kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
+            total = float(design.weights.count) if isinstance(design.weights, Even) else total
+            offset = None if offset is None else design.X.rows_of(offset)
+        else:
+            y = frozen(family.targets(np.asarray(y)))
+            if y.shape != (rows,):
+                raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
         self.design = design
-        self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
+        self.held_out = kind(design, y, DevianceScore(family), total, offset=offset)
 
     def fingerprint(self) -> dict[str, Any]:
         return self.held_out.fingerprint()
@@ -268,6 +346,10 @@ class PartialLikelihood:
             return root_error(loss, loss - change, loss + change) + rounding if math.isfinite(loss) else math.inf
 
         return LossAt(residuals, error)
+
+
+def _is_even(weights: Any) -> bool:
+    return not hasattr(weights, "home") and np.ptp(host(weights)) == 0.0
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

@@ -26,49 +26,45 @@ def profiles():
     return profiles
 
 
-def run(code: str) -> dict:
+CODE = """
+import json, sys
+sys.path[:0] = {paths!r}
+import numpy as np
+from benchmarks.tuners import protocol
+from benchmarks.tuners.problems import known
+from benchmarks.tuners.tuners import TUNERS
+
+problem, theta = known("diabetes"), np.array([-2.0, -1.0])
+run = protocol.Run("diabetes", problem.make("fista"), protocol.Limits(1e9), theta, 0)
+run.problem.fixed(50).evaluate(theta, within=0.0)
+products = run.products
+share = run.problem.losses[0].design.X.size / run.problem.lower[0].design.X.size
+exact, limits = protocol.Exact(problem), protocol.Limits(1e9, evaluations=6)
+played = [protocol.play(problem, "auto", TUNERS["random"].call, 3, exact, limits) for _ in range(2)]
+again = problem.make("newton").evaluate(played[0]["curve"][-1][-1], within=1e-8).cost
+print(json.dumps({{"products": products, "share": share, "played": played, "again": again}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def measured():
     """In a process of its own: counting patches the package."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.path.insert(0, {str(ROOT / 'src')!r})\n{code}"
+    code = CODE.format(paths=[str(ROOT / "src"), str(ROOT)])
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return json.loads(made.stdout.splitlines()[-1])
 
 
-def test_a_step_of_fista_is_charged_as_two_products_and_a_look_at_held_out_rows_as_its_share():
-    found = run(
-        "import json, numpy as np\n"
-        "from benchmarks.tuners.problems import known\n"
-        "from benchmarks.tuners.protocol import Limits, Run\n"
-        "problem = known('diabetes')\n"
-        "run = Run('diabetes', problem.make('fista'), Limits(1e9), np.array([-2.0, -1.0]), 0)\n"
-        "made = run.problem.fixed(50).evaluate(np.array([-2.0, -1.0]), within=0.0)\n"
-        "loss, lower = run.problem.losses[0], run.problem.lower[0]\n"
-        "share = loss.design.X.size / lower.design.X.size\n"
-        "print(json.dumps({'products': run.products, 'share': share}))\n"
-    )
+def test_a_step_of_fista_is_charged_as_two_products_and_a_look_at_held_out_rows_as_its_share(measured):
     # 50 steps, the first image, the gradient of the proof; margins and the gradient of the held-out loss
-    assert 100.0 <= found["products"] - 2.0 * found["share"] <= 104.0
+    assert 100.0 <= measured["products"] - 2.0 * measured["share"] <= 104.0
 
 
-def test_what_a_tuner_would_return_is_scored_by_its_exact_loss_and_never_charged_for_it():
-    found = run(
-        "import json\n"
-        "from benchmarks.tuners import cells, protocol\n"
-        "from benchmarks.tuners.problems import known\n"
-        "from benchmarks.tuners.tuners import TUNERS\n"
-        "problem = known('diabetes')\n"
-        "exact = protocol.Exact(problem)\n"
-        "limits = protocol.Limits(1e9, evaluations=6)\n"
-        "one = protocol.play(problem, 'auto', TUNERS['random'].call, 3, exact, limits)\n"
-        "two = protocol.play(problem, 'auto', TUNERS['random'].call, 3, exact, limits)\n"
-        "theta = one['curve'][-1][-1]\n"
-        "again = problem.make('newton').evaluate(theta, within=1e-8).cost\n"
-        "print(json.dumps({'one': one, 'two': two, 'again': again}))\n"
-    )
-    one, two = found["one"], found["two"]
+def test_what_a_tuner_would_return_is_scored_by_its_exact_loss_and_never_charged_for_it(measured):
+    one, two = measured["played"]
     assert one["reason"] == "budget" and one["evaluations"] == 6
     assert one["products"] == two["products"]  # though its F was known already in the second run
-    assert one["curve"][-1][4] == pytest.approx(found["again"], rel=1e-6) and one["curve"][-1][5] < 1e-8
+    assert one["curve"][-1][4] == pytest.approx(measured["again"], rel=1e-6) and one["curve"][-1][5] < 1e-8
     assert [entry[4] for entry in one["curve"]] == sorted((entry[4] for entry in one["curve"]), reverse=True)
 
 

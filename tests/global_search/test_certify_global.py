@@ -2,6 +2,7 @@
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -106,7 +107,7 @@ def test_surfaces_hold_in_cells_of_any_size():
 
     for make in (CASES["lasso"], CASES["l2 logistic"], two_penalties):
         problem = make()
-        search = Search(problem, 1e-3, lambda asked, *request: asked.evaluate_all([request[0]], within=1e-9)[0])
+        search = Search(problem, 1e-3, lambda theta, *_, problem=problem: problem.evaluate(theta, within=1e-9))
         for _ in range(12):
             search.step()
             for cell in search.cells[:2]:
@@ -158,7 +159,7 @@ def two_from_zero(lower, held):
 
 
 def test_budgets_end_it_with_what_is_proven_so_far():
-    problem = CASES["lasso"]()
+    problem = CASES["both, tied"]()
     made = suffice.certify_global(problem, 1e-6, options=suffice.GlobalOptions(max_evaluations=7))
     assert not made.success and made.evaluations == 7 and "max_evaluations" in made.message
     assert 0.0 <= made.lower <= made.upper and false_proofs(problem, made, 20) == []
@@ -183,18 +184,40 @@ def header_of(folder):
     return json.loads(text)["fingerprint"]
 
 
-def test_a_journal_takes_up_what_was_interrupted(tmp_path):
-    problem = CASES["lasso"]()
-    whole = suffice.certify_global(problem, 1e-3)
-    suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=9), journal=tmp_path)
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_a_journal_takes_up_what_was_interrupted(tmp_path, at_once):
+    problem = CASES["both, tied"]()
+    plain = {"cells_at_once": at_once}
+    whole = suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(**plain))
+    few = suffice.GlobalOptions(max_evaluations=9, **plain)
+    first = suffice.certify_global(problem, 1e-3, options=few, journal=tmp_path)
+    assert first.evaluations == 9 and not first.success
     with SearchJournal(tmp_path, header_of(tmp_path)) as kept:
-        assert kept.evaluations == 9
-    again = suffice.certify_global(problem, 1e-3, journal=tmp_path)
+        before = kept.evaluations
+    again = suffice.certify_global(problem, 1e-3, journal=tmp_path, options=suffice.GlobalOptions(**plain))
     assert (again.lower, again.upper, again.evaluations) == (whole.lower, whole.upper, whole.evaluations)
     with SearchJournal(tmp_path, header_of(tmp_path)) as kept:
-        assert kept.evaluations == whole.evaluations  # the first nine were not made again
+        after = kept.evaluations
+    assert after > before >= 9
+    third = suffice.certify_global(problem, 1e-3, journal=tmp_path, options=suffice.GlobalOptions(**plain))
+    assert third.cells[0].lower == whole.cells[0].lower
+    with SearchJournal(tmp_path, header_of(tmp_path)) as kept:
+        assert kept.evaluations == after  # nothing was looked at again
     with pytest.raises(suffice.JournalError, match="epsilon"):
         suffice.certify_global(problem, 1e-2, journal=tmp_path)
+
+
+def test_any_executor_proves_the_same_to_the_bit():
+    problem = two_penalties(ends=(1e-2, 10.0))
+    few = suffice.GlobalOptions(max_evaluations=40, cells_at_once=4)
+    found = [suffice.certify_global(problem, 0.1, options=few, executor=None)]
+    with ThreadPoolExecutor(2) as threads:
+        found += [suffice.certify_global(problem, 0.1, options=few, executor=one) for one in ("serial", threads)]
+    bounds = [[(cell.lower, cell.upper, *cell.low, *cell.high) for cell in made.cells] for made in found]
+    assert bounds[0] == bounds[1] == bounds[2] and len(bounds[0]) > 10
+    assert false_proofs(problem, found[0], 10) == []
+    with pytest.raises(ValueError, match="cells_at_once"):
+        suffice.GlobalOptions(cells_at_once=0)
 
 
 def test_what_cannot_be_certified_is_refused_with_what_can():

@@ -5,6 +5,7 @@ import pytest
 
 from suffice.global_search.expansions import (
     least_bend,
+    least_secant,
     most_bend,
     score_bend,
     score_remainder,
@@ -31,6 +32,21 @@ def test_slopes_of_training_losses(loss, y):
     assert np.all(left <= bound + BLUR * (1.0 + np.abs(series)))
     there = loss.second(m + s, y)
     assert np.all(least_bend(loss, m, np.abs(s), y) <= there) and np.all(there <= most_bend(loss, m, np.abs(s), y))
+
+
+@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC, POISSON])
+@pytest.mark.parametrize("wide", [0.0, 0.3, 2.0])
+def test_secants_of_slopes(loss, wide):
+    """Between any two margins, one of them near m, slopes differ by no less than the least secant times their
+    distance."""
+    m, e = np.broadcast_arrays(M, S)
+    y = np.ones(m.shape)
+    least = least_secant(loss, m, np.full(m.shape, wide), np.abs(e), y)
+    for n in (m - wide, m, m + wide, m + 0.4 * wide):
+        secant = (loss.derivative(n + e, y) - loss.derivative(n, y)) / e
+        assert np.all(least <= secant * (1.0 + 1e-9) + 1e-14 / np.abs(e))
+    far = least_secant(loss, m, np.full(m.shape, wide), np.zeros(m.shape), y)
+    assert np.all(far <= least_bend(loss, m, np.full(m.shape, wide), y) * (1.0 + 1e-12))
 
 
 @pytest.mark.parametrize("score", [SquaredScore(), LogScore(), BrierScore(), DevianceScore(POISSON)])

@@ -243,7 +243,7 @@ def test_what_a_model_cannot_be_is_named(estimator, message):
         (TweedieRegressor(power=0, link="log"), "use link='auto'"),
         (SGDRegressor(loss="huber"), "use HuberRegressor"),
         (SGDClassifier(loss="hinge"), "use LinearSVC"),
-        (MultiTaskLasso(), "use Lasso, one for each target"),
+        (MultiTaskLasso(), "y holds one: use Lasso"),
         (ElasticNetGLM("inverse_gaussian"), "'gamma' is nearest"),
     ],
 )

@@ -63,7 +63,7 @@ def test_memory_maps_of_any_type_give_the_solution_of_the_whole(dtype, order, tm
 
 
 def test_a_memory_map_is_never_copied_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.terms.blocks.BLOCK_BYTES", 1 << 17)
+    monkeypatch.setattr("suffice.terms.blocks.BLOCK_BYTES", 1 << 20)
     array = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="f4", shape=(40_000, 120))
     array[:] = rng.standard_normal((40_000, 120)).astype("f4")
     array.flush()

@@ -41,6 +41,17 @@ def exponential_wall_slopes(x: Vector) -> Vector:
     return np.array([[0.0, wall], [0.0, 0.3], [0.5, -0.1], [0.0, 0.0], [0.1, 0.0], [0.0, 0.2]])
 
 
+def fading(x: Vector) -> Vector:
+    """The second parameter's influence fades, as that of the logarithm of a ridge that hardly matters any more."""
+    e = 10.0 ** x[1]
+    return np.array([x[0] - 1.0 + 0.5 * e, 1.0 + 0.3 * e, 0.2 * x[0] ** 2 + 0.1 * e, 0.5 * x[0] - 0.4 * e, 2.0])
+
+
+def fading_slopes(x: Vector) -> Vector:
+    e = math.log(10.0) * 10.0 ** x[1]
+    return np.array([[1.0, 0.5 * e], [0.0, 0.3 * e], [0.4 * x[0], 0.1 * e], [0.5, -0.4 * e], [0.0, 0.0]])
+
+
 def curved_residuals(x: Vector) -> Vector:
     """Large residuals at the minimiser, where Gauss-Newton alone is slow."""
     return np.concatenate([x**2 + 1.0, np.sin(x) + x - 0.5, [np.exp(x.sum() / len(x))]])
@@ -252,10 +263,12 @@ def test_many_starts_use_derivatives_and_resume(tmp_path: Path) -> None:
     objective = suffice.exact(rosenbrock, rosenbrock_slopes)
     starts = [[-1.2, 1.0], [2.0, -1.0], [0.0, 3.0]]
     whole = suffice.tune(objective, starts=starts)
-    stop = suffice.Options(max_evaluations=8)
-    suffice.tune(objective, starts=starts, options=stop, journal=tmp_path / "run")
-    resumed = suffice.resume(tmp_path / "run", problem=objective, options=suffice.Options())
-    assert [r.theta for r in resumed.history] == [r.theta for r in whole.history]
+    for most in (7, 8, 9):  # budgets that end a turn, and budgets that cut one short
+        folder = tmp_path / str(most)
+        suffice.tune(objective, starts=starts, options=suffice.Options(max_evaluations=most), journal=folder)
+        resumed = suffice.resume(folder, problem=objective, options=suffice.Options())
+        assert [r.theta for r in resumed.history] == [r.theta for r in whole.history]
+        assert [one.status for one in resumed.starts] == [one.status for one in whole.starts]
     without = suffice.tune(suffice.exact(rosenbrock), starts=starts)
     assert sum(r.evaluations for r in whole.starts) < 0.7 * sum(r.evaluations for r in without.starts)
 
@@ -289,6 +302,28 @@ def test_with_errors_every_accepted_step_is_proven_and_the_end_is_the_minimiser(
     assert result.work < without.work
 
 
+def test_a_parameter_that_fades_is_followed_to_its_end_in_one_step() -> None:
+    options = suffice.Options(max_evaluations=40)
+    result = suffice.tune(
+        suffice.exact(fading, fading_slopes), [0.0, -0.5], bounds=([-10, -7], [10, 3]), options=options
+    )
+    assert result.theta[1] == -7.0
+    close = next(record.number for record in result.history if record.cost < result.cost * (1.0 + 1e-6))
+    assert close <= 4  # it took seven with quadratics in the logarithm
+    assert result.evaluations <= 10
+
+
+def test_an_exponent_is_what_parallel_slopes_tell() -> None:
+    J = np.array([[1.0, 2.0], [0.5, 0.0], [-1.0, 1.0]])
+    step = np.array([0.4, 0.2])
+    k = np.array([3.0, -1.0])
+    assert hermite.exponents(J, [(step, np.zeros(3), J * np.exp(k * step))]) == pytest.approx(k)
+    turned = J * np.exp(k * step)
+    turned[:, 1] = turned[[1, 2, 0], 1]
+    assert hermite.exponents(J, [(step, np.zeros(3), turned)]) == pytest.approx([3.0, 0.0])
+    assert not hermite.exponents(J, [(step, np.zeros(3), None)]).any()
+
+
 @given(st.integers(1, 5), st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
 def test_quadratic_residuals_are_known_once_slopes_have_been_seen_in_all_directions(m: int, seed: int) -> None:
@@ -311,12 +346,13 @@ def test_quadratic_residuals_are_known_once_slopes_have_been_seen_in_all_directi
     assert np.allclose(second, whole, atol=1e-2 * np.abs(whole).max())
 
 
-@pytest.mark.parametrize("make", [hermite.curved, hermite.power_law])
+@pytest.mark.parametrize("make", [hermite.curved, hermite.power_law, hermite.fading])
 def test_models_know_their_own_derivatives(make: Callable[..., Any]) -> None:
     rng = np.random.default_rng(1)
     m, n = 3, 5
     r, J = 1.0 + rng.random(n), rng.standard_normal((n, m))
     old = [(0.3 * rng.standard_normal(m), 1.0 + rng.random(n), rng.standard_normal((n, m))) for _ in range(3)]
+    old.append((0.2 * np.ones(m), 1.0 + rng.random(n), 1.5 * J))  # the same but for a factor
     model, s, h = make(r, J, old, 0.5), 0.2 * rng.standard_normal(m), 1e-5
     g, H = model.derivatives(s)
     ends = [(s + h * e, s - h * e) for e in np.eye(m)]

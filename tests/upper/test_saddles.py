@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Status, Tuner, exact, tune
-from suffice.upper.geometry import unseen
+from suffice.upper.geometry import across, unseen
 
 SADDLES = {
     "product": (lambda x: np.array([x[0] * x[1] - 0.25]), [0.0, 0.0]),
@@ -77,3 +77,39 @@ def test_a_run_that_looks_continues_from_its_state_to_the_same_bits():
         return tuner
 
     assert run(False).history == run(True).history
+
+
+def slope_down_there(x):
+    """Constant but for x0 < -2, from where it falls to its least value, for x0 <= -3 and x1 = 1."""
+    depth = min(max(0.0, -2.0 - x[0]), 1.0)
+    return np.array([2.0 - 2.0 * depth, depth * (x[1] - 1.0)])
+
+
+def slopes_down_there(x):
+    depth, inside = min(max(0.0, -2.0 - x[0]), 1.0), float(-3.0 < x[0] < -2.0)
+    return np.array([[2.0 * inside, 0.0], [-inside * (x[1] - 1.0), depth]])
+
+
+@pytest.mark.parametrize("derivatives", ["never", "auto"])
+@pytest.mark.parametrize("start", [(0.0, 0.0), (-1.5, 3.0), (3.9, 0.5)])
+def test_a_search_that_begins_on_a_plateau_looks_across_the_box_and_leaves_it(start, derivatives):
+    objective = exact(slope_down_there, slopes_down_there)
+    result = tune(objective, start, bounds=([-4.0] * 2, [4.0] * 2), options=Options(derivatives=derivatives))
+    assert result.cost < 1e-6
+    assert result.theta[0] < -2.99 and abs(result.theta[1] - 1.0) < 1e-2
+
+
+def test_a_plateau_without_end_is_found_to_be_one_after_looks_that_are_bounded():
+    m = 3
+    result = tune(exact(lambda x: np.array([1.0, 2.0])), np.zeros(m), bounds=([-4.0] * m, [4.0] * m))
+    assert result.status is Status.CONVERGED and result.cost == 5.0
+    assert result.evaluations <= m + 1 + 4 * (m + 1)
+
+
+def test_points_across_the_box_are_in_it_and_parameters_without_bounds_stay():
+    lower, upper = np.array([0.0, -np.inf, 0.0]), np.array([1.0, np.inf, 1.0])
+    u = np.array([0.1, 7.0, 0.5])
+    points = across(u, lower, upper)
+    assert points and all((point >= lower).all() and (point <= upper).all() and point[1] == 7.0 for point in points)
+    assert any(point[0] == 1.0 and point[2] == 0.5 for point in points)
+    assert across(u, np.full(3, -np.inf), np.full(3, np.inf)) == []

@@ -72,6 +72,8 @@ _ALL: list[Tuner] = [
     Tuner("accuracy of others", "ablation", ours.same_accuracy),
     Tuner("policy of the paper", "ablation",
           partial(ours.tune, derivatives="never", policy="weights", accuracy_factor=100.0)),
+    Tuner("c = 30", "ablation", partial(ours.tune, derivatives="never", accuracy_factor=30.0)),
+    Tuner("c = 100", "ablation", partial(ours.tune, derivatives="never", accuracy_factor=100.0)),
     Tuner("linear model", "ablation", partial(ours.tune, derivatives="never", model="linear")),
     Tuner("block residuals", "ablation", ours.without_blocks),
     Tuner("cold starts", "ablation", ours.cold),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from suffice.arrays import Array
 from suffice.bilevel import BilevelProblem
 from suffice.global_search.branch import Search
 from suffice.global_search.certificate import journal_of, requests_of
+from suffice.global_search.kept import looked
 from suffice.global_search.models import folds_of
 
 FOLDER = "global"
@@ -44,7 +46,8 @@ class Beside:
             kept = None
             if folder is not None:
                 kept = stack.enter_context(journal_of(Path(folder) / FOLDER, self.problem, self.epsilon))
-            self._search = Search(self.problem, self.epsilon, requests_of(self.problem, kept))
+            evaluate, look = requests_of(self.problem, kept), partial(looked, None, kept)
+            self._search = Search(self.problem, self.epsilon, evaluate, look=look)
             yield
 
     @property

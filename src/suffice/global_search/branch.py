@@ -6,10 +6,12 @@ point that was evaluated, U, bounds min F from above:
 
     L  <=  min F  <=  U,        gap = (U - L)/U.
 
-The cell with the least bound is looked at next: F is evaluated at its centre, which gives the cell a bound of its own
-and may lower U; if that bound is not enough, the cell is cut in two. It ends when gap <= epsilon, and L, U and the gap
-hold whenever it is stopped. Bounds are of third order in the size of a cell where no weight becomes or ceases to be
-zero, of first order elsewhere: about (1/epsilon)^(m/3) cells with m parameters, and (1/epsilon)^(m-1) along kinks.
+The cell with the least bound is looked at next, or a few of the least at once: folds are solved at its centre
+(`suffice.global_search.centres`), which gives the cell a bound of its own; if that is not enough, the cell is cut. F is
+evaluated where that looks better than U. It ends when gap <= epsilon, and L, U and the gap hold whenever it is stopped.
+Bounds are of third order in the size of a cell where no weight becomes or ceases to be zero, and elsewhere of first
+order by what a kink does to held-out losses: about (1/epsilon)^(m/3) cells with m parameters, (1/epsilon)^(m-1) along
+kinks. The Lasso alone needs no cells to be looked at: all of its path is known (`suffice.global_search.homotopy`).
 
 Cells are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where that is
 more, since penalties that are small beside the data's curvature all look alike. Of one parameter, cells are also cut
@@ -23,7 +25,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
@@ -31,12 +33,16 @@ from typing import Protocol
 
 import numpy as np
 
-from suffice.arrays import Array, positive, whole_number
+from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.bilevel import BilevelProblem
+from suffice.global_search.centres import Look, Looked, Looking, minimised
+from suffice.global_search.homotopy import Paths, linear, paths
 from suffice.global_search.models import Fold, folds_of
 from suffice.global_search.paths import Box
-from suffice.global_search.rotation import in_rows, rotated
-from suffice.global_search.surfaces import Surface, surface_of, unknown
+from suffice.global_search.rotation import rotated
+from suffice.global_search.surfaces import Surface, together, unknown
+from suffice.lower.certificate import Certificate
+from suffice.lower.solution import Outcome, Solution
 from suffice.upper.evaluation import Evaluation
 
 CUT = 16.0
@@ -44,22 +50,32 @@ NEAR = 4.0  # a cell of one parameter whose ends are no farther apart is cut whe
 TINIEST = 1e-4  # unless that is as near to an end as this, relative to its width
 BEYOND = 10.0  # where a cell without an upper end is cut, times its lower end
 SHARE = 0.02  # of epsilon: how well F is to be known at centres
-MOST_STEPS = 150  # of a solve at a centre: what it has by then may serve as well, and is as good a start of a path
+TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to be known of it
+INSIDE = 1e-3  # of the way from an end to the centre
+HOPELESS = 0.5  # of U: a cell with a lesser bound is cut in four or more
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalOptions:
-    """When `certify_global` stops without success: budgets, for all that it does. What is proven by then holds."""
+    """When `certify_global` stops without success: budgets, for all that it does. What is proven by then holds.
+
+    `cells_at_once` are looked at together: more of them keep more workers of an executor busy, and a few cells are then
+    looked at that need not have been. None is 8 with an executor and 1 without. The result depends on this number, not
+    on the executor or its workers.
+    """
 
     max_evaluations: int = 5000
     max_work: float = math.inf
     max_seconds: float = math.inf
+    cells_at_once: int | None = None
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)
         positive(self.max_work, "max_work", infinite=True)
         positive(self.max_seconds, "max_seconds", infinite=True)
+        if self.cells_at_once is not None:
+            whole_number(self.cells_at_once, "cells_at_once", least=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,40 +125,50 @@ def relative(lower: float, upper: float) -> float:
     return max(upper - lower, 0.0) / upper if upper > 0.0 else 0.0
 
 
-class Evaluate(Protocol):
-    """Makes an evaluation of one of the problems, or takes it from a journal."""
+Starts = Sequence[Array] | None  # of every fold: where to solve from
 
-    def __call__(
-        self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None, /
-    ) -> Evaluation: ...
+
+def one_by_one(work: Looking, tasks: Sequence[Look]) -> Sequence[Looked]:
+    """The answers to tasks, made here."""
+    return [work.solve(task) for task in tasks]
+
+
+class Evaluate(Protocol):
+    """Makes an evaluation of F, or takes it from a journal."""
+
+    def __call__(self, theta: Array, within: float, warm: Evaluation | None, /) -> Evaluation: ...
 
 
 @dataclass
 class Search:
-    """Branch and bound under way. Where folds are solved in the space of their rows (`suffice.global_search.rotation`),
-    F itself is evaluated at centres that look better than all before."""
+    """Branch and bound under way. F itself is evaluated, with a proof of its own, at centres that look better than all
+    before."""
 
     problem: BilevelProblem
     epsilon: float
     evaluate: Evaluate
-    folds: list[Fold] = field(init=False)
-    solved: BilevelProblem = field(init=False)
     best: Evaluation | None = None
+    look: Callable[[Looking, Sequence[Look]], Sequence[Looked]] = one_by_one
+    folds: list[Fold] = field(init=False)
+    looking: Looking = field(init=False)
     evaluations: int = 0
     work: float = 0.0
     began: float = field(default_factory=time.monotonic)
-    _heap: list[tuple[float, int, Cell, Evaluation | None]] = field(default_factory=list, init=False)
+    _heap: list[tuple[float, int, Cell, Starts]] = field(default_factory=list, init=False)
+    _known: Paths | None = field(default=None, init=False)
     _order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
         self.folds = [rotated(fold) for fold in folds_of(self.problem)]
-        self.solved = in_rows(self.problem, self.folds).limited(min(self.problem.max_steps, MOST_STEPS))
+        self.looking = Looking(tuple(self.folds))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
-        box = Box(low, high)
-        self._push(
-            Cell(low, high, 0.0, math.inf, unknown(box)),
-            self.best if all(fold.rotation is None for fold in self.folds) else None,
-        )
+        if not linear(self.folds) or not math.isfinite(high[0]):
+            self._push(Cell(low, high, 0.0, math.inf, unknown(Box(low, high))), None)
+            return
+        self._known = paths(self.folds, float(low[0]), float(high[0]))
+        self.work += self._known.segments
+        for box, surface in self._known.cells(float(low[0]), float(high[0])):
+            self._push(Cell(box.low, box.high, surface.least(box), surface.most(box), surface), None)
 
     @property
     def upper(self) -> float:
@@ -183,46 +209,90 @@ class Search:
         if evaluation.failure is None and evaluation.interval[1] < self.upper:
             self.best = evaluation
 
-    def step(self) -> None:
-        """Look at the cell with the least bound."""
-        _, _, cell, warm = heapq.heappop(self._heap)
-        if cell.solved:
-            for child in self._parts(cell):
-                self._push(child, warm)
-            return
-        made = self._at_centre(cell, warm) if cell.box.bounded else None
-        weights = [np.zeros(fold.design.shape[1]) for fold in self.folds]
-        if made is not None:
-            weights = [solution.x for solution in made.solutions]
-        surface = surface_of(self.folds, weights, cell.box)
+    def step(self, most: int = 1) -> None:
+        """Look at the cells with the least bounds, at so many of them at most."""
+        chosen: list[tuple[Cell, Starts]] = []
+        while self._heap and len(chosen) < most and not (chosen and self._enough(self._heap[0][0])):
+            _, _, cell, starts = heapq.heappop(self._heap)
+            if cell.solved:
+                for child in self._parts(cell):
+                    self._push(child, starts)
+                if not chosen:
+                    return
+            else:
+                if starts is None and self._known is not None:
+                    starts = self._known.weights(cell.box)
+                if not chosen and cell.surface.slack <= TIGHT * self.epsilon * cell.lower:
+                    self._settle(cell, starts)
+                    return
+                chosen.append((cell, starts))
+        tasks = [
+            Look(j, cell.low, cell.high, None if starts is None else starts[j])
+            for cell, starts in chosen
+            for j in range(len(self.folds))
+        ]
+        answers, n = self.look(self.looking, tasks), len(self.folds)
+        for k, (cell, _) in enumerate(chosen):
+            self._take(cell, answers[k * n : (k + 1) * n])
+
+    def _settle(self, cell: Cell, starts: Starts) -> None:
+        """F where it is least in a cell of which all is known: no look at it could tell more. At an end, which is often
+        a kink and hard to prove anything at, a little inside."""
+        t = cell.surface.best(cell.box)
+        t += INSIDE * (cell.box.centre - t)
+        begun = [np.zeros(fold.design.shape[1]) for fold in self.folds] if starts is None else starts
+        found = [
+            minimised(fold, float(fold.B[0] @ t), float(fold.B[1] @ t), w)
+            for fold, w in zip(self.folds, begun, strict=True)
+        ]
+        self.evaluations, self.work = self.evaluations + 1, self.work + sum(steps for _, steps in found)
+        self._evaluated(t, [w for w, _ in found])
+        self._push(replace(cell, solved=True), starts)
+
+    def _take(self, cell: Cell, found: Sequence[Looked]) -> None:
+        """What was found in a cell."""
+        self.evaluations, self.work = self.evaluations + 1, self.work + sum(one.steps for one in found)
+        surface = together([one.part for one in found], cell.box)
+        if cell.box.bounded and sum(one.cost for one in found) < (1.0 - SHARE * self.epsilon) * self.upper:
+            self._evaluated(cell.box.centre, [one.w for one in found])
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
-        own = replace(own, free=surface.free, relief=surface.relief)
+        own = replace(own, free=surface.free, relief=surface.relief, halvings=surface.halvings)
         solved = Cell(cell.low, cell.high, max(lower, cell.lower), min(upper, cell.upper), own, True)
-        self._push(solved, warm if made is None else made)
+        self._push(solved, tuple(one.w for one in found) if cell.box.bounded else None)
 
-    def _push(self, cell: Cell, warm: Evaluation | None) -> None:
-        heapq.heappush(self._heap, (cell.lower, next(self._order), cell, warm))
+    def _enough(self, lower: float) -> bool:
+        return relative(lower, self.upper) <= self.epsilon
 
-    def _at_centre(self, cell: Cell, warm: Evaluation | None) -> Evaluation:
+    def _push(self, cell: Cell, starts: Starts) -> None:
+        heapq.heappush(self._heap, (cell.lower, next(self._order), cell, starts))
+
+    def _evaluated(self, t: Array, weights: Sequence[Array]) -> None:
+        """F itself, at parameters t that look better than all before."""
         space = self.problem.space
-        theta = space.theta(dict(zip(space.names, cell.box.centre.tolist(), strict=True)))
+        theta = space.theta(dict(zip(space.names, t.tolist(), strict=True)))
         size = self.upper if math.isfinite(self.upper) else 1.0
         within = SHARE * self.epsilon * math.sqrt(size / len(self.folds))
-        made = self._evaluated(self.solved, theta, within, warm)
-        if not any(fold.rotation is not None for fold in self.folds):
-            self.note(made)
-        elif made.failure is None and made.cost < (1.0 - SHARE * self.epsilon) * self.upper:
-            self.note(self._evaluated(self.problem, theta, within, self.best))
-        return made
-
-    def _evaluated(self, problem: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-        made = self.evaluate(problem, theta, within, warm)
-        self.evaluations, self.work = self.evaluations + 1, self.work + float(made.work)
-        return made
+        warm = self.best
+        if all(fold.rotation is None for fold in self.folds):
+            starts = [Solution(frozen(w), Certificate(math.inf, "none"), 0, Outcome.STEPS) for w in weights]
+            warm = Evaluation(theta, np.zeros(1), np.full(1, np.inf), solutions=starts)
+        made = self.evaluate(theta, within, warm)
+        self.work += float(made.work)
+        self.note(made)
 
     def _parts(self, cell: Cell) -> list[Cell]:
+        """The cell cut in two, or in more where next to nothing is proven of it."""
         k = self._side(cell)
+        parts = self._cut(cell, k)
+        if cell.box.bounded and len(cell.low) == 2 and cell.lower < HOPELESS * self.upper:
+            left = np.maximum(cell.surface.halvings, 1.0)
+            left[k] -= 1.0
+            for side in [*[k] * int(left[k]), *[1 - k] * int(left[1 - k])]:
+                parts = [piece for part in parts for piece in self._cut(part, side)]
+        return parts
+
+    def _cut(self, cell: Cell, k: int) -> list[Cell]:
         low, high = float(cell.low[k]), float(cell.high[k])
         if math.isinf(high):
             cuts = [BEYOND * low if low > 0.0 else 1.0]

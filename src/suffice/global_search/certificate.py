@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.bilevel import BilevelProblem
+from suffice.executors import find
 from suffice.global_search.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.global_search.kept import looked
 from suffice.global_search.pictures import Landscape, draw
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
@@ -21,6 +24,7 @@ from suffice.signals import termination
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
+AT_ONCE = 8  # cells that are looked at together where there is an executor
 INTERRUPTED = "it was interrupted"
 
 
@@ -87,6 +91,7 @@ def certify_global(
     known: Result | Evaluation | None = None,
     journal: str | os.PathLike[str] | None = None,
     callback: Callable[[Progress], object] | None = None,
+    executor: Any = None,
 ) -> GlobalCertificate:
     """Prove how much better than the best known parameters any others in the problem's space can be.
 
@@ -111,6 +116,10 @@ def certify_global(
     callback : callable, default None
         Given a `Progress` after every evaluation: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
         StopIteration raised in it ends the search, and so do Ctrl-C and SIGTERM: what is proven by then is returned.
+    executor : default None
+        Where cells are looked at, several at once (`GlobalOptions.cells_at_once`): "processes", "dask", a
+        concurrent.futures.Executor or one of `suffice.executors`. None: here. The result is the same, to the bit, for
+        any of them and any number of workers, and holds in whatever order they answer.
     """
     positive(epsilon, "epsilon")
     options = GlobalOptions() if options is None else options
@@ -121,9 +130,14 @@ def certify_global(
         kept = None
         if journal is not None:
             kept = stack.enter_context(journal_of(journal, problem, epsilon))
-        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation)
+        spread = find(executor)
+        if spread is not None and spread is not executor:
+            stack.callback(spread.close)
+        at_once = options.cells_at_once or (1 if spread is None else AT_ONCE)
+        look = partial(looked, spread, kept)
+        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
         history: list[Progress] = []
-        message = _run(search, options, history, callback)
+        message = _run(search, options, at_once, history, callback)
     best = search.best
     if best is None:
         raise ValueError("F could not be evaluated anywhere in the space")
@@ -155,11 +169,11 @@ def journal_of(folder: str | os.PathLike[str], problem: BilevelProblem, epsilon:
 def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate:
     """Evaluations that the journal, if there is one, holds are not made again."""
 
-    def evaluate(asked: BilevelProblem, theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-        key = request_key("cell" if asked is problem else "cell, rows", theta, within, warm)
+    def evaluate(theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
+        key = request_key("cell", theta, within, warm)
         made = None if kept is None else kept.take(key)
         if made is None:
-            made = asked.evaluate_all([theta], within=within, warm=[warm])[0]
+            made = problem.evaluate_all([theta], within=within, warm=[warm])[0]
             made = made if kept is None else kept.keep(key, "cell", made)
         return made
 
@@ -169,6 +183,7 @@ def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate
 def _run(
     search: Search,
     options: GlobalOptions,
+    at_once: int,
     history: list[Progress],
     callback: Callable[[Progress], object] | None,
 ) -> str:
@@ -179,7 +194,7 @@ def _run(
         before = search.evaluations
         try:
             with termination(KeyboardInterrupt), search.undone_by_interrupts():
-                search.step()
+                search.step(min(at_once, options.max_evaluations - search.evaluations))
         except KeyboardInterrupt:
             if search.best is None:
                 raise

@@ -67,6 +67,19 @@ def least_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:
     return low
 
 
+def least_secant(loss: Any, m: Array, s: Array, d: Array, y: Array) -> Array:
+    """No more than (psi'(n + e) - psi'(n))/e for any n of [m - s, m + s] and |e| <= d: least away from where psi bends
+    most. For the logistic loss, with n = |m| + s, that is sigm(-n) sigm(n + d) (1 - e^-d)/d."""
+    if isinstance(loss, Squared):
+        return np.ones_like(m)
+    mean = np.divide(-np.expm1(-d), d, out=np.ones_like(d), where=d > 1e-300)
+    if isinstance(loss, Logistic):
+        far = np.abs(m) + s
+        least: Array = expit(-far) * expit(far + d) * mean / ROUNDED
+        return least
+    return least_bend(loss, m, s, y) * mean / ROUNDED
+
+
 def most_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:
     """No less than psi'' anywhere on [m - s, m + s]."""
     if isinstance(loss, Squared):

@@ -21,7 +21,7 @@ from suffice.global_search.expansions import LOSSES, knows
 from suffice.held_out import HeldOut
 from suffice.lower.parts import LinearParts
 from suffice.problems import LowerLevel
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LinearModel, LossModel
@@ -50,6 +50,8 @@ class Rotated(Protocol):
     def held_out_margins(self, size: float, l2: float, slopes: float) -> Array: ...
 
     def gradient(self, a: Array, slopes: Array, l2: float) -> float: ...
+
+    def rows_off(self, l2: float) -> Array: ...
 
     def nu(self, c: Array, l2: float) -> float: ...
 
@@ -116,6 +118,13 @@ class Fold:
         b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
         return host(image) + b, b
 
+    def cost(self, w: Array) -> float:
+        """The fold's share of F by these weights."""
+        held = self.held
+        v = np.ones(held.design.shape[0]) if held.counted else host(held.design.weights)
+        m = host(held.design.margins(w)) + self.start(w)[1]
+        return float(held.share * (v @ held.score.residuals(m, host(held.y)) ** 2))
+
 
 def folds_of(problem: BilevelProblem) -> list[Fold]:
     """The folds of a problem; `UnsupportedError` where nothing can be proven."""
@@ -148,7 +157,7 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
     if type(parts.model) not in (LinearModel, Intercepted) or held.offset is not None:
         raise UnsupportedError("rows have offsets, or exposures")
     for X in (parts.model.design.X, held.design.X):
-        if isinstance(X, RowBlocks) or lives_elsewhere(X):
+        if isinstance(X, Blocked) or lives_elsewhere(X):
             raise UnsupportedError("X lies elsewhere, or is read in blocks")
     found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
     if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):

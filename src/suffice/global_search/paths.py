@@ -12,7 +12,7 @@ Nothing has to be proven here: whatever the path is, `suffice.global_search.ball
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -51,14 +51,20 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """w~, with its first- and second-order coefficients as columns of A: D_1, .., then V of all `pairs`."""
+    """w~, with its first- and second-order coefficients as columns of A: D_1, .., then V of all `pairs`, then bends."""
 
     S: Indices
     sigma: Array
     w: Array  # w0, all of it
-    A: Array  # (|S|, with the intercept last) x (m + pairs)
+    A: Array  # (|S|, with the intercept last) x (m + pairs + bends)
     m0: Array  # margins of training rows at w0
     b: float
+    stiffness: Array  # H_jj^(1/2) on S and the intercept, about
+    spread: Array  # (H^-1)_jj^(1/2), likewise
+    base: int  # so many of S have weights at the centre; the others enter (`suffice.global_search.bends`)
+    own: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # row of A that a bend is about
+    h: Array = field(default_factory=lambda: np.zeros(0))
+    limits: Array = field(default_factory=lambda: np.zeros(0))  # kappa^max
 
     def length(self, sizes: Array) -> float:
         """||w~||, at most, for monomials of these sizes, without clips."""
@@ -75,8 +81,9 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     quads = pairs(m)
     size = len(S) + fold.intercept
     A = np.zeros((size, m + len(quads)))
+    constant = Path(S, sigma, w, A, m0, b, np.zeros(size), np.zeros(size), len(S))
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
-        return Path(S, sigma, w, A, m0, b)
+        return constant
     a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
     C = a * second(loss, m0, y)
     X = fold.columns(fold.design.X, S)
@@ -87,7 +94,8 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     try:
         factor = cho_factor(H)
     except (LinAlgError, ValueError):
-        return Path(S, sigma, w, A, m0, b)
+        return constant
+    A = A.copy()
     for k in range(m):
         A[:, k] = -cho_solve(factor, np.append(fold.B[0, k] * sigma + fold.B[1, k] * w[S], pad))
     T, bent = X @ A[:, :m], a * third(loss, m0, y)
@@ -95,5 +103,6 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
         own = fold.B[1, j] * A[:, k] + (fold.B[1, k] * A[:, j] if j < k else 0.0)
         A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))
     if not np.isfinite(A).all():
-        A = np.zeros_like(A)
-    return Path(S, sigma, w, A, m0, b)
+        return constant
+    inverse = np.diag(cho_solve(factor, np.eye(size)))
+    return Path(S, sigma, w, A, m0, b, np.sqrt(np.diag(H)), np.sqrt(np.maximum(inverse, 0.0)), len(S))

@@ -39,6 +39,14 @@ class Quadratic:
     def __neg__(self) -> Quadratic:
         return Quadratic(-self.c, -self.G, -self.Q)
 
+    def moved(self, by: Array) -> Quadratic:
+        """The same function of t - by."""
+        G = self.G.copy()
+        for value, (j, k) in zip(self.Q, pairs(len(by)), strict=True):
+            G[j] += value * by[k]
+            G[k] += value * by[j]
+        return Quadratic(self(by), G, self.Q)
+
     def doubt(self, low: Array, high: Array) -> float:
         """What the rounding of a value in this box may be, at most."""
         r = np.maximum(np.abs(low), np.abs(high))

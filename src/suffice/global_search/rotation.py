@@ -24,13 +24,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array, host, norm
-from suffice.bilevel import BilevelProblem
 from suffice.global_search.models import Fold
-from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Logistic, Squared
-from suffice.terms.prox import L1
 from suffice.terms.rounding import gamma
 
 SAFE = 1.0 + 1e-9
@@ -65,41 +62,13 @@ class Rotation:
             return math.inf
         return self.eps_z * math.sqrt(float(a @ self.rows**2) * float(a @ slopes**2) / l2) * SAFE
 
+    def rows_off(self, l2: float) -> Array:
+        """||z_i - Q'^T x_i||_{H^-1} of training rows, at most."""
+        return self.eps_z * self.rows / math.sqrt(l2) * SAFE if l2 > 0.0 else np.full_like(self.rows, math.inf)
+
     def nu(self, c: Array, l2: float) -> float:
         """Which share of H may be missing."""
         return self.eps_z * math.sqrt(float(c @ self.rows**2) / l2) * SAFE if l2 > 0.0 else math.inf
-
-
-@dataclass(frozen=True, eq=False)
-class InRows:
-    """A rotated fold as a lower-level problem: solutions are candidates for paths, of as many weights as rows."""
-
-    fold: Fold
-    names: tuple[str, ...]
-
-    def at(self, **params: float) -> Composite:
-        l1, l2 = (float(one) for one in self.fold.B @ [params[name] for name in self.names])
-        smooth = replace(self.fold.model, l2=l2)
-        return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.fold.design.shape[1])
-
-
-def in_rows(problem: BilevelProblem, folds: list[Fold]) -> BilevelProblem:
-    """The problem itself, or with its rotated folds."""
-    if all(fold.rotation is None for fold in folds):
-        return problem
-    names = problem.space.names
-    lower = [
-        own if fold.rotation is None else InRows(fold, names) for own, fold in zip(problem.lower, folds, strict=True)
-    ]
-    losses = [own if fold.rotation is None else fold.held for own, fold in zip(problem.losses, folds, strict=True)]
-    return BilevelProblem(
-        lower,
-        losses,
-        space=problem.space,
-        solver=problem.solver,
-        max_steps=problem.max_steps,
-        executor=problem.executor,
-    )
 
 
 def rotated(fold: Fold) -> Fold:

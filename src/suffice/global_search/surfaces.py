@@ -9,9 +9,10 @@ With s1 = X D t, and g = X^T (v phi'(m0)),
     slack = share ( ||g||_{(R^T R)^-1} rho + sum_j |g_j| k_j + sum_i v_i ( 1/2 |phi''| z (2 |s1| + z) + R ) ),
 
 z_i = |s2| + clips + ||x_i|| rho: the error of first order in rho goes by one product with a vector, not by every row's
-own. All of it is of third order in the size of the box but for clips and what they do to rho. Rounding is added. The
-quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside it
-stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
+own. All of it is of third order in the size of the box but for clips, for bends (one changes the loss by kappa_j g .
+r_j, half of which goes to the quadratic's constant and half to slack) and for what they do to rho. Rounding is added.
+The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside
+it stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from operator import add
 import numpy as np
 
 from suffice.arrays import EPS, Array, host
-from suffice.global_search.balls import SAFE, Ball, ball_of
+from suffice.global_search.along import SAFE
+from suffice.global_search.balls import ball_of
 from suffice.global_search.expansions import score_bend, score_remainder
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Path, path_of
 from suffice.global_search.quadratics import Quadratic, pairs
+from suffice.global_search.reach import Ball
 from suffice.terms.design import OF_FACTORS
 from suffice.terms.rounding import TINY, gamma
 
@@ -46,6 +49,7 @@ class Surface:
     ceiling: float
     free: tuple[float, float]  # of one parameter: between these, about, no weight becomes or ceases to be zero
     relief: Array  # how much less slack there would be, about, with each side halved
+    halvings: Array  # how often each side ought to be, about, for anything to be proven
 
     def least(self, box: Box) -> float:
         """A lower bound of F in any box inside."""
@@ -53,6 +57,11 @@ class Surface:
             return self.floor
         low, high = box.low - self.centre, box.high - self.centre
         return max(self.quadratic.least(low, high)[0] - self.slack, self.floor)
+
+    def best(self, box: Box) -> Array:
+        """About where F is least in a bounded box inside."""
+        t = self.quadratic.least(box.low - self.centre, box.high - self.centre)[1]
+        return np.clip(self.centre + t, box.low, box.high)
 
     def most(self, box: Box) -> float:
         """An upper bound of F in any box inside."""
@@ -69,34 +78,54 @@ class Surface:
         value, doubt = self.quadratic(t), self.quadratic.doubt(t, t) + self.slack
         return max(value - doubt, self.floor), min(value + doubt, self.ceiling)
 
+    def moved(self, centre: Array, box: Box) -> Surface:
+        """The same around another centre, for a box inside."""
+        if not math.isfinite(self.slack) or np.array_equal(centre, self.centre):
+            return self
+        return replace(
+            self,
+            centre=centre,
+            quadratic=self.quadratic.moved(centre - self.centre),
+            slack=self.slack + 4.0 * self.quadratic.doubt(box.low - self.centre, box.high - self.centre),
+        )
+
 
 def unknown(box: Box) -> Surface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
     nothing = Quadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m))
+    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m), np.zeros(m))
 
 
 def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
     """What is proven of F over a box, from every fold's weights at its centre; at 0 for an unbounded box."""
-    parts = [_part(fold, w, box) for fold, w in zip(folds, weights, strict=True)]
+    return together([part_of(fold, w, box) for fold, w in zip(folds, weights, strict=True)], box)
+
+
+def together(parts: list[Surface], box: Box) -> Surface:
+    """F of all folds over a box, from what is proven of each in boxes that hold it."""
     centre = box.centre if box.bounded else np.zeros(len(box.low))
+    parts = [part.moved(centre, box) for part in parts]
     floor = sum(part.least(box) for part in parts) * (1.0 - gamma(len(parts) + 4))
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
     free = max(part.free[0] for part in parts), min(part.free[1] for part in parts)
     relief = np.sum([part.relief for part in parts], axis=0)
-    return Surface(centre, quadratic, slack, floor, ceiling, free, relief)
+    halvings = np.max([part.halvings for part in parts], axis=0)
+    return Surface(centre, quadratic, slack, floor, ceiling, free, relief, halvings)
 
 
-def _part(fold: Fold, w: Array, box: Box) -> Surface:
+def part_of(fold: Fold, w: Array, box: Box) -> Surface:
+    """What is proven of one fold's share of F over a box, from its weights at the centre."""
     path = path_of(fold, w, box)
     found = ball_of(fold, path, box)
     if found.ball is None:
-        return replace(unknown(box), free=found.free, relief=found.relief)
+        return replace(unknown(box), free=found.free, relief=found.relief, halvings=found.halvings)
     with np.errstate(over="ignore", invalid="ignore"):
-        return replace(_held_out(fold, path, found.ball, box), free=found.free, relief=found.relief)
+        return replace(
+            _held_out(fold, found.path, found.ball, box), free=found.free, relief=found.relief, halvings=found.halvings
+        )
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
@@ -128,6 +157,9 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     slack = gamma(len(m0) + 64) * of_sums + float(np.abs(pulls) @ blur)
     slack += float(v @ (0.5 * np.abs(bend) * z * (2.0 * s1 + z) + score_remainder(score, m0, moved, y)))
     slack += _first_order(fold, path, ball, pulls)
+    quads = m + len(pairs(m))
+    bends = G[quads:] * path.limits  # of them between none and all
+    slack += 0.5 * float(np.abs(bends).sum())
     low, high = (float(v @ end) for end in score.range(m0, moved, y))
     up = 1.0 + gamma(len(m0) + 64)
     share = held.share
@@ -136,9 +168,9 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     slack = share * slack * SAFE if slack == slack else math.inf
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
-    quadratic = Quadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
+    quadratic = Quadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
-    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m))
+    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m), np.zeros(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:

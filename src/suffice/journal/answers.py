@@ -89,11 +89,23 @@ class SearchJournal:
 
     def keep(self, key: str, purpose: str, evaluation: Evaluation) -> Evaluation:
         """The evaluation as the journal knows it: on disk when this returns."""
-        encoded = encode(evaluation)
+        return _evaluation(self._append(key, purpose, evaluation))
+
+    def take_data(self, key: str) -> Any:
+        """The same as `take` for an answer that is no evaluation: numbers, arrays and tuples of them."""
+        answers = self._known[key]
+        return decode(answers.pop(0)) if answers else None
+
+    def keep_data(self, key: str, purpose: str, data: Any) -> None:
+        """The same as `keep` for such an answer."""
+        self._append(key, purpose, data)
+
+    def _append(self, key: str, purpose: str, answer: Any) -> Any:
+        encoded = encode(answer)
         with undisturbed():
             self._lines.append({"kind": "evaluation", "key": key, "purpose": purpose, "evaluation": encoded})
             self.evaluations += 1
-        return _evaluation(encoded)
+        return encoded
 
     def _take_in(self, line: Any) -> None:
         if not self._begun:

@@ -4,7 +4,7 @@ r"""The method that is fastest for the problem at hand.
   a Hessian, N s^2 + 4 s^3 operations that run fast (N^2 s + 4 N^3 if N < s), costs less than the products that FISTA
   would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
   on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
-  the beginning.
+  the beginning, unless X is read in blocks of rows: there passes count, and Newton's method takes fewer.
 - A multinomial model with an l1 penalty or none: `newton_softmax`, whose systems are solved by products with X where a
   matrix would cost more. On 10 classes of 64 columns and 4 classes of 11,769 sparse ones it takes 11 products a step, 3
   steps a solve, at penalties over eight decades; FISTA takes hundreds, and finds the intercepts at each of them.
@@ -38,6 +38,7 @@ from suffice.lower.newton_softmax import NewtonSoftmax, SoftmaxState
 from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.solution import Batch
 from suffice.problem import Canonical
+from suffice.terms.blocks import Blocked
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import largest_matrix
 
@@ -46,6 +47,7 @@ STRUCTURED, WHOLE = NewtonProx(), NewtonHessian()
 MOST_WHOLE = 3000  # variables of a Hessian that is one matrix
 EASY = 10.0  # kappa up to which FISTA is as fast
 WORTH = 80.0  # operations of a Hessian for one entry of X and one unit of sqrt(kappa)
+FEWEST = 1000.0  # kappa that counts for rows in blocks, where every step of FISTA reads all of X again
 LEAST = 100_000  # entries that a step of FISTA costs in any case
 
 AutoState = NewtonState | SoftmaxState | FistaState
@@ -71,7 +73,8 @@ class Auto:
         if STRUCTURED.takes(problem) is None:
             worth = FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_structured(problem, x))
             return STRUCTURED.start(problem, x) if worth else FISTA.start(problem, x)
-        if FISTA.takes(problem) is not None or (problem.kappa > EASY and _is_for_newton(problem, x)):
+        easy = 1.0 if _in_blocks(problem) else EASY
+        if FISTA.takes(problem) is not None or (problem.kappa > easy and _is_for_newton(problem, x)):
             return NEWTON.start(problem, x)
         return FISTA.start(problem, x)
 
@@ -97,7 +100,13 @@ def _is_for_newton(problem: Canonical, x: Array) -> bool:
     entries = max(getattr(design.X, "nnz", math.prod(design.shape)), LEAST)
     side = min(s, design.shape[0]) if has_factors(design) else s  # of the matrices
     hessian = design.shape[0] * s * side + 4.0 * side**3
-    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(problem.kappa) * entries
+    kappa = max(problem.kappa, FEWEST) if isinstance(design.X, Blocked) else problem.kappa
+    return side <= largest_matrix(design) and hessian <= WORTH * math.sqrt(kappa) * entries
+
+
+def _in_blocks(problem: Canonical) -> bool:
+    terms = LinearParts.of(problem)
+    return terms is not None and isinstance(terms.model.design.X, Blocked)
 
 
 def _is_cox(problem: Canonical) -> bool:

@@ -30,6 +30,7 @@ from suffice.lower.cuda import Stepper
 from suffice.lower.momentum import FistaState, carried_size, contraction, majorised_contraction, rate
 from suffice.lower.solution import Ask, Outcome, Solution, initial_radius
 from suffice.problem import Canonical, Composite
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.linear import CARRIED, LinearModel
 from suffice.terms.prox import L1
@@ -39,14 +40,19 @@ LOOK_EVERY = 20  # iterations between two looks at a batch whose steps are recor
 
 
 def share_a_design(problems: Sequence[Composite]) -> bool:
-    """Whether the problems can be columns of one batch: linear models of one X and one psi, with an l1 penalty."""
+    """Whether the problems can be columns of one batch: linear models of one X and one psi, with an l1 penalty. Blocks
+    of rows are gone through one problem at a time."""
     first = problems[0].smooth
-    return isinstance(first, LinearModel) and all(
-        isinstance(problem.smooth, LinearModel)
-        and isinstance(problem.prox, L1)
-        and problem.smooth.design is first.design
-        and problem.smooth.loss == first.loss
-        for problem in problems
+    return (
+        isinstance(first, LinearModel)
+        and not isinstance(first.design.X, Blocked)
+        and all(
+            isinstance(problem.smooth, LinearModel)
+            and isinstance(problem.prox, L1)
+            and problem.smooth.design is first.design
+            and problem.smooth.loss == first.loss
+            for problem in problems
+        )
     )
 
 

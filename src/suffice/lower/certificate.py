@@ -270,6 +270,9 @@ def step_rounding(problem: Canonical, evidence: Evidence) -> float:
 
 def _roundings_of(g: CertifiableProx, size: int) -> float:
     """How many units of EPS the formulas of g err by, relative to what they are applied to."""
+    own = getattr(g, "roundings", None)
+    if own is not None:
+        return float(own(size))
     return 4.0 if isinstance(g, L1 | WeightedL1 | Zero | Box) else 4.0 + size
 
 

@@ -39,10 +39,11 @@ from suffice.lower.line_search import Found, search
 from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, minimise_model, on_these
 from suffice.problem import Canonical
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
+from suffice.terms.row_sums import RowCurvature
 
 FIRST_WORKING_SET = 64
 GROWTH = 1.5  # of the working set, relative to the support,
@@ -172,9 +173,10 @@ def _steadier(
     """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
     C = terms.model.row_curvature(here.z_image)
     for _ in range(TRIES):
-        C = np.maximum(C, terms.model.mean_curvature(here.z_image, problem.f.image(target)))
-        if not np.isfinite(C).all():
+        larger = terms.model.steadier(C, here.z_image, problem.f.image(target))
+        if larger is None:
             break
+        C = larger
         target = _target(terms, here, metric.working, _of_curvature(problem, terms, metric, C))
         other = search(problem, here, target)
         found = min(found, other, key=lambda one: one.change)
@@ -291,15 +293,24 @@ def exact_hessian(terms: LinearParts, x: Array, working: Indices) -> Quadratic:
 
 
 def hessian_on(
-    terms: LinearParts, W: Indices, curvature: Array, count: int, precision: type, known: Array | None = None
+    terms: LinearParts, W: Indices, curvature: Any, count: int, precision: type, known: Array | None = None
 ) -> Quadratic:
     """H with this C on the columns W, from about `count` rows; X^T C X may be known."""
     design = terms.model.design
     ridge = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     N, centred = design.shape[0], isinstance(terms.model, Intercepted)
     factors = len(W) > N and has_factors(design)
-    if not factors and len(W) > largest_matrix(design):
+    in_blocks = isinstance(design.X, Blocked)
+    if in_blocks and known is None:
+        curvature = RowCurvature.of(design, curvature)
+    if not factors and len(W) > largest_matrix(design) and not (in_blocks and known is not None):
         return Product(design, W, curvature, ridge, centred)
+    if in_blocks:
+        H = curvature.gram(W, count, centred) if known is None else known[np.ix_(W, W)]
+        if known is not None and centred:  # C = diag(a)
+            H -= np.outer(design.survey.means[W], design.survey.means[W])
+        H[np.diag_indices(len(H))] += ridge
+        return Matrix(H)
     if factors:
         mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
         return (Factor if sp.issparse(design.X) else Wide).of(design.X, W, curvature, ridge, mean)
@@ -356,12 +367,6 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
 def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np.float64) -> Array:
     """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows; products of a block in `dtype`."""
     G = np.zeros((len(columns), len(columns)))
-    if isinstance(X, RowBlocks):
-        for place, all_columns in X.blocks():
-            first, last = np.searchsorted(rows, (place.start, place.stop))
-            B = all_columns[np.ix_(rows[first:last] - place.start, columns)] * scale[first:last, None]
-            G += B.T @ B
-        return G
     if lives_elsewhere(X):
         return _gram_elsewhere(X, columns, rows, scale)
     width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)

@@ -31,7 +31,7 @@ from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, on_these
 from suffice.problem import Canonical
 from suffice.protocols import conforms
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LossModel
@@ -67,7 +67,7 @@ class NewtonProx:
         term = Parts.of(problem).term
         known = conforms(term, Curved) or (
             isinstance(term, LossModel)
-            and not isinstance(term.design.X, RowBlocks)
+            and not isinstance(term.design.X, Blocked)
             and not lives_elsewhere(term.design.X)
         )
         if known and conforms(problem.g, Structured):

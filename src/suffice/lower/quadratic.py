@@ -36,6 +36,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice.arrays import EPS, Array, host, like, norm
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.prox import l1_least_subgradient, soft
 
@@ -256,7 +257,7 @@ class Product:
 
     design: Design
     working: Indices
-    curvature: Array
+    curvature: Any  # an array, or what stays with blocks of rows
     ridge: float | Array
     centred: bool = False
 
@@ -269,6 +270,9 @@ class Product:
     def product(self, v: Array) -> Array:
         whole = np.zeros((self.design.shape[1], *v.shape[1:]))
         whole[self.working] = v
+        if isinstance(self.design.X, Blocked) and not self.centred:
+            product: Array = self.curvature.product(whole)[self.working]
+            return product + scaled(self.ridge, v)
         image = host(self.design.margins(whole))
         if self.centred and self.curvature.any():
             image = image - (self.curvature @ image) / self.curvature.sum()

@@ -41,6 +41,7 @@ from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients, on_these, scaled
 from suffice.problem import Canonical, Composite
+from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.multinomial import Multinomial
@@ -323,7 +324,7 @@ def _fits_dense(design: Design) -> bool:
 
 def _of_quadratic(H: Any) -> System:
     if isinstance(H, Product):
-        return H
+        return Iterative(H.product, H.diagonal) if isinstance(H.design.X, Blocked) else H
     solve = H.solver()
     if isinstance(H, Factor):
         return Direct(lambda B: B if B.size == 0 else np.column_stack([solve(b) for b in B.T]))

@@ -98,6 +98,12 @@ class Factor:
         left += self.of_inverse / (1.0 - self.of_inverse) * norm(y) + self.delta * self.inverse_norm * norm(n)
         return n, (norm(image) + doubt) * (1.0 + self.tau), left
 
+    def norms_of(self, V: Array, error: Array) -> Array:
+        """`norm_of` of all columns."""
+        doubt = gamma(len(V) + 4) * np.abs(V) + error + LEAST
+        norms: Array = (row_norms((self.Z.T @ V).T) + row_norms((np.abs(self.Z).T @ doubt).T)) * self.up + SMALLEST
+        return norms
+
     def spread(self, these: slice | npt.NDArray[np.bool_]) -> tuple[Array, float]:
         """||e_j||_{(R^T R)^-1} of these variables, and the largest ||v|| over all v with ||R v|| = 1 on them, in units
         of the data."""

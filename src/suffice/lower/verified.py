@@ -48,7 +48,7 @@ from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.problem import Canonical
 from suffice.protocols import conforms
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import LARGEST, Bending, Kinked, Squared, slope_size
@@ -86,7 +86,7 @@ class Verifiable:
         if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
         model = parts.model
-        if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
+        if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
             return None
         l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
         intercept = model if isinstance(model, Intercepted) else None

@@ -34,7 +34,7 @@ from suffice.lower.signed_factor import LEAST
 from suffice.lower.softmax_factor import LEAST_PROBABILITY, SoftmaxFactor, Variables, two_largest
 from suffice.lower.verified import Place, Region, Verification, bent_region, signs_kept
 from suffice.problem import Canonical
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import OF_FACTORS, largest_matrix
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.rounding import TINY, gamma
@@ -55,7 +55,7 @@ class VerifiableSoftmax:
         model = parts.term
         if not isinstance(model, Multinomial) or parts.l1 is None:
             return None
-        if isinstance(model.design.X, RowBlocks) or lives_elsewhere(model.design.X):
+        if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
             return None
         penalties = (parts.l1, model.l2 + parts.ridge)
         return cls(model, *(np.broadcast_to(one, size).reshape(model.classes, -1) for one in penalties))

@@ -6,6 +6,7 @@ from suffice.problems.families import (
     ElasticNetNegativeBinomial,
     ElasticNetTweedie,
 )
+from suffice.problems.fused import FusedLasso
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,
@@ -17,6 +18,7 @@ from suffice.problems.linear import (
 )
 from suffice.problems.many import Grouped, SampleWeights
 from suffice.problems.survival import ElasticNetCox
+from suffice.problems.targets import MultiTaskElasticNet
 from suffice.terms.labels import signs
 
 __all__ = [
@@ -31,8 +33,10 @@ __all__ = [
     "ElasticNetNegativeBinomial",
     "ElasticNetPoisson",
     "ElasticNetTweedie",
+    "FusedLasso",
     "Grouped",
     "LowerLevel",
+    "MultiTaskElasticNet",
     "Reconstruction",
     "SampleWeights",
     "SampledFourier",

@@ -9,6 +9,10 @@ LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False
 l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is
 no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
 exactly 0.
+
+X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
+torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results have the
+bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
 """
 
 from __future__ import annotations
@@ -23,12 +27,14 @@ import numpy as np
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
+from suffice.terms.blocks import Blocked, Even
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.linear import LinearModel, LossModel
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, MarginLoss, Real
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
 from suffice.terms.offset import OffsetModel, exposures, offsets
 from suffice.terms.prox import L1, WeightedL1
+from suffice.terms.row_sums import RowsModel, RowsOffset
 from suffice.terms.smooth import ImagedSmooth, Ridged
 
 
@@ -61,6 +67,12 @@ class ElasticNetModel:
         self.offset = None if offset is None else offsets(offset, rows)
         if self.offset is not None and lives_elsewhere(self.design.X):
             raise TypeError("an offset goes with an X in main memory")
+        if isinstance(self.design.X, Blocked):
+            labelled = isinstance(loss, Labelled)
+            function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
+            self.y = self.design.X.targets(y, function, labelled)
+            self.offset = None if self.offset is None else self.design.X.rows_of(self.offset)
+            return
         y = host(y) if lives_elsewhere(y) else np.asarray(y)
         if y.shape != (rows,):
             raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
@@ -70,6 +82,10 @@ class ElasticNetModel:
         return getattr(self.loss, "targets", Real().targets)(y)
 
     def _model(self, l2: float) -> LossModel:
+        if isinstance(self.design.X, Blocked):
+            if self.offset is None:
+                return RowsModel(self.design, self.y, self.loss, l2)
+            return RowsOffset(self.design, self.y, self.loss, l2, offset=self.offset)
         if self.offset is None:
             return LinearModel(self.design, self.y, self.loss, l2)
         return OffsetModel(self.design, self.y, self.loss, l2, offset=self.offset)
@@ -107,7 +123,8 @@ class ElasticNetLogistic(ElasticNetModel):
 
     It minimises sum_i a_i log(1 + exp(-y_i x_i . w)) + (l2/2) ||w||^2 + l1 ||w||_1, the labels being -1 and 1.
     a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
-    no intercept. `X` may also be the `design` of another problem, to share one matrix between problems.
+    no intercept. `X` may also be a `dask.array`, or the `design` of another problem, to share one matrix between
+    problems.
     """
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
@@ -217,4 +234,6 @@ def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Even) or isinstance(other, Even):
+        return bool(one == other)
     return one is other or np.array_equal(host(one), host(other))

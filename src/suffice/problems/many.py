@@ -26,7 +26,7 @@ from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.lower.sensitivity import matrix_of
 from suffice.problem import Composite
 from suffice.problems.linear import ElasticNetModel
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import slope_size
@@ -168,7 +168,7 @@ class SampleWeights:
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.lower.doubt`): for s_i, psi' and x_i . q may."""
         model, design = self.model, self.model.design
-        if isinstance(design.X, RowBlocks) or lives_elsewhere(design.X):
+        if isinstance(design.X, Blocked) or lives_elsewhere(design.X):
             return None
         s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
         m, total = design.margins(x), float(s.sum())

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import indexable
+from sklearn.utils import check_array, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
@@ -45,20 +45,24 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
     return Routed(fit, {"groups": params.get("groups")}, weight)
 
 
-def checked(search: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Array]:
-    """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns."""
+def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = False) -> tuple[Any, Any, Array]:
+    """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns. `several`:
+    whether y may have several columns."""
     if y is None:
         raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
     if getattr(getattr(y, "dtype", None), "names", None):
         y = signed_times(y)  # of survival: events and times
     labels = is_classifier(search.estimator)
     estimator = inside(search.estimator)
+    shape = np.asarray(y).shape
+    several = several and len(shape) == 2 and shape[1] > 1
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
-        y = column_or_1d(y, warn=True)
+        y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
     else:
         tables = hasattr(X, "columns")
-        numbers, y = validate_data(search, X, y, accept_sparse=("csr", "csc"), dtype=np.float64, y_numeric=not labels)
+        how = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "y_numeric": not labels, "multi_output": several}
+        numbers, y = validate_data(search, X, y, **how)
         X = X if tables else numbers
     if labels:
         check_classification_targets(y)

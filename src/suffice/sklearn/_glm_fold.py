@@ -7,6 +7,9 @@ r"""A fold of a generalised linear model, with what `suffice.sklearn.folds.Linea
 
 - any family's deviance as the held-out loss.
 
+Groups cannot be verified without an l2: for squares the least eigenvalue of X^T diag(a) X is their strong convexity.
+Where that is 0, and for other families, a tiny l2 stands in for none.
+
 An offset of squares is taken off the targets; for any other family it is part of the margins (`suffice.terms.offset`).
 """
 
@@ -99,6 +102,7 @@ class Structure:
     positive: Any = None
     groups: Sequence[Any] | None = None
     share: float = 1.0
+    of_groups: Any = None  # weights of the groups' norms, in place of roots of their sizes
 
     @property
     def plain(self) -> bool:
@@ -108,7 +112,9 @@ class Structure:
         """g of these l1, one for all features or one each."""
         l1 = np.broadcast_to(np.asarray(l1, dtype=np.float64), size)
         if self.groups is not None:
-            sizes = [math.sqrt(len(group)) * float(np.mean(l1[np.asarray(group)])) for group in self.groups]
+            roots = [math.sqrt(len(group)) for group in self.groups] if self.of_groups is None else self.of_groups
+            means = [float(np.mean(l1[np.asarray(group)])) for group in self.groups]
+            sizes = [float(root) * mean for root, mean in zip(roots, means, strict=True)]
             inside = np.zeros(size, dtype=bool)
             for group in self.groups:
                 inside[np.asarray(group)] = True
@@ -181,11 +187,26 @@ class FamilyFold(LinearFold):
             positive(l1, "l1", zero=True)
         ridge = np.broadcast_to(np.asarray(l2, dtype=np.float64), size)
         ridge = ridge if self.structure.factors is None else ridge * self.structure.factors
+        if self.structure.groups is not None:
+            ridge = np.where(ridge == 0.0, self.l2_in_place_of_none, ridge)
         least = positive(float(ridge.min()), "l2", zero=True)
         plain = self._model(least)
         smooth = plain if np.all(ridge == least) else Ridged(plain, ridge - least)
         L = float(plain.L) + float(np.max(ridge - least))
-        return Composite(smooth, self.structure.term(l1, size), mu=least, L=L, size=size)
+        return Composite(smooth, self.structure.term(l1, size), mu=least + self._of_data, L=L, size=size)
+
+    @property
+    def _of_data(self) -> float:
+        """The strong convexity that the data supply, where it is proven."""
+        squares = isinstance(self.psi, Squared) and not self.minimised_out and self.structure.groups is not None
+        return self.design.least_curvature if squares else 0.0
+
+    @property
+    def l2_in_place_of_none(self) -> float:
+        """What l2 = 0 is solved with: 0 itself, where that can be verified, or where the data supply the curvature."""
+        if self.structure.groups is None:
+            return super().l2_in_place_of_none
+        return 0.0 if self._of_data > 0.0 else self.l2_floor
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""

@@ -96,11 +96,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     Parameters
     ----------
-    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge,
-        HuberRegressor, PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier,
-        SGDRegressor, SVC, SVR, KernelRidge, our own ElasticNetGLM, any estimator made known by `register_adapter`, or a
-        Pipeline that ends in one; steps before it are fitted inside every fold. Or a TransformedTargetRegressor around
-        one of these: scores are then proven for transformed targets.
+    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (these three for
+        one or several targets), MultiTaskElasticNet, MultiTaskLasso, HuberRegressor, QuantileRegressor,
+        PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, SVC, SVR,
+        KernelRidge, our own ElasticNetGLM, estimators of skglm, glum and scikit-survival (see the guide), any
+        estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted inside
+        every fold. Or a TransformedTargetRegressor around one of these: scores are then proven for transformed targets.
     space : dict of names to ranges, default None
         "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
         named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
@@ -246,7 +247,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.certify_global is not None:
             positive(self.certify_global, "certify_global")
         routed = fit_arguments.routed(self, fit_params)
-        X, y, weight = fit_arguments.checked(self, X, y, routed.weight)
+        several = getattr(adapter, "several", False) and not transforms_target(self.estimator)
+        X, y, weight = fit_arguments.checked(self, X, y, routed.weight, several)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
         data = SearchData(self.estimator, X, y, weight, grouped)
         classes = data.classes
@@ -535,6 +537,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if tags.regressor_tags is not None and self.scoring != "r2":
             tags.regressor_tags.poor_score = True  # `score` is another one than R^2, which is what they would look at
         tags.input_tags.sparse = inner.input_tags.sparse
+        tags.target_tags.single_output = inner.target_tags.single_output
+        tags.target_tags.multi_output = getattr(find_adapter(split_pipeline(self.estimator)[0]), "several", False)
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags

@@ -7,6 +7,7 @@ s_i that a fit sees (sample weights times class weights). scikit-learn's, divide
     LinearSVC(C), squared hinge       C sum s_i psi + penalty       l1 or l2 = 1/(C N);   psi = max(0, 1 - y m)^2
     ElasticNet(alpha, l1_ratio)       mean of squares/2 + penalty   l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     Lasso(alpha)                      the same                      l1 = alpha
+    MultiTaskElasticNet, -Lasso       the same, rows of W in ||.||  l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     Ridge(alpha)                      sum s_i (x_i . w - y_i)^2     l2 = alpha/N
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
     HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.terms.concomitant`
@@ -25,7 +26,16 @@ from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import (
+    ElasticNet,
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    MultiTaskElasticNet,
+    MultiTaskLasso,
+    PoissonRegressor,
+    Ridge,
+)
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -36,6 +46,7 @@ from suffice.lower.solution import Solution
 from suffice.problem import Composite
 from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn._targets_fold import TargetsFold
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 
@@ -118,6 +129,7 @@ class Regressor:
 
     scorings: tuple[str, ...] = ("neg_mean_squared_error", "r2")
     psi: MarginLoss = SQUARED
+    several = False  # whether several targets will do
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         return np.asarray(y, dtype=np.float64)
@@ -127,13 +139,17 @@ class Regressor:
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Intercept = "free" if estimator.fit_intercept else "none"
+        if y.ndim == 2:
+            if getattr(estimator, "positive", False):
+                raise ValueError(f"{type(estimator).__name__}(positive=True) is tuned for one target")
+            return TargetsFold(X, y, weights, kind == "free", by_rows=False)
         if getattr(estimator, "positive", False):
             positive = Structure(positive=np.ones(X.shape[1], dtype=bool))
             return FamilyFold(X, y, self.psi, weights, kind, structure=positive)
         return LinearFold(X, y, self.psi, weights, kind)
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
-        estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, len(coef)
+        estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, np.shape(coef)[-1]
         return estimator
 
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
@@ -252,6 +268,8 @@ class LinearSVCAdapter(Classifier):
 
 
 class _CoordinateDescent(Regressor):
+    several = True
+
     def shares_rows(self, estimator: Any) -> bool:
         return not estimator.positive
 
@@ -290,6 +308,8 @@ class LassoAdapter(_CoordinateDescent):
 
 
 class RidgeAdapter(Regressor):
+    several = True
+
     def shares_rows(self, estimator: Any) -> bool:
         return not estimator.positive
 
@@ -298,12 +318,69 @@ class RidgeAdapter(Regressor):
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         _only_l2(estimator, names)
+        if np.ndim(estimator.alpha) > 0:
+            raise ValueError("Ridge with one alpha for each target is not supported: tune one for all of them")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": total * l2}
 
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         estimator.n_iter_, estimator.solver_ = np.array([solution.steps], dtype=np.int32), "suffice"
+
+
+class MultiTaskAdapter(_CoordinateDescent):
+    """MultiTaskElasticNet and MultiTaskLasso: l1 is the penalty of the norms of rows, the weights of a feature."""
+
+    def of(self, estimator: Any) -> MultiTaskAdapter:
+        """The adapter of this very estimator."""
+        return MultiTaskLassoAdapter() if isinstance(estimator, MultiTaskLasso) else MultiTaskAdapter()
+
+    def ratio(self, estimator: Any) -> float:
+        return float(estimator.l1_ratio)
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        """Any of the two penalties will do."""
+
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        targets = super().targets(estimator, y, classes)
+        if targets.ndim == 1:
+            one = type(estimator).__name__.removeprefix("MultiTask")
+            raise ValueError(f"{type(estimator).__name__} takes several targets, y holds one: use {one}")
+        return targets
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        if np.any(sample_weight != sample_weight[0]):
+            raise ValueError(f"{type(estimator).__name__} is tuned without sample weights, which its fit does not take")
+        return np.ones_like(sample_weight)
+
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        return TargetsFold(X, y, weights, bool(estimator.fit_intercept), by_rows=True)
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        return ElasticNetAdapter().params(estimator, l1, l2, total, names)
+
+    def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
+        super().finish(estimator, fold, solution)
+        estimator.eps_ = estimator.tol
+
+
+class MultiTaskLassoAdapter(MultiTaskAdapter):
+    """MultiTaskLasso."""
+
+    def of(self, estimator: Any) -> MultiTaskAdapter:
+        return self
+
+    def ratio(self, estimator: Any) -> float:
+        return 1.0
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        if names != ("l1",):
+            raise ValueError(
+                f"MultiTaskLasso has one penalty, l1, got {', '.join(names)}: MultiTaskElasticNet has both"
+            )
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        return {"alpha": l1}
 
 
 class PoissonAdapter(Regressor):
@@ -360,6 +437,12 @@ def _only_l2(estimator: Any, names: tuple[str, ...]) -> None:
 
 
 _ADAPTERS: dict[type, Adapter] = {}
+_BY_NAME: dict[str, Adapter] = {}  # of packages that need not be there
+
+
+def register_by_name(name: str, adapter: Adapter) -> None:
+    """Make estimators of this package and class, "package.Class", known; not those of classes derived from it."""
+    _BY_NAME[name] = adapter
 
 
 def register_adapter(estimator_class: type, adapter: Adapter) -> None:
@@ -376,12 +459,18 @@ def register_adapter(estimator_class: type, adapter: Adapter) -> None:
 def find_adapter(estimator: Any) -> Adapter:
     """The adapter of the estimator's class, or of the nearest class that it is derived from; an adapter may have a
     method `of(estimator)` that gives the one of this very estimator."""
-    for kind in type(estimator).__mro__:
-        if kind in _ADAPTERS and type(estimator).__name__ not in DERIVED:
-            found = _ADAPTERS[kind]
-            own: Any = getattr(found, "of", None)
-            return found if own is None else own(estimator)
-    raise TypeError(_unknown(estimator))
+    kinds = [_ADAPTERS[kind] for kind in type(estimator).__mro__ if kind in _ADAPTERS]
+    known = [_BY_NAME[name] for name in [name_of(type(estimator))] if name in _BY_NAME]
+    if not known + kinds:
+        raise TypeError(_unknown(estimator))
+    found = (known + kinds)[0]
+    own: Any = getattr(found, "of", None)
+    return found if own is None else own(estimator)
+
+
+def name_of(kind: type) -> str:
+    """Package and class, whatever modules of the package it has come through."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 # What people come with, and what does the same.
@@ -399,24 +488,22 @@ NEAREST = {
     "LinearSVR": "SVR(kernel='linear') or HuberRegressor",
     "NuSVR": "SVR, the same model with epsilon in place of nu",
     "GaussianProcessRegressor": "KernelRidge, which has the same mean",
-    "MultiTaskLasso": "Lasso, one for each target",
-    "MultiTaskElasticNet": "ElasticNet, one for each target",
-    "MultiTaskLassoCV": "Lasso, one for each target",
-    "MultiTaskElasticNetCV": "ElasticNet, one for each target",
-    "QuantileRegressor": "HuberRegressor",
+    "MultiTaskLassoCV": "MultiTaskLasso, which is what it tunes",
+    "MultiTaskElasticNetCV": "MultiTaskElasticNet, which is what it tunes",
     "BayesianRidge": "Ridge",
     "ARDRegression": "Ridge with groups_of_features",
     "TheilSenRegressor": "HuberRegressor",
     "RANSACRegressor": "HuberRegressor",
     "LassoLarsIC": "Lasso",
     "OrthogonalMatchingPursuit": "Lasso",
-    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has its families and penalties",
-    "CoxPHSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "CoxnetSurvivalAnalysis": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "SparseLogisticRegression": "LogisticRegression(solver='saga')",
-    "GroupLasso": "suffice.sklearn.ElasticNetGLM(groups=...)",
+    "GeneralizedLinearRegressorCV": "GeneralizedLinearRegressor, which is what it tunes",
+    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
+    "CoxEstimator": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "IPCRidge": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
+    "CoxPHFitter": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "GroupElasticNet": "suffice.sklearn.ElasticNetGLM(groups=...)",
 }
-DERIVED = ("MultiTaskLasso", "MultiTaskElasticNet")  # from classes that minimise something else
 
 
 def _unknown(estimator: Any) -> str:
@@ -438,3 +525,4 @@ register_adapter(Lasso, LassoAdapter())
 register_adapter(Ridge, RidgeAdapter())
 register_adapter(PoissonRegressor, PoissonAdapter())
 register_adapter(HuberRegressor, HuberAdapter())
+register_adapter(MultiTaskElasticNet, MultiTaskAdapter())

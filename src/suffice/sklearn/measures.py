@@ -64,7 +64,7 @@ class Predicted:
         if classes is not None:
             ask = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
             decided = None if ask is None else np.asarray(ask(X), dtype=np.float64)
-        survival = getattr(model, "family", None) == "cox"
+        survival = getattr(model, "family", None) == "cox" or type(model).__module__.startswith("sksurv.")
         return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided, survival=survival)
 
     @classmethod
@@ -96,7 +96,7 @@ class Predicted:
             return {"concordance": 0.5 if self.alone else concordance(y, predicted, weight)}
         return {
             "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else math.nan,
-            "rmse": math.sqrt(float(np.average((y - predicted) ** 2, weights=weight))),
+            "rmse": math.sqrt(_mean_square(y - predicted, weight)),
             "mae": mean_absolute_error(y, predicted, sample_weight=weight),
         }
 
@@ -135,7 +135,7 @@ class Predicted:
         if self.survival:
             return 1.0 - self._of_numbers().get("concordance", 0.5)
         if self.classes is None:
-            return float(np.average((self.y - self.predicted) ** 2, weights=self.weight))
+            return _mean_square(self.y - self.predicted, self.weight)
         if not (probabilities and self._proper):
             return float(np.average(self.predicted != self.y, weights=self.weight))
         assert self.decided is not None
@@ -155,13 +155,18 @@ class Predicted:
         return {"classes": [str(label) for label in self.classes], "counts": counts.tolist()}
 
 
+def _mean_square(missed: Array, weight: Array | None) -> float:
+    """Over rows, and over targets where there are several."""
+    return float(np.mean(np.average(missed**2, axis=0, weights=weight)))
+
+
 def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) -> Predicted:
     """What a model that knows the target only says of the same rows: the most frequent class, or the mean. A part is
     (predictions of the rows of a fold, the targets that its model was trained with, their weights)."""
     made = []
     for part, y, weight in parts:
         if part.classes is None:
-            guess = np.full(len(part.y), np.average(y, weights=weight))
+            guess = np.broadcast_to(np.average(y, axis=0, weights=weight), part.y.shape)
             made.append(Predicted(part.y, guess, part.weight, alone=True, survival=part.survival))
             continue
         counts = [float(np.sum((y == label) * (1.0 if weight is None else weight))) for label in part.classes]

@@ -26,7 +26,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._multinomial import MultinomialFold
-from suffice.sklearn.adapters import LogisticAdapter
+from suffice.sklearn.adapters import LogisticAdapter, name_of
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.families import GAMMA
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
@@ -86,20 +86,15 @@ def register_objective(estimator_class: type, reader: Reader) -> None:
         raise TypeError(f"estimator_class must be a class, got {estimator_class!r}")
     if not callable(reader):
         raise TypeError(f"reader must be callable, got {reader!r}")
-    _READERS[_name(estimator_class)] = reader
+    _READERS[name_of(estimator_class)] = reader
 
 
 def objective_of(estimator: Any, y: Any, sample_weight: Array) -> Objective:
     """What this fitted estimator has minimised; `CannotTellError` if that is not known."""
-    name = _name(type(estimator))
+    name = name_of(type(estimator))
     if name not in _READERS:
         raise CannotTellError(f"the objective of {name} is not known (register_objective makes it so)")
     return _READERS[name](estimator, y, sample_weight)
-
-
-def _name(kind: type) -> str:
-    """Package and class, whatever modules of the package it has come through."""
-    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 def _reads(*names: str) -> Callable[[Reader], Reader]:

@@ -13,11 +13,14 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer, get_scorer_names, mean_tweedie_deviance
+from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss, mean_tweedie_deviance
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
+from suffice.losses import PartialLikelihood
+from suffice.sklearn._glum import glum_loss
+from suffice.terms.cox import signed_times
 from suffice.terms.families import GAMMA
 from suffice.terms.margin_losses import POISSON
 
@@ -86,6 +89,9 @@ def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) 
 
 
 def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    if not hasattr(estimator, "predict_log_proba"):  # skglm's, of two classes
+        sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+        return -float(np.average(np.logaddexp(0.0, -sign * estimator.decision_function(X)), weights=sample_weight))
     log_p = estimator.predict_log_proba(X)
     of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
     return float(np.average(of_truth, weights=sample_weight))
@@ -117,8 +123,30 @@ def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
 def _neg_mean_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     if hasattr(estimator, "deviance"):
         return -float(estimator.deviance(X, y, sample_weight))
+    if hasattr(estimator, "linear_predictor"):  # glum's
+        psi = glum_loss(estimator)
+        excess = psi.excess(np.asarray(estimator.linear_predictor(X)), np.asarray(y, dtype=np.float64))
+        return -float(np.average(2.0 * excess, weights=sample_weight))
     mean = estimator.predict(X)  # scikit-learn's, which is positive
     return -float(mean_tweedie_deviance(y, mean, power=estimator.power, sample_weight=sample_weight))
+
+
+def _neg_partial_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    if hasattr(estimator, "deviance"):
+        return -float(estimator.deviance(X, y, sample_weight))
+    risk, ties = np.asarray(estimator.predict(X), dtype=np.float64), getattr(final_step(estimator), "ties", "breslow")
+    loss = PartialLikelihood(risk[:, None], signed_times(y), ties=ties, sample_weight=sample_weight)
+    return -(loss.at(np.ones(1)).residual ** 2)
+
+
+def _neg_mean_pinball_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    q = final_step(estimator).quantile
+    return -float(mean_pinball_loss(y, estimator.predict(X), alpha=q, sample_weight=sample_weight))
+
+
+def final_step(estimator: Any) -> Any:
+    """The last step of a pipeline, or the estimator itself."""
+    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
 
 
 def _neg_squared_margin_error(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -136,7 +164,8 @@ SCORES = {
         Score("neg_mean_poisson_deviance", "mean Poisson deviance", DevianceScore(POISSON)),
         Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
         Score("neg_mean_deviance", "mean deviance", None, _neg_mean_deviance),
-        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_mean_deviance),
+        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_partial_likelihood),
+        Score("neg_mean_pinball_loss", "mean pinball loss", None, _neg_mean_pinball_loss),
         Score("neg_squared_margin_error", "mean squared error of margins", SquaredScore(), _neg_squared_margin_error),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
     )

@@ -126,7 +126,7 @@ class SearchData:
         """The same data for these folds, as views of one copy of the rows where that is possible."""
         estimator, before = split_pipeline(self.estimator)
         adapter = find_adapter(estimator)
-        shares = getattr(adapter, "shares_rows", None)
+        shares = getattr(adapter, "shares_rows", None) if np.ndim(self.y) == 1 else None
         if before is not None or shares is None or not shares(estimator) or transforms_target(self.estimator):
             return self
         return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept)))

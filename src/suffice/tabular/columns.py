@@ -124,7 +124,7 @@ def pose(
     most = _most_levels(levels, max_levels, notes)
     width = 2 * len(numeric) + _width(levels, most)
     dense = len(y) * width <= DENSE
-    before = _preparation(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
+    before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
     estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)})
     notes += cautions.telling(X, y, known.task, set(levels))
     space, chosen = space_of(known.model, y), _grouped(groups, table, numeric, tuple(levels))
@@ -283,10 +283,10 @@ def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) 
     return most
 
 
-def _preparation(
+def preparation_of(
     numeric: Sequence[str], categorical: Sequence[str], most: int, known: Sequence[str] = (), *, dense: bool
 ) -> ColumnTransformer:
-    """Columns that are `known` parts of the model come first, as they are."""
+    """scikit-learn's transformers. Columns that are `known` parts of the model come first, as they are."""
     parts: list[tuple[str, Any, list[str]]] = [("known", "passthrough", list(known))] if known else []
     if numeric:
         impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)

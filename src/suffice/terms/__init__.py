@@ -1,7 +1,9 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
 from suffice.terms.blocks import RowBlocks
+from suffice.terms.design import row_folds
 from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
+from suffice.terms.fused import Fused
 from suffice.terms.linear import LinearModel
 from suffice.terms.margin_losses import (
     HUBER,
@@ -33,6 +35,7 @@ __all__ = [
     "Box",
     "BoxL1",
     "ElasticNet",
+    "Fused",
     "Gamma",
     "Group",
     "Huber",
@@ -52,5 +55,6 @@ __all__ = [
     "Tweedie",
     "WeightedL1",
     "Zero",
+    "row_folds",
     "tweedie",
 ]

@@ -1,37 +1,360 @@
-r"""A matrix that is never in memory as a whole: blocks of rows, read one at a time.
+r"""A matrix that is never in memory as a whole: blocks of rows, here or on a cluster.
 
-    X w = (X_1 w, X_2 w, ...),     X^T r = sum_b X_b^T r_b,     X^T X = sum_b X_b^T X_b
+    X w = (X_1 w, X_2 w, ...),     X^T r = sum_b X_b^T r_b,     X^T C X = sum_b X_b^T C_b X_b
+
+Blocks are cut by the number of the row, and sums over them are made in one binary tree: neighbours first, then
+neighbours of sums. So a sum has the same bits whoever makes its parts, in whatever order and number: one process that
+reads one block after the other (`RowBlocks`), or workers that hold some blocks each (`suffice.terms.cluster`). A block
+is computed with one BLAS thread, since more would add in another order. Blocks of 2^k neighbours are a subtree; a term
+of a sum over n blocks passes ceil(log2 n) additions.
+
+What is done with a block is a `Job`: a function of its rows of X, of whatever goes with the rows (targets, weights),
+and of margins. `Margins` are products X w that are made when a job needs them, in the same pass, and combinations of
+these.
 
 `RowBlocks` behaves like a matrix where a `Design` needs one: `shape`, `X @ w`, `X.T @ r`. Its rows come from a
 `numpy.memmap`, from files, or from any function that gives the rows from one number to another. A block is turned into
-float64 when it is read: a file of bytes or float32 takes no more room than it has. Every product reads every block
-once, so that what does not fit into memory costs two passes over the disk per step of a solver; the operating system
-keeps what fits.
+float64 when it is read: a file of bytes or float32 takes no more room than it has. The operating system keeps what
+fits of a file.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 
-from suffice.arrays import Array, whole_number
-from suffice.terms.rounding import block_length, dense_product
+from suffice.arrays import Array, frozen, whole_number
+from suffice.terms.rounding import block_length, dense_product, roundings
 
-BLOCK_BYTES = 1 << 26  # of float64 values at a time: 64 MB
+LOCAL = ("_surveys", "_even", "_made")  # what does not travel
+BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
-class RowBlocks:
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows start..stop-1: their part of X, of what goes with the rows, and of margins."""
+
+    start: int
+    stop: int
+    read: Callable[[], Array]
+    given: Mapping[str, Any]
+    margins: Sequence[Array] = ()
+
+    @property
+    def X(self) -> Array:  # noqa: N802 (the symbol)
+        """Read when it is asked for."""
+        return self.read()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name]
+
+
+class Job(Protocol):
+    """What is done with a block. It travels to workers: a class of a module, with small attributes."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it needs X itself."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it gives a pair: numbers that go with the rows and stay where these are, and what is summed."""
+        ...
+
+    def __call__(self, block: Block) -> Any: ...
+
+
+class Most(float):
+    """A number of which the largest counts."""
+
+    def __add__(self, other: Any) -> Most:
+        return Most(max(self, other)) if self == self and other == other else Most(math.nan)
+
+
+class Length(float):
+    """A Euclidean length, of which squares are summed."""
+
+    def __add__(self, other: Any) -> Length:
+        return Length(math.hypot(self, other))
+
+
+def joined(one: Any, other: Any) -> Any:
+    """The sum of what a job gives for two neighbours; lists are put one after the other."""
+    if isinstance(one, tuple):
+        return tuple(joined(a, b) for a, b in zip(one, other, strict=True))
+    return one + other
+
+
+def tree(parts: Iterable[Any]) -> Any:
+    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
+    open_sums: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
+    for part in parts:
+        level = 0
+        while open_sums and open_sums[-1][0] == level:
+            part, level = joined(open_sums.pop()[1], part), level + 1
+        open_sums.append((level, part))
+    total = open_sums.pop()[1]
+    while open_sums:
+        total = joined(open_sums.pop()[1], total)
+    return total
+
+
+def tree_roundings(N: int, block: int) -> int:
+    """How many roundings a term of X^T r passes, at most."""
+    blocks = math.ceil(N / block)
+    return min(N, roundings(min(N, block)) + math.ceil(math.log2(blocks)) + 1)
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows start, start + step, ... before stop, or all but these: no more than three numbers, whatever the rows."""
+
+    start: int
+    stop: int
+    step: int = 1
+    complement: bool = False
+
+    @classmethod
+    def of(cls, rows: slice, total: int, *, complement: bool = False) -> View:
+        start, stop, step = rows.indices(total)
+        if step < 1:
+            raise ValueError(f"rows must go forwards, got {rows!r}")
+        return cls(start, max(stop, start), step, complement)
+
+    def count(self, total: int) -> int:
+        """How many rows of all it holds."""
+        inside = len(range(self.start, self.stop, self.step))
+        return total - inside if self.complement else inside
+
+    def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """Which of these rows it holds."""
+        rows = np.arange(start, stop)
+        inside: npt.NDArray[np.bool_] = (
+            (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
+        )
+        return ~inside if self.complement else inside
+
+
+@dataclass(frozen=True)
+class Even:
+    """Weights of rows that are all alike: `weight` for the rows of a view, or for all, and 0 for the others."""
+
+    total: int
+    weight: float
+    view: View | None = None
+
+    @classmethod
+    def over(cls, total: int, view: View | None = None) -> Even:
+        count = total if view is None else view.count(total)
+        if count == 0:
+            raise ValueError("a view of rows must hold at least one of them")
+        return cls(total, 1.0 / count, view)
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.total,)
+
+    @property
+    def count(self) -> int:
+        """Rows that count."""
+        return self.total if self.view is None else self.view.count(self.total)
+
+    def rows(self, start: int, stop: int) -> Array:
+        if self.view is None:
+            return np.full(stop - start, self.weight)
+        return np.where(self.view.mask(start, stop), self.weight, 0.0)
+
+
+@dataclass(eq=False)
+class _Made:
+    """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
+    found out about w."""
+
+    w: Array
+    offset: Any
+    rows: Any = None
+    known: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """A linear combination of products X_k w_k with blocks of rows."""
+
+    X: Blocked
+    node: Any  # a product, or an operation on two nodes
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    __array_ufunc__ = None  # numpy would take it apart
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.X.shape[0],)
+
+    @property
+    def is_product(self) -> bool:
+        return isinstance(self.node, _Made)
+
+    @property
+    def known(self) -> dict[Any, Any]:
+        """What was found out about them; the same for all that are one product."""
+        return self.node.known if isinstance(self.node, _Made) else self._known
+
+    def __add__(self, other: Margins) -> Margins:
+        return Margins(self.X, ("+", self.node, other.node))
+
+    def __sub__(self, other: Margins) -> Margins:
+        return Margins(self.X, ("-", self.node, other.node))
+
+    def __mul__(self, factor: float) -> Margins:
+        return Margins(self.X, ("*", float(factor), self.node))
+
+    __rmul__ = __mul__
+
+
+def products_of(margins: Sequence[Margins]) -> list[_Made]:
+    """The products that these are made of, each once."""
+    found: dict[int, _Made] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, _Made):
+            found.setdefault(id(node), node)
+        else:
+            for part in node[1:]:
+                if not isinstance(part, float):
+                    visit(part)
+
+    for one in margins:
+        visit(one.node)
+    return list(found.values())
+
+
+def written(node: Any, places: Mapping[int, int]) -> Any:
+    """A combination in terms of numbers of products, fit for travelling."""
+    if isinstance(node, _Made):
+        return places[id(node)]
+    return (node[0], *(part if isinstance(part, float) else written(part, places) for part in node[1:]))
+
+
+def combined(text: Any, products: Sequence[Array]) -> Array:
+    """The combination of these products, on some rows."""
+    if isinstance(text, int):
+        return products[text]
+    sign, one, other = text
+    if sign == "*":
+        scaled: Array = one * combined(other, products)
+        return scaled
+    a, b = combined(one, products), combined(other, products)
+    return a + b if sign == "+" else a - b
+
+
+def product(X: Array, w: Array, offset: Array | None) -> Array:
+    """X w, plus an offset, for the rows of a block."""
+    margins: Array = X @ w
+    return margins if offset is None else margins + offset
+
+
+class Blocked:
+    """Blocks of rows of a matrix of real numbers, wherever they are."""
+
+    __array_ufunc__ = None  # numpy would take it apart
+
+    shape: tuple[int, int]
+    block: int
+    here: bool = True  # whether products with X are arrays of this process
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def margins(self, w: Array, offset: Any = None) -> Margins:
+        """X w, plus an offset for every row; nothing is read before it is needed, nor twice while somebody holds it."""
+        if np.shape(w) != self.shape[1:]:
+            raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
+        w = np.array(w)
+        known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
+        key = w.tobytes(), id(offset)
+        node = known.get(key)
+        if node is None:
+            known[key] = node = _Made(w, offset)
+        return Margins(self, node)
+
+    def even(self) -> Any:
+        """Weights of rows that are all alike."""
+        return Even.over(self.shape[0])
+
+    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
+        """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before
+        it."""
+        raise NotImplementedError
+
+    def rows_of(self, values: Any) -> Any:
+        """Numbers that go with the rows, from an array of them, to be given to jobs."""
+        raise NotImplementedError
+
+    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
+        """`function` of all y, to be given to jobs; with `labels` it depends on the set of different y as well, else
+        on each y alone."""
+        return self.rows_of(frozen(function(self._checked(np.asarray(y)))))
+
+    def _checked(self, y: Any) -> Any:
+        if y.shape != self.shape[:1]:
+            raise ValueError(f"y must have shape ({self.shape[0]},) to match X, got {y.shape}")
+        return y
+
+    def gathered(self, rows: Any) -> Array:
+        """Numbers that go with the rows as an array."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares: every entry, whatever file or chunk it lies in."""
+        digests = self.run(Digest())
+        return {"shape": self.shape, "values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Of every entry, block by block."""
+
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> list[str]:
+        return [blake2b(block.X.data, digest_size=16).hexdigest()]
+
+
+class Reader:
+    """A block that is read when it is asked for, once."""
+
+    __slots__ = ("X", "block", "place")
+
+    def __init__(self, X: RowBlocks, place: slice) -> None:
+        self.X, self.place = X, place
+        self.block: Array | None = None
+
+    def __call__(self) -> Array:
+        if self.block is None:
+            self.block = self.X.block_at(self.place)
+        return self.block
+
+
+class RowBlocks(Blocked):
     """A matrix of real numbers as blocks of rows; `rows(start, stop)` returns the rows start..stop-1.
 
     `RowBlocks.of` makes one from arrays and files. `block` is the number of rows that are read at a time.
     """
-
-    __array_ufunc__ = None  # numpy would take it apart
 
     def __init__(self, rows: Callable[[int, int], Any], shape: tuple[int, int], *, block: int | None = None) -> None:
         if not callable(rows):
@@ -40,8 +363,11 @@ class RowBlocks:
             raise ValueError(f"shape must be a pair (rows, columns), got {shape!r}")
         self.rows = rows
         self.shape = whole_number(shape[0], "rows", least=1), whole_number(shape[1], "columns", least=1)
-        fitting = max(BLOCK_BYTES // (8 * self.shape[1]), 1)
-        self.block = min(fitting if block is None else whole_number(block, "block", least=1), self.shape[0])
+        self.block = block_rows(self.shape, block)
+        self._even: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in LOCAL} | {"_even": None}
 
     @classmethod
     def of(cls, source: Any, *, block: int | None = None) -> RowBlocks:
@@ -56,10 +382,6 @@ class RowBlocks:
         if len(widths) > 1:
             raise ValueError(f"all parts must have the same number of columns, got {widths}")
         return cls(_Stack(parts), (sum(part.shape[0] for part in parts), widths[0]), block=block)
-
-    @property
-    def ndim(self) -> int:
-        return 2
 
     @property
     def T(self) -> _Transposed:  # noqa: N802 (as numpy has it)
@@ -77,39 +399,65 @@ class RowBlocks:
         """X^T r."""
         if np.shape(r)[:1] != self.shape[:1]:
             raise ValueError(f"X has {self.shape[0]} rows, its factor has shape {np.shape(r)}")
-        result = np.zeros((self.shape[1], *np.shape(r)[1:]))
-        for place, block in self.blocks():
-            result += dense_product(block, r[place], block_length(len(block)))
+        result: Array = tree(dense_product(block, r[place], block_length(len(block))) for place, block in self.blocks())
         return result
+
+    def places(self) -> Iterator[slice]:
+        """Where blocks stand."""
+        for start in range(0, self.shape[0], self.block):
+            yield slice(start, min(start + self.block, self.shape[0]))
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Where each block stands, and the block."""
-        total, columns = self.shape
-        for start in range(0, total, self.block):
-            stop = min(start + self.block, total)
-            try:
-                block = np.ascontiguousarray(self.rows(start, stop), dtype=np.float64)
-            except (TypeError, ValueError) as error:
-                raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
-            if block.shape != (stop - start, columns):
-                raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {block.shape}")
-            yield slice(start, stop), block
+        for place in self.places():
+            yield place, self.block_at(place)
 
-    def finite(self) -> bool:
-        """Whether every entry is a number."""
-        return all(bool(np.isfinite(block).all()) for _, block in self.blocks())
+    def block_at(self, place: slice) -> Array:
+        """The rows that stand there."""
+        return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
 
-    def largest(self) -> float:
-        """The largest absolute value of an entry."""
-        return max(float(np.abs(block).max()) for _, block in self.blocks())
+    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
+        products = products_of(margins)
+        made = [one for one in products if one.rows is None]
+        fresh = [np.empty(self.shape[0]) for _ in made]
+        texts = [written(one.node, {id(each): k for k, each in enumerate(products)}) for one in margins]
+        kept: list[Array] = []
+
+        def results() -> Iterator[Any]:
+            for place in self.places():
+                read = Reader(self, place)
+                for one, rows in zip(made, fresh, strict=True):
+                    rows[place] = product(read(), one.w, rows_from(one.offset, place))
+                parts = [fresh[made.index(one)][place] if one in made else one.rows[place] for one in products]
+                here = {name: rows_from(value, place) for name, value in given.items()}
+                found = job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in texts]))
+                if job.keeps:
+                    kept.append(found[0])
+                    found = found[1]
+                yield found
+
+        with one_thread():
+            total = tree(results())
+        for one, rows in zip(made, fresh, strict=True):
+            one.rows = rows
+        return (np.concatenate(kept), total) if job.keeps else total
+
+    def even(self) -> Array:
+        # An array, always the same one: models that know nothing of blocks take it as it is.
+        if self._even is None:
+            self._even = np.full(self.shape[0], 1.0 / self.shape[0])
+        return self._even
+
+    def rows_of(self, values: Any) -> Array:
+        return np.asarray(values)
+
+    def gathered(self, rows: Any) -> Array:
+        whole: Array = rows_from(rows, slice(0, self.shape[0]))
+        return whole
 
     def squared_rows(self) -> Array:
         """||x_i||^2 of every row."""
         return np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in self.blocks()])
-
-    def gram(self) -> Array:
-        """X^T X, for few columns."""
-        return sum((block.T @ block for _, block in self.blocks()), np.zeros((self.shape[1], self.shape[1])))
 
     def outer_gram(self) -> Array:
         """X X^T, for few rows."""
@@ -118,30 +466,66 @@ class RowBlocks:
             result[:, place] = self @ block.T
         return result
 
-    def scaled(self, factors: Array) -> RowBlocks:
-        """diag(factors) X."""
-        return self._mapped(lambda start, stop, rows: factors[start:stop, None] * rows)
+    def scaled(self, factors: Array, divisor: float = 1.0) -> RowBlocks:
+        """diag(factors) X / divisor."""
 
-    def divided(self, divisor: float) -> RowBlocks:
-        """X / divisor."""
-        return self._mapped(lambda start, stop, rows: rows / divisor)
-
-    def absolute(self) -> RowBlocks:
-        """|X|."""
-        return self._mapped(lambda start, stop, rows: np.abs(rows))
-
-    def _mapped(self, change: Callable[[int, int, Any], Any]) -> RowBlocks:
         def rows(start: int, stop: int) -> Any:
-            return change(start, stop, np.asarray(self.rows(start, stop), dtype=np.float64))
+            return factors[start:stop, None] * np.asarray(self.rows(start, stop), dtype=np.float64) / divisor
 
         return RowBlocks(rows, self.shape, block=self.block)
 
-    def fingerprint(self) -> dict[str, Any]:
-        """What a journal compares: every entry, whatever file it lies in."""
-        content = blake2b(digest_size=16)
-        for _, block in self.blocks():
-            content.update(block.data)
-        return {"shape": self.shape, "values": content.hexdigest()}
+
+def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
+    """The number of rows of a block of a matrix of this shape, wherever it is: `block`, or BLOCK_BYTES of them."""
+    fitting = max(BLOCK_BYTES // (8 * shape[1]), 1)
+    return min(fitting if block is None else whole_number(block, "block", least=1), shape[0])
+
+
+def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
+    """Rows start..stop-1 of X as float64, in one piece of memory."""
+    try:
+        block: Array = np.require(rows, dtype=np.float64, requirements=["C", "A"])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
+    if block.shape != (stop - start, columns):
+        raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {block.shape}")
+    return block
+
+
+def rows_from(value: Any, place: slice) -> Any:
+    """What goes with these rows: a part of an array, or what a rule says of them."""
+    return value.rows(place.start, place.stop) if isinstance(value, Even) else None if value is None else value[place]
+
+
+class _Threads:
+    """How many jobs are under way in this process."""
+
+    lock = threading.Lock()
+    count = 0
+    limit: Any = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS and OpenMP have one thread while a job is under way, in whatever thread of this process."""
+    with _Threads.lock:
+        if _Threads.count == 0:
+            _Threads.limit = _controller().limit(limits=1)
+        _Threads.count += 1
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.count -= 1
+            if _Threads.count == 0:
+                _Threads.limit.restore_original_limits()
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class _Transposed:

@@ -40,6 +40,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.linear import CARRIED, MarginModel
 from suffice.terms.offset import offsets
@@ -233,6 +234,8 @@ class CoxModel(MarginModel):
         l2: float = 0.0,
     ) -> CoxModel:
         """Of what a user gives, checked. `design` has equal weights."""
+        if isinstance(design.X, Blocked) and not design.X.here:
+            raise TypeError("X lives on a cluster: Cox's model, whose rows depend on each other, needs it here")
         rows, y = design.shape[0], signed_times(y)
         if ties not in ("breslow", "efron"):
             raise ValueError(f"ties must be 'breslow' or 'efron', got {ties!r}")

@@ -25,8 +25,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
-from suffice.terms.blocks import RowBlocks
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
+from suffice.terms.blocks import Blocked, Even, RowBlocks, View
+from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
 
@@ -41,6 +42,7 @@ ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
+LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
 SMALL = 1 << 23  # bytes, unless it is no more than that
 BLOCK_BYTES = 1 << 22  # of rows that are copied at a time
 LANCZOS_SLACK = 0.05
@@ -49,8 +51,8 @@ LANCZOS_FAILURE = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """X (dense, scipy.sparse, blocks of rows, or an array of torch, CuPy or JAX; float64) and non-negative weights a
-    that sum to 1.
+    """X (dense, scipy.sparse, blocks of rows here or on a cluster, or an array of torch, CuPy or JAX; float64) and
+    non-negative weights a that sum to 1.
 
     Vectors w are NumPy arrays wherever X lives; margins, weights and targets live with X.
     """
@@ -64,9 +66,14 @@ class Design:
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind in ("c", "m", "M"):
             raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
-        if isinstance(X, np.memmap | RowBlocks):
+        if is_dask(X):
+            from suffice.terms.cluster import rows_of
+
+            X = rows_of(X)
+        if isinstance(X, np.memmap):
             X = RowBlocks.of(X)
-            finite = X.finite()
+        if isinstance(X, Blocked):
+            finite = True  # it is looked at with all else that takes a pass over X
         elif sp.issparse(X):
             X = X if X.format in ("csr", "csc") else X.tocsr()
             X = X.astype(np.float64, copy=False)
@@ -96,6 +103,8 @@ class Design:
             raise ValueError("X must be finite, got NaN or infinite entries")
         rows = X.shape[0]
         if sample_weight is None:
+            if isinstance(X, Blocked):
+                return cls(X, X.even())._surveyed()
             return cls(X, like(np.full(rows, 1.0 / rows), X))
         try:
             a = np.asarray(sample_weight, dtype=np.float64)
@@ -106,7 +115,29 @@ class Design:
         if not (np.isfinite(a).all() and (a >= 0).all() and a.any()):
             raise ValueError("sample_weight must be finite, non-negative and not all zero")
         a = a / a.max()
-        return cls(X, like(a / math.fsum(a), X))
+        a = a / math.fsum(a)
+        return cls(X, X.rows_of(a))._surveyed() if isinstance(X, Blocked) else cls(X, like(a, X))
+
+    def only(self, rows: slice, *, complement: bool = False) -> Design:
+        """The same matrix, of which these rows count, equally, or all others: for blocks of rows. Nothing is copied.
+        Targets that go with it are those of all rows."""
+        if not isinstance(self.X, Blocked):
+            raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
+        return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+
+    def _surveyed(self) -> Design:
+        if not math.isfinite(self.survey.largest):
+            raise ValueError("X must be finite, got NaN or infinite entries")
+        return self
+
+    @cached_property
+    def survey(self) -> Surveyed:
+        """What a pass over blocks of rows has found, for these weights."""
+        known: dict[Any, tuple[Any, Surveyed]] = self.X.__dict__.setdefault("_surveys", {})
+        key = self.weights if isinstance(self.weights, Even) else id(self.weights)  # held, so that it stays its own
+        if key not in known:
+            known[key] = self.weights, Surveyed.of(self)
+        return known[key][1]
 
     @cached_property
     def by_columns(self) -> Any:
@@ -121,7 +152,7 @@ class Design:
     @cached_property
     def in_float32(self) -> Design | None:
         """The same matrix, rounded, for products that need not be accurate; None where float32 has no room for it."""
-        if isinstance(self.X, RowBlocks):
+        if isinstance(self.X, Blocked):
             raise TypeError("X is read in blocks, which have no float32 copy: use another solver")
         if not 1e-15 < self.frobenius_norm < 1e15:
             return None
@@ -198,13 +229,13 @@ class Design:
     @cached_property
     def largest_row(self) -> float:
         """max ||x_i||."""
-        return float(self.row_norms.max())
+        return self.survey.largest_row if isinstance(self.X, Blocked) else float(self.row_norms.max())
 
     @cached_property
     def squared_norm(self) -> float:
         """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
-        if isinstance(self.X, RowBlocks):
-            return blocks_norm_bound(self.X, self.weights)
+        if isinstance(self.X, Blocked):
+            return blocks_norm_bound(self)
         if self.gram is not None:
             return _gram_bound(self.gram, *self.shape)
         return squared_norm_bound(self._weighted())
@@ -214,6 +245,8 @@ class Design:
         """X^T diag(a) X, the Hessian of least squares for any targets and penalties; None where it is too large to be
         kept, or leaves the range of floats."""
         X, (rows, columns) = self.X, self.shape
+        if isinstance(X, Blocked):
+            return self.survey.gram if self._unit == 1.0 and columns <= rows else None
         if sp.issparse(X):
             size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
         elif isinstance(X, np.ndarray):
@@ -230,16 +263,25 @@ class Design:
         return sum((_gram(root[place] * X[place]) for place in self._places), np.zeros((columns, columns)))
 
     @cached_property
+    def least_curvature(self) -> float:
+        """A proven lower bound on the least eigenvalue of X^T diag(a) X; 0 where that matrix is not kept."""
+        if self.gram is None:
+            return 0.0
+        trace = float(np.trace(self.gram))
+        rounding = (max(self.shape) + 10 * min(self.shape)) * EPS  # as in `_gram_bound`
+        return max(float(np.linalg.eigvalsh(self.gram)[0]) - rounding * trace, 0.0)
+
+    @cached_property
     def frobenius_norm(self) -> float:
         """||diag(a)^(1/2) X||_F."""
         return norm(self.column_norms)
 
     @cached_property
     def row_norms(self) -> Array:
-        """||x_i|| of every row."""
-        if isinstance(self.X, RowBlocks):
-            sums = self.X.divided(self._unit).squared_rows()
-        elif isinstance(self.X, np.ndarray):
+        """||x_i|| of every row; they stay with the rows."""
+        if isinstance(self.X, Blocked):
+            return self.survey.row_norms  # type: ignore[no-any-return]
+        if isinstance(self.X, np.ndarray):
             sums = np.concatenate([np.sum((self.X[place] / self._unit) ** 2, axis=1) for place in self._places])
         elif sp.issparse(squares := self._squares()):
             sums = np.asarray(squares.sum(axis=1)).ravel()
@@ -250,9 +292,8 @@ class Design:
     @cached_property
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column."""
-        if isinstance(self.X, RowBlocks):
-            blocks = self.X.divided(self._unit).blocks()
-            sums = sum((self.weights[place] @ block**2 for place, block in blocks), np.zeros(self.shape[1]))
+        if isinstance(self.X, Blocked):
+            sums = self.survey.columns
         elif isinstance(self.X, np.ndarray):
             parts = ((self.X[place] / self._unit) ** 2 for place in self._places)
             pairs = zip(parts, self._places, strict=True)
@@ -264,8 +305,7 @@ class Design:
     @cached_property
     def _unit(self) -> float:
         """A power of 2 by which X is divided before it is squared, so that squares stay within the range of floats."""
-        largest = self.X.largest() if isinstance(self.X, RowBlocks) else _largest(self.X)
-        return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+        return self.survey.unit if isinstance(self.X, Blocked) else _unit(_largest(self.X))
 
     def _root(self, sums: Array, terms: int) -> Array:
         """Norms from sums of squares in units of `_unit`; what may have underflowed in them counts."""
@@ -322,6 +362,8 @@ def largest_matrix(design: Design, outputs: int = 1) -> int:
     X = design.X
     parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
     size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
+    if isinstance(X, Blocked):  # which is larger than this machine, not its matrices
+        size = min(size, LARGE)
     return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)
 
 
@@ -355,7 +397,7 @@ def squared_norm_bound(A: Any) -> float:
         frobenius = float(A.data @ A.data)
     else:
         frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
-    proven = min(frobenius * (1 + 2 * max(rows, columns) * EPS), _collatz_wielandt(_absolute(A)))
+    proven = min(frobenius * (1 + 2 * max(rows, columns) * EPS), _of_absolute(_absolute(A)))
     length = min(DENSE_GRAM_SIZE, math.isqrt(memory // 32))  # of blocks with a few Gram matrices each
     if 0 < small <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
         proven = min(proven, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
@@ -394,30 +436,95 @@ def _sparse_gram(A: Any) -> Array:
     return gram
 
 
-def blocks_norm_bound(X: RowBlocks, weights: Array) -> float:
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """What a pass over blocks of rows has found; sums of squares are in units of `unit`."""
+
+    largest: float
+    largest_row: float
+    reach: float  # the largest row that counts
+    columns: Array
+    means: Array  # X^T a
+    gram: Array | None  # X^T diag(a) X, where it is small
+    row_norms: Any
+    unit: float
+
+    @classmethod
+    def of(cls, design: Design) -> Surveyed:
+        X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
+        unit = 1.0
+        for _ in range(2):
+            norms, (largest, row, reach, columns, means, gram) = X.run(
+                Survey(unit, small, small * design.shape[1] ** 2), a=design.weights
+            )
+            if not math.isfinite(largest) or _unit(largest) == unit:
+                break
+            unit = _unit(largest)
+        return cls(float(largest), float(row), float(reach), columns, means, gram if small else None, norms, unit)
+
+
+def _unit(largest: float) -> float:
+    return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+
+
+def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[Design, Design]]:
+    """(training rows, held-out rows) of every fold, as views of one X in blocks of rows: a `dask.array`, a
+    `numpy.memmap`, a `suffice.terms.RowBlocks`, or the `design` of a problem. Each is to be given to problems and
+    losses in place of X, together with the targets of all rows; no row is copied.
+
+    Held-out rows are neighbours, as scikit-learn's KFold without shuffling has them or, interleaved, every `folds`-th.
+    """
+    whole = X if isinstance(X, Design) else Design.of(X)
+    N = whole.shape[0]
+    if whole_number(folds, "folds", least=1) < 2 or folds > N:
+        raise ValueError(f"folds must be at least 2 and at most the number of rows, {N}, got {folds!r}")
+    ends = np.cumsum([0, *(N // folds + (k < N % folds) for k in range(folds))]).tolist()
+    parts = [slice(k, None, folds) if interleaved else slice(ends[k], ends[k + 1]) for k in range(folds)]
+    return [(whole.only(part, complement=True), whole.only(part)) for part in parts]
+
+
+def is_dask(x: Any) -> bool:
+    """Whether x is a dask.array."""
+    return type(x).__module__.startswith("dask.array") and hasattr(x, "dask")
+
+
+def blocks_norm_bound(design: Design) -> float:
     """The same bound for blocks of rows. A sum over blocks errs by no more than one sum over all rows may."""
-    A = X.scaled(np.sqrt(weights))
-    scale = A.largest()
-    if scale == 0.0:
+    unit = design.survey.unit
+    if design.survey.largest == 0.0:
         return 0.0
-    if not 1e-100 < scale < 1e100:
-        if scale * scale == math.inf:
-            raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
-        return max(_blocks_norm_bound(A.divided(scale)) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
-    return _blocks_norm_bound(A)
+    if unit == 1.0:
+        return _blocks_norm_bound(design)
+    heaviest = design.frobenius_norm
+    if heaviest * heaviest == math.inf:
+        raise OverflowError(f"X is too large: the square of its largest entry, {design.survey.largest!r}, overflows")
+    return max(_blocks_norm_bound(design) * unit * unit, sys.float_info.min) * (1 + 4 * EPS)
 
 
-def _blocks_norm_bound(A: RowBlocks) -> float:
-    rows, columns = A.shape
+def _blocks_norm_bound(design: Design) -> float:
+    """In units of the survey's."""
+    X, a, unit, (rows, columns) = design.X, design.weights, design.survey.unit, design.shape
+    if design.survey.gram is not None:
+        return _gram_bound(design.survey.gram, rows, columns)
     small = min(rows, columns)
-    if small <= DENSE_GRAM_SIZE:
-        return _gram_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
-    if rows * columns * small <= MOST_WORK and 8 * small**2 <= SMALL_GRAM:
-        bound = _cholesky_bound(A.gram() if columns <= rows else A.outer_gram(), rows, columns)
+    if rows < columns and isinstance(X, RowBlocks):
+        A = X.scaled(np.sqrt(X.gathered(a)), unit)
+        if small <= DENSE_GRAM_SIZE:
+            return _gram_bound(A.outer_gram(), rows, columns)
+        if rows * columns * small <= MOST_WORK and 8 * small**2 <= SMALL_GRAM:
+            bound = _cholesky_bound(A.outer_gram(), rows, columns)
+            if bound < math.inf:
+                return bound
+    elif rows * columns * small <= MOST_WORK and 8 * columns**2 <= SMALL_GRAM:
+        bound = _cholesky_bound(X.run(ScaledGram(unit), a=a), rows, columns)
         if bound < math.inf:
             return bound
-    frobenius = float(A.squared_rows().sum())
-    return float(min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(A.absolute())))
+    frobenius = float(design.survey.columns.sum())
+
+    def normal(v: Array) -> Array:
+        return X.run(Normal(v, absolute=True, unit=unit), C=a)  # type: ignore[no-any-return]
+
+    return float(min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(normal, rows, columns)))
 
 
 def _gram_bound(gram: Array, rows: int, columns: int) -> float:
@@ -442,12 +549,16 @@ def _gram_product(A: Any, v: Array) -> Array:
     return host(A.T @ (A @ like(v, A)))
 
 
-def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
+def _of_absolute(B: Any) -> float:
+    return _collatz_wielandt(lambda v: _gram_product(B, v), *B.shape)
+
+
+def _collatz_wielandt(normal: Callable[[Array], Array], rows: int, columns: int, rounds: int = 20) -> float:
     """max_i (B^T B v)_i / v_i bounds ||B||^2 for B >= 0 and any v > 0; a power iteration makes v a good one."""
-    v = np.ones(B.shape[1])
+    v = np.ones(columns)
     bound = math.inf
     for _ in range(rounds):
-        image = _gram_product(B, v)
+        image = normal(v)
         largest = float(image.max())
         if largest == 0.0:
             return 0.0
@@ -455,7 +566,7 @@ def _collatz_wielandt(B: Any, rounds: int = 20) -> float:
         # The floor keeps v positive on columns that are empty or hardly couple with the rest.
         v = np.maximum(image / largest, 1e-3 * v)
         v /= v.max()
-    return bound * float(1 + sum(B.shape) * EPS)
+    return bound * float(1 + (rows + columns) * EPS)
 
 
 def lanczos_value(normal: Callable[[Array], Array], n: int) -> float:

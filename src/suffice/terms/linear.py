@@ -136,6 +136,11 @@ class LossModel(MarginModel):
         mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), self.row_curvature(image))
         return mean
 
+    def steadier(self, curvature: Array, image: Array, other: Array) -> Array | None:
+        """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""
+        C = np.maximum(curvature, self.mean_curvature(image, other))
+        return C if np.isfinite(C).all() else None
+
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         m, n = self.shifted(z_image, z_image), self.shifted(x_image, z_image)
         curvature = self.loss.curvature_between(m, n, self.y)
@@ -231,10 +236,17 @@ def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Arr
     The root of the sum is a norm of the change, which errs by the rounding of the margins at either end: where x and z
     agree in nearly all digits there is nothing else, and M is of no use.
     """
-    moved = norm(x - z)
-    if moved < 1e-150:  # its square is no longer a number to divide by
+    if norm(x - z) < 1e-150:  # its square is no longer a number to divide by
         return math.inf
-    along = math.sqrt(float(design.weights @ (curvature * change * change))) * (1.0 + gamma(change.shape[0] + 8))
+    return majoriser_of(design, bend, z, x, float(design.weights @ (curvature * change * change)))
+
+
+def majoriser_of(design: Design, bend: float, z: Array, x: Array, total: float) -> float:
+    """`majoriser_along`, for the computed sum."""
+    moved = norm(x - z)
+    if moved < 1e-150:
+        return math.inf
+    along = math.sqrt(total) * (1.0 + gamma(design.shape[0] + 8))
     spread = design.spread(x) + CARRIED * design.spread(z)
     bound = (along + math.sqrt(bend) * spread) / moved
     return bound * bound if bound < 1e150 else math.inf

@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import Blocked, tree_roundings
+from suffice.terms.jobs import Pull
 from suffice.terms.rounding import block_length, dense_product, roundings
 
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
@@ -35,7 +36,7 @@ class Adjoint(Protocol):
 
 def adjoint(X: Any) -> Adjoint:
     """The product with X^T for X of any layout."""
-    if isinstance(X, RowBlocks):
+    if isinstance(X, Blocked):
         return BlocksAdjoint(X)
     if sp.issparse(X):
         return RowsAdjoint(X) if X.format == "csr" else ColumnsAdjoint(X)
@@ -59,16 +60,19 @@ class DenseAdjoint:
 class BlocksAdjoint:
     """Blocks of rows that are read one at a time, each of them a dense product in blocks of its own."""
 
-    def __init__(self, X: RowBlocks) -> None:
+    def __init__(self, X: Blocked) -> None:
         self.X = X
 
     @property
     def roundings(self) -> Array:
         N, d = self.X.shape
-        return np.full(d, float(min(N, roundings(self.X.block) + math.ceil(N / self.X.block))))
+        return np.full(d, float(tree_roundings(N, self.X.block)))
 
-    def __call__(self, r: Array) -> Array:
-        return self.X.adjoint(r)
+    def __call__(self, r: Any) -> Array:
+        if np.shape(r)[:1] != self.X.shape[:1]:
+            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
+        pulled: Array = self.X.run(Pull(), r=r)
+        return pulled
 
 
 class DeviceAdjoint:

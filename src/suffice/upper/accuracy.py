@@ -36,6 +36,8 @@ PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which 
 MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried,
 NEGLIGIBLE = 0.5  # unless their latest refinement has moved F~ by no more than this
 
+UNKNOWN = 16  # residuals, or blocks of them, as long as nobody has seen any
+
 # A refinement aims below what is needed now: the next decision, at a smaller radius, needs more, and the steps of a
 # linearly convergent solver in between cost less than coming back.
 HEADROOM = 0.6
@@ -62,9 +64,12 @@ def achieved(evaluation: Evaluation, options: Options) -> float:
     return float(evaluation.e.max(initial=0.0))
 
 
-def for_model(delta: float, known: Evaluation | None, options: Options) -> float:
-    """The accuracy that a model on a radius delta needs."""
+def for_model(delta: float, known: Evaluation | None, options: Options, least: float = 0.0) -> float:
+    """The accuracy that a model on a radius delta needs. Before anything is known a residual is taken to be 1, or what
+    it is on average of UNKNOWN that make up the `least` that F can be."""
     size = 1.0
+    if options.policy == "residual" and 0.0 < least < math.inf:
+        size = max(size, math.sqrt(least / UNKNOWN))
     if options.policy == "residual" and known is not None and known.cost > 0.0:
         size = math.sqrt(known.cost / len(known.e))
     return options.accuracy_factor * delta**2 * size

@@ -12,6 +12,10 @@ curve down, and points along the axes see no cross terms (x y - 1 is constant al
 search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace, turned at
 random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not positive
 and B is not 0, one of them is negative.
+
+Where residuals are the same at all first points, the search has begun on a plateau (penalties so large that all weights
+are 0): no model tells anything there, however small its radius. So F is looked at across the box: with all parameters
+that have bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the bounds.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from suffice.upper.interpolation import lagrange_values
 from suffice.upper.step import eigenvalues, longest_linear
 
 FLAT = 1e-3
+STRIDE = 0.25  # of the width of the box, which is 1
 SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
 
 
@@ -55,6 +60,24 @@ def unseen(u: Array, squared: Array, F: float, radius: float, lower: Array, uppe
         far = max(sides, key=lambda point: norm(point - u))
         if norm(far - u) >= 0.5 * radius:
             points.append(far)
+    return points
+
+
+def across(u: Array, lower: Array, upper: Array) -> list[Array]:
+    """Points all over the box, for a search that has begun on a plateau; none where nothing is bounded."""
+    bounded = np.isfinite(lower) & np.isfinite(upper)
+    if not bounded.any():
+        return []
+    sets = [bounded]
+    if bounded.sum() > 1:
+        sets += [np.arange(len(u)) == i for i in np.flatnonzero(bounded)]
+    points: list[Array] = []
+    for reach in (STRIDE, 1.0):
+        for moved in sets:
+            for sign in (-1.0, 1.0):
+                point = np.where(moved, np.clip(u + sign * reach, lower, upper), u)
+                if norm(point - u) >= 0.5 * STRIDE and not any(np.array_equal(point, one) for one in points):
+                    points.append(point)
     return points
 
 

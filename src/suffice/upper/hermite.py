@@ -53,7 +53,7 @@ LARGEST = 300.0  # exponent
 LARGEST_WARP = 50.0  # exponent of a single parameter
 LEAST_UNIT = 1e-12
 MOVED = 0.1  # of the largest change of a parameter: a change that tells of an exponent
-PARALLEL = 0.95  # cosine of two columns of slopes
+PARALLEL = 0.99  # cosine of two columns of slopes
 STEEPEST = 1e100
 
 

@@ -35,7 +35,7 @@ from suffice.upper.accuracy import (
 )
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points, smoothed_model, stack
-from suffice.upper.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
+from suffice.upper.geometry import across, elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
@@ -192,7 +192,7 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
 
 def _ask_first(state: State, setting: Setting) -> State:
     if not state.points:
-        return _ask(state, Purpose.FIRST, state.first[0], for_model(state.delta, None, setting.options))
+        return _ask(state, Purpose.FIRST, state.first[0], _first_within(state, setting))
     start = state.points[0]
     return _ask_near(
         state,
@@ -204,12 +204,22 @@ def _ask_first(state: State, setting: Setting) -> State:
     )
 
 
+def _first_within(state: State, setting: Setting) -> float:
+    """The accuracy of the very first evaluation, when nothing is known of F but what `lower_bound` tells."""
+    bound, theta = setting.lower_bound, setting.scaling.to_theta(state.first[0])
+    return for_model(state.delta, None, setting.options, 0.0 if bound is None else bound(theta))
+
+
 def _step(state: State, setting: Setting) -> State:
     scaling, options = setting.scaling, setting.options
     current = state.points[state.incumbent]
     if state.sparsity is not None and state.checked == math.inf and len(state.records) > len(state.points):
         moves = some(state.sparsity, len(state.points) - 1, len(state.records))
         return _probe(replace(state, checked=state.rho), moves, state.delta, setting)
+    if state.looked == 0 and _on_a_plateau(state, setting):
+        places = across(current.u, scaling.low, scaling.high)
+        if places:
+            return replace(state, unseen=tuple(places), looked=1)
     if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
         return by_derivatives.give_up(state, setting)
     fitted = None
@@ -255,6 +265,17 @@ def _step(state: State, setting: Setting) -> State:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
     state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _on_a_plateau(state: State, setting: Setting) -> bool:
+    """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives."""
+    if setting.options.noise is not None or len(state.records) > len(state.points):
+        return False
+    start = state.points[0].evaluation
+    if state.by_derivatives:
+        return start.J is not None and not start.J.any()
+    change = max(norm(point.evaluation.r - start.r) for point in state.points)
+    return len(state.points) > 1 and change <= ROUNDING * norm(start.r)
 
 
 def _suffices(state: State, predicted: float, short: bool, options: Options) -> bool:

@@ -1,0 +1,427 @@
+"""Rows on a cluster: the same bits, more rows than memory, few passes, and what 10^9 rows would take.
+
+    bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
+              process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
+              worker is killed after the third evaluation. A digest of the whole history is compared.
+    memory    X of 1 GB in a file, two workers that may have 600 MB each: a search to its end, its rows read again at
+              every pass. The workers' peak memory is told.
+    passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
+              dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
+              ridge logistic regression. dask-glm's elastic net has a proximal operator that does nothing, hence no l1.
+    plan      a simulation of jobs (a task for each piece of the rows; workers with one thread; a scheduler that takes
+              its time for each task) with constants measured on small cases, compared with other small cases, and then
+              asked about 10^9 rows.
+    growth    rows from 10^4 to 10^7 in a file of float32, one process: seconds and peak memory of one certified solve.
+
+All data are synthetic. Needs the extra dask; dask-glm where it is installed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import tempfile
+import time
+import tracemalloc
+from hashlib import blake2b
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from common import parser, provenance, table, target, write_json, write_text
+from distributed import Client, LocalCluster, wait
+
+import suffice
+from suffice import BilevelProblem, Options, Space, losses, problems, terms, tune
+from suffice.terms import blocks
+from suffice.terms.cluster import ClusterRows
+from suffice.terms.design import Design
+from suffice.terms.jobs import At, Gram
+
+SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
+
+
+def data(N: int, d: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, d))
+    return X, X @ rng.standard_normal(d) / np.sqrt(d) + rng.logistic(size=N) > 0.0
+
+
+def from_file(path: Path, chunks: int) -> Any:
+    """Rows of a file of numpy.save, which every worker opens itself."""
+    N, d = np.load(path, mmap_mode="r").shape
+    sizes = tuple(min(chunks, N - start) for start in range(0, N, chunks))
+
+    def load(block_info: Any = None) -> Any:
+        (start, stop), _ = block_info[None]["array-location"]
+        return np.array(np.load(path, mmap_mode="r")[start:stop])
+
+    dtype = np.load(path, mmap_mode="r").dtype
+    return da.map_blocks(load, chunks=(sizes, (d,)), dtype=dtype, meta=np.zeros((0, 0), dtype))
+
+
+def search(X: Any, y: Any, evaluations: int, callback: Any = None) -> tuple[Any, Any]:
+    parts = terms.row_folds(X, 2)
+    problem = BilevelProblem(
+        [problems.ElasticNetLogistic(train, y) for train, _ in parts],
+        [losses.LogLoss(held, y) for _, held in parts],
+        space=SPACE,
+    )
+    start = {"l1": 1e-3, "l2": 1e-3}
+    return tune(problem, start, options=Options(max_evaluations=evaluations), callback=callback), parts[0][0].X
+
+
+def cluster(workers: int, memory: Any = None) -> LocalCluster:
+    return LocalCluster(
+        n_workers=workers, threads_per_worker=1, processes=True, memory_limit=memory, dashboard_address=":0"
+    )
+
+
+def digest(result: Any) -> str:
+    return blake2b(repr(result.history).encode(), digest_size=8).hexdigest()
+
+
+# The same bits
+
+
+def bits(N: int = 20_000, d: int = 20, evaluations: int = 6) -> dict[str, Any]:
+    X, y = data(N, d)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "X.npy"
+        np.save(path, X)
+        began = time.perf_counter()
+        here, _ = search(terms.RowBlocks.of(path, block=1_000), y, evaluations)
+        rows.append(["RowBlocks, one process", "-", digest(here), time.perf_counter() - began])
+        blocks.BLOCK_BYTES = 1_000 * 8 * d
+        for workers in (1, 2, 4):
+            with cluster(workers) as running, Client(running) as client:
+                for chunks in (1_000, 7_777, N):
+                    began = time.perf_counter()
+                    there, _ = search(from_file(path, chunks), y, evaluations)
+                    rows.append([f"{workers} workers", chunks, digest(there), time.perf_counter() - began])
+                if workers == 2:
+                    victims = list(client.run(os.getpid).values())
+
+                    def kill(record: Any, victims: Any = victims) -> None:
+                        if record.number == 3:
+                            os.kill(victims[0], signal.SIGKILL)
+
+                    began = time.perf_counter()
+                    there, _ = search(from_file(path, 7_777), y, evaluations, kill)
+                    rows.append(["2 workers, one killed", 7_777, digest(there), time.perf_counter() - began])
+    return {"rows": rows, "same": len({row[2] for row in rows}) == 1, "params": here.params}
+
+
+# More rows than memory
+
+
+def memory(N: int = 1_250_000, d: int = 100, limit: str = "600MB") -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "X.npy"
+        file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, d))
+        rng = np.random.default_rng(0)
+        w, y = rng.standard_normal(d) / 10, np.empty(N, dtype=bool)
+        for start in range(0, N, 50_000):
+            part = rng.standard_normal((min(50_000, N - start), d))
+            file[start : start + len(part)] = part
+            y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
+        file.flush()
+        del file
+        blocks.BLOCK_BYTES = 1 << 23
+        with cluster(2, limit) as running, Client(running) as client:
+            began = time.perf_counter()
+            found, rows = search(from_file(path, 25_000), y, 3)
+            peak = max(client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss).values()) * 1024
+            seconds = time.perf_counter() - began
+    size = 8 * N * d
+    return {
+        "bytes of X": size, "limit": limit, "held": rows.held, "passes": rows.passes, "seconds": seconds,
+        "peak bytes of a worker": peak, "evaluations": found.evaluations, "interval": list(found.interval),
+    }  # fmt: skip
+
+
+# Passes
+
+
+def passes(N: int = 100_000, d: int = 30, l2: float = 1e-4) -> list[list[Any]]:
+    from sklearn.linear_model import SGDClassifier
+
+    X, y = data(N, d)
+    X *= np.geomspace(0.1, 3.0, d)  # columns of different units, as most tables have
+    problem = problems.ElasticNetLogistic(X, y).at(l1=0.0, l2=l2)
+    exact = suffice.solve(problem, within=1e-10).x
+    size = float(np.linalg.norm(exact))
+    rows: list[list[Any]] = []
+
+    def tell(name: str, reads: float, inner: float, x: Any) -> None:
+        proof = suffice.certify(problem, np.asarray(x, dtype=float))
+        rows.append([name, reads, inner, proof.radius / size, float(np.linalg.norm(x - exact)) / size])
+
+    for accuracy in (1e-1, 1e-3, 1e-6):
+        reads = [0.0]
+
+        def read(start: int, stop: int, reads: list[float] = reads) -> Any:
+            reads[0] += (stop - start) / N
+            return X[start:stop]
+
+        in_blocks = problems.ElasticNetLogistic(terms.RowBlocks(read, X.shape), y)
+        before = reads[0]
+        solution = suffice.solve(in_blocks.at(l1=0.0, l2=l2), within=accuracy * size, solver="auto")
+        tell(f"suffice, asked for {accuracy:g} (and {before:.0f} to look at X)", reads[0] - before, 0, solution.x)
+    sgd, order = SGDClassifier(loss="log_loss", penalty="l2", alpha=l2, fit_intercept=False, random_state=0), None
+    for epoch in range(1, 101):
+        for start in range(0, N, 10_000):
+            order = slice(start, start + 10_000)
+            sgd.partial_fit(X[order], y[order], classes=[False, True])
+        if epoch in (1, 10, 100):
+            tell(f"SGDClassifier.partial_fit, {epoch} epochs", epoch, 0, sgd.coef_[0])
+    if find_spec("dask_glm") is not None:
+        rows += _glm(X, y, l2, tell, rows)
+    return rows
+
+
+def _glm(X: Any, y: Any, l2: float, tell: Any, rows: Any) -> list[list[Any]]:
+    from dask_glm import algorithms, families
+
+    N, d = X.shape
+    counts = {"reads": 0.0, "inner": 0.0}
+
+    def load(block_info: Any = None) -> Any:
+        (start, stop), _ = block_info[None]["array-location"]
+        counts["reads"] += (stop - start) / N
+        return X[start:stop]
+
+    class Counted(families.Logistic):
+        @staticmethod
+        def pointwise_loss(beta: Any, X: Any, y: Any) -> Any:
+            counts["inner"] += len(X) / N
+            return families.Logistic.pointwise_loss(beta, X, y)
+
+    chunk = N // 4
+    with dask.config.set(scheduler="sync"):
+        for name, method, steps in (
+            ("ADMM", algorithms.admm, (5, 50)),
+            ("proximal gradient", algorithms.proximal_grad, (10, 100)),
+        ):
+            for most in steps:
+                counts.update(reads=0.0, inner=0.0)
+                lazy = da.map_blocks(load, chunks=((chunk,) * 4, (d,)), dtype=float, meta=np.zeros((0, 0)))
+                how = {"abstol": 0.0, "reltol": 0.0} if name == "ADMM" else {"tol": 0.0}
+                x = method(
+                    lazy, da.from_array(y.astype(float), chunks=chunk), regularizer="l2", lamduh=N * l2,
+                    family=Counted, max_iter=most, **how,
+                )  # fmt: skip
+                tell(f"dask-glm {name}, {most} iterations", counts["reads"], counts["inner"], np.asarray(x).ravel())
+    return []
+
+
+# A plan for 10^9 rows
+
+
+def simulated(pieces: int, workers: int, piece_seconds: float, c: dict[str, float], stages: int) -> float:
+    """Seconds of a job: tasks are handed out one by one, every worker makes one at a time, answers come back; a second
+    stage of small tasks takes the sums out of what stays."""
+    free, clock, ends = [0.0] * workers, 0.0, []
+    for _ in range(pieces):
+        clock += c["hand out"]
+        k = min(range(workers), key=free.__getitem__)
+        free[k] = max(free[k], clock) + c["task"] + piece_seconds
+        ends.append(free[k])
+    return (
+        c["round trip"] + max(ends) + (stages - 1) * (c["round trip"] + pieces * (c["hand out"] + c["task"] / workers))
+    )
+
+
+def measured(rows: ClusterRows, job: Any, design: Design, y: Any, C: Any, repeats: int = 5) -> float:
+    """The least of some repeats, in seconds. A job with margins makes them."""
+    times = []
+    for k in range(repeats):
+        began = time.perf_counter()
+        if isinstance(job, Gram):
+            rows.run(job, C=C, norms=design.row_norms)
+        else:
+            w = np.full(rows.shape[1], 1e-3 * (k + 1))
+            rows.run(job, [rows.margins(w)], a=design.weights, y=y, norms=design.row_norms)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def plan(d: int = 50) -> dict[str, Any]:
+    blocks.BLOCK_BYTES = 1 << 21
+    cases, loss = [], terms.LOGISTIC
+    sizes = (25_000, 100_000, 200_000, 400_000)
+    for workers in (1, 2):
+        with cluster(workers) as running, Client(running):
+            for N in sizes:
+                X, y = data(N, d)
+                shared = da.from_array(X, chunks=(N // 4, -1))
+                problem = problems.ElasticNetLogistic(shared, y)
+                rows, design = problem.design.X, problem.design
+                wait(list(rows._pieces))
+                model = problem.at(l1=0.0, l2=1.0).smooth
+                C = model.row_curvature(model.image(np.zeros(d))).rows
+                for name, job in (("point", At(loss, 1e-12, 0.0)), ("Gram", Gram(np.arange(d)))):
+                    seconds = measured(rows, job, design, problem.y, C)
+                    pieces, largest = len(rows.places), max(b - a for a, b in rows.places)
+                    cases.append({"job": name, "rows": N, "workers": workers, "pieces": pieces,
+                                  "largest piece": largest, "seconds": seconds})  # fmt: skip
+    constants = _fitted([case for case in cases if case["rows"] in (sizes[0], sizes[-1])])
+    for case in cases:
+        case["simulated"] = _of_case(case, constants)
+        case["used to fit"] = case["rows"] in (sizes[0], sizes[-1])
+    return {"constants": constants, "cases": cases, "plan": _planned(constants, d)}
+
+
+def _of_case(case: dict[str, Any], c: dict[str, float]) -> float:
+    stages = 2 if case["job"] == "point" else 1
+    return simulated(case["pieces"], case["workers"], case["largest piece"] * c[case["job"]], c, stages)
+
+
+def _fitted(cases: list[dict[str, Any]]) -> dict[str, float]:
+    """Constants with the least sum of squared relative errors."""
+    from scipy.optimize import least_squares
+
+    names = ("round trip", "hand out", "task", "point", "Gram")
+
+    def errors(logs: Any) -> Any:
+        c = dict(zip(names, np.exp(logs), strict=True))
+        return [np.log(_of_case(case, c) / case["seconds"]) for case in cases]
+
+    start = np.log([5e-3, 5e-4, 2e-3, 1e-7, 2e-7])
+    found = least_squares(errors, start, bounds=(np.log(1e-9), np.log(1.0)))
+    return {name: float(value) for name, value in zip(names, np.exp(found.x), strict=True)}
+
+
+def _planned(c: dict[str, float], d: int) -> list[dict[str, Any]]:
+    """10^9 rows of d columns in float64 on workers with one thread each, X held or read at 200 MB/s by every worker."""
+    N, made = 10**9, []
+    steps, folds, evaluations = 4, 5, 30  # Newton steps of a warm solve, folds, evaluations of a search
+    for workers in (64, 256):
+        for read in (0.0, 8.0 * d / 2e8):  # seconds for every row
+            piece = 1 << 17
+            pieces = -(-N // piece)
+            point = simulated(pieces, workers, piece * (c["point"] + read), c, 2)
+            gram = simulated(pieces, workers, piece * (c["Gram"] + read), c, 1)
+            evaluation = folds * (steps * (point + gram) + point)
+            overhead = pieces * (3 * c["hand out"]) / (point + gram)
+            made.append({
+                "workers": workers, "X": "held" if read == 0.0 else "read at every pass", "bytes of X": 8 * N * d,
+                "passes of an evaluation": folds * (2 * steps + 1),
+                "bytes that travel to a task": 8 * d, "bytes that travel back": pieces * 8 * d * (1 + d),
+                "seconds of a point": point, "seconds of a Gram matrix": gram,
+                "share of handing out tasks": overhead, "hours of a search": evaluations * evaluation / 3600.0,
+            })  # fmt: skip
+    return made
+
+
+# Growth
+
+
+def growth(sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000), d: int = 20) -> dict[str, Any]:
+    rows = []
+    blocks.BLOCK_BYTES = 1 << 23
+    with tempfile.TemporaryDirectory() as folder:
+        for N in sizes:
+            path = Path(folder) / "X.npy"
+            file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(N, d))
+            rng = np.random.default_rng(0)
+            w, y = rng.standard_normal(d) / 4, np.empty(N, dtype=bool)
+            for start in range(0, N, 100_000):
+                part = rng.standard_normal((min(100_000, N - start), d), dtype=np.float32)
+                file[start : start + len(part)] = part
+                y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
+            file.flush()
+            del file
+            tracemalloc.start()
+            began = time.process_time()
+            problem = problems.ElasticNetLogistic(terms.RowBlocks.of(path), y)
+            solution = suffice.solve(problem.at(l1=1e-4, l2=1e-4), within=1e-6, solver="auto")
+            seconds, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            rows.append([N, seconds, peak, peak / N, solution.steps, solution.certificate.radius])
+    logs = np.log(np.array([[row[0], row[1], row[2]] for row in rows]))
+    exponents = [float(np.polyfit(logs[-3:, 0], logs[-3:, k], 1)[0]) for k in (1, 2)]
+    return {"rows": rows, "exponent of seconds": exponents[0], "exponent of memory": exponents[1]}
+
+
+def text(found: dict[str, Any]) -> str:
+    parts = ["# Rows on a cluster", f"commit {found['provenance']['commit']}"]
+    if "bits" in found:
+        rows = [[row[0], row[1], row[2], f"{row[3]:.1f} s"] for row in found["bits"]["rows"]]
+        parts += ["## The same bits", table(["", "chunks", "digest of the history", "wall"], rows)]
+        parts.append(table(["", "measured", "target", ""], [target("different digests", float(
+            len({row[2] for row in found["bits"]["rows"]})), 1.0, digits=0)]))  # fmt: skip
+    if "memory" in found:
+        m = found["memory"]
+        parts += ["## More rows than memory", table(["", ""], [[k, v] for k, v in m.items()])]
+    if "passes" in found:
+        rows = [[n, f"{r:.0f}", f"{i:.0f}" if i else "", f"{p:.1e}", f"{e:.1e}"] for n, r, i, p, e in found["passes"]]
+        header = ["", "X is read", "inner passes", "proven distance", "distance"]
+        parts += ["## Passes", "Distances are relative to the norm of the exact weights.", table(header, rows)]
+    if "plan" in found:
+        p = found["plan"]
+        rows = [_case(case) for case in p["cases"]]
+        worst = max(abs(c["simulated"] / c["seconds"] - 1) for c in p["cases"] if not c["used to fit"])
+        parts += ["## A plan for 10^9 rows", table(["", "measured", "simulated", "off by", "not fitted"], rows)]
+        parts.append(
+            table(["", "measured", "target", ""], [target("largest error of a case that was not fitted", worst, 0.2)])
+        )
+        parts.append(
+            ", ".join(f"{name} {value:.3g} s" for name, value in p["constants"].items()) + " (point, Gram: per row)."
+        )
+        header = ["10^9 rows", *(f"{case['workers']} workers, {case['X']}" for case in p["plan"])]
+        keys = [key for key in p["plan"][0] if key not in ("workers", "X")]
+        parts.append(table(header, [[key, *(_short(case[key]) for case in p["plan"])] for key in keys]))
+    if "growth" in found:
+        g = found["growth"]
+        rows = [
+            [f"{n:,}", f"{s:.2f} s", f"{m / 1e6:.1f} MB", f"{b:.0f}", k, f"{r:.0e}"] for n, s, m, b, k, r in g["rows"]
+        ]
+        parts += ["## Growth", table(["rows", "CPU", "peak memory", "bytes per row", "steps", "radius"], rows)]
+        parts.append(
+            f"Exponents over the last three sizes: time {g['exponent of seconds']:.2f}, memory "
+            f"{g['exponent of memory']:.2f}."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _case(case: dict[str, Any]) -> list[str]:
+    name = f"{case['job']}, {case['rows']:,} rows, {case['workers']} workers, {case['pieces']} pieces"
+    times = [f"{1e3 * case[key]:.0f} ms" for key in ("seconds", "simulated")]
+    return [
+        name,
+        *times,
+        f"{100 * (case['simulated'] / case['seconds'] - 1):+.0f} %",
+        "" if case["used to fit"] else "yes",
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+SECTIONS = {"bits": bits, "memory": memory, "passes": passes, "plan": plan, "growth": growth}
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
+    options = arguments.parse_args()
+    path = options.out / "cluster_rows.json"
+    found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) else {}
+    found["provenance"] = provenance("dask", "distributed", "dask-glm")
+    for name in options.only:
+        found[name] = SECTIONS[name]()
+        write_json(path, found)
+        print(text(found))
+    write_text(options.out / "cluster_rows.md", text(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Squares of several targets, whose weights come and go together, as a lower-level problem in l1 and l2."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from suffice.arrays import frozen, positive
+from suffice.problem import Composite
+from suffice.terms.design import Design
+from suffice.terms.prox import L1
+from suffice.terms.structure import SparseGroup
+from suffice.terms.targets import Targets, of_zero, rows
+
+
+class MultiTaskElasticNet:
+    """Elastic-net least squares of several targets, Y of N x t: (1/2) sum_i a_i ||x_i W - y_i||^2 + (l2/2) ||W||^2 +
+    l1 sum_j ||W_j||_2, W_j the weights of column j for all targets.
+
+    With `by_rows=False` the l1 penalty is sum_jk |W_jk|, which makes t separate problems of it. Solutions x hold W
+    target by target: `x.reshape(t, d)` is scikit-learn's `coef_`. a_i is 1/N, or `sample_weight` scaled to sum to 1.
+    `at(l1=..., l2=...)` is the problem at fixed penalties; l2 may be 0 where X has full column rank. There is no
+    intercept. For l1 >= `l1_max` the solution is exactly 0.
+    """
+
+    def __init__(self, X: Any, Y: Any, *, by_rows: bool = True, sample_weight: Any = None) -> None:
+        self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+        Y = np.asarray(Y, dtype=np.float64)
+        if Y.ndim != 2 or Y.shape[0] != self.design.shape[0] or Y.shape[1] < 1 or not np.isfinite(Y).all():
+            raise ValueError(f"Y must be finite, with one of {self.design.shape[0]} rows for each of X, got {Y.shape}")
+        self.Y, self.by_rows = frozen(Y), by_rows
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.design.shape[1] * int(self.Y.shape[1])
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which W = 0 is the solution, for every l2."""
+        return of_zero(Targets(self.design, self.Y), self.by_rows)
+
+    def at(self, *, l1: float, l2: float) -> Composite:
+        """The problem at fixed penalties l1 >= 0 and l2 >= 0."""
+        return with_targets(Targets(self.design, self.Y, positive(l2, "l2", zero=True)), l1, self.by_rows)
+
+
+def with_targets(model: Targets, l1: float, by_rows: bool, least: float = 0.0) -> Composite:
+    """The problem with this l1; where neither l2 nor the data supply any curvature the ridge is `least`."""
+    l1, (_, columns) = positive(l1, "l1", zero=True), model.design.shape
+    if model.mu == 0.0:
+        if least == 0.0:
+            raise ValueError(
+                "l2 must be positive: the columns of X depend on each other, or there are too many of them"
+            )
+        model = Targets(model.design, model.Y, least)
+    g: Any = L1(l1)
+    if by_rows and l1 > 0.0:
+        g = SparseGroup(rows(columns, model.count), l1)
+    return Composite(model, g, mu=model.mu, L=model.L, size=columns * model.count)

@@ -1,0 +1,430 @@
+"""`suffice tune folder/*.parquet --target y --cluster ADDRESS`: a table in many files, tuned where its rows are.
+
+Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
+each fold anew. What differs from a run on one machine, and is told: row i is held out by fold i mod K, in place of
+shuffled folds; the search begins at one point, without first looks; every level has a column of its own. There is one
+model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
+numbers and counts can be predicted.
+
+The run's folder is that of `suffice.tabular.run`, less the report: `suffice predict` takes it. The same command in the
+same folder goes on where it was, and ends at the same bits, whatever the cluster.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from suffice.arrays import Array
+from suffice.bilevel import BilevelProblem
+from suffice.held_out import DevianceScore, LogScore, SquaredScore
+from suffice.held_out_rows import HeldOutRows
+from suffice.journal.lines import FILE as JOURNAL
+from suffice.lower.solver import solve
+from suffice.options import Options
+from suffice.problem import Composite
+from suffice.problems.linear import ElasticNetModel, penalised
+from suffice.report import folder as places
+from suffice.result import Record, Result
+from suffice.space import Space
+from suffice.tabular.columns import preparation_of
+from suffice.tabular.models import estimator_of
+from suffice.tabular.notation import Form
+from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise, summed, target_values
+from suffice.tabular.predict import TABLE, Recipe
+from suffice.tabular.preparation import Preparation, prepared
+from suffice.tabular.run import RESULT, save
+from suffice.tabular.settings import FINAL_RADIUS, Settings
+from suffice.tabular.table import Reading, TableError, quoted
+from suffice.tabular.targets import plain
+from suffice.terms.blocks import block_rows
+from suffice.terms.cluster import ClusterRows
+from suffice.terms.design import Design
+from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
+from suffice.terms.row_intercept import RowsIntercepted
+from suffice.tune import resume, tune
+
+LOSSES: dict[str, MarginLoss] = {
+    "logistic": LOGISTIC,
+    "logistic-l2": LOGISTIC,
+    "elastic-net": SQUARED,
+    "ridge": SQUARED,
+    "poisson": POISSON,
+}
+PATIENCE = "10s"  # with a scheduler that does not answer
+RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What is asked for."""
+
+    data: tuple[str, ...]
+    target: str
+    model: str = "auto"
+    cv: int = 5
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    max_evaluations: int = 200
+    max_seconds: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """What may not differ in a folder."""
+        names = ("target", "model", "cv", "drop", "keep")
+        return {"on a cluster": list(self.data)} | {
+            name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in names
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a run has found."""
+
+    result: Result
+    model: str
+    rows: int
+    columns: int
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    notes: tuple[str, ...]
+    passes: int
+    radius: float
+    seconds: float
+    model_file: Path | None
+    failures: tuple[str, ...]
+
+    def plain(self) -> dict[str, Any]:
+        low, high = self.result.interval
+        return {
+            "success": bool(self.result.success),
+            "message": self.result.message,
+            "model": self.model,
+            "rows": self.rows,
+            "columns": self.columns,
+            "penalties": {name: float(value) for name, value in (self.result.params or {}).items()},
+            "score": -float(self.result.cost),
+            "interval": [-high, -low],
+            "evaluations": self.result.evaluations,
+            "passes": self.passes,
+            "radius": self.radius,
+            "seconds": round(self.seconds, 3),
+            "model_file": None if self.model_file is None else str(self.model_file),
+            "notes": list(self.notes),
+            "failures": list(self.failures),
+        }
+
+
+TAKEN = ("data", "target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "no_report", "digest")
+
+
+def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
+    """What the command line asks for; ValueError for what a cluster does not do."""
+    for item in fields(Settings):
+        if item.name not in TAKEN and getattr(settings, item.name) != item.default:
+            raise ValueError(f"--{item.name.replace('_', '-')} does not go with --cluster")
+    names = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds")
+    return Wish(data=tuple(paths), **{name: getattr(settings, name) for name in names})
+
+
+def lines(found: Found) -> list[str]:
+    """For people."""
+    low, high = found.plain()["interval"]
+    penalties = ", ".join(f"{name} = {value:.4g}" for name, value in found.plain()["penalties"].items())
+    score = "mean log loss" if found.model.startswith("logistic") else "mean squared error"
+    score = "mean deviance" if found.model == "poisson" else score
+    return [
+        *(f"Note     {note}" for note in found.notes),
+        f"Table    {found.rows:,} rows, {len(found.numeric)} numeric and {len(found.categorical)} categorical columns",
+        f"Best     {penalties}",
+        f"Score    {score} {found.result.cost:.6g} of held-out rows, proven to lie in [{-high:.6g}, {-low:.6g}]",
+        f"Model    {found.columns} coefficients within {found.radius:.2g} of the exact minimiser, all rows",
+        f"Work     {found.result.evaluations} evaluations, {found.passes} passes over the rows, {found.seconds:.1f} s",
+        f"Wrote    {found.model_file}",
+        *(f"Failed   {failure}" for failure in found.failures),
+    ]
+
+
+class Fold(ElasticNetModel):
+    """The training rows of a fold, with an intercept that is minimised out."""
+
+    def _model(self, l2: float) -> RowsIntercepted:
+        return self.with_intercept(l2)
+
+    def with_intercept(self, l2: float = 0.0) -> RowsIntercepted:
+        """The loss and an l2."""
+        return RowsIntercepted(self.design, self.y, self.loss, l2)
+
+    def at(self, *, l1: float | Array = 0.0, l2: float | Array) -> Composite:
+        return penalised(self._model, l1, l2, 0.0, self.size)
+
+
+def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], object] | None = None) -> Found:
+    """Search, fit and write everything down."""
+    began = time.monotonic()
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError as error:
+        raise TableError("--cluster needs dask: pip install 'suffice[dask]'") from error
+    known = places.read(folder / places.COMMAND)
+    if known is not None and known != wish.plain():
+        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
+    parts = find_parts(wish.data)
+    try:
+        client = distributed.Client(address, timeout=PATIENCE)
+    except (OSError, TimeoutError) as error:
+        raise TableError(f"no scheduler answers at {address}: start one with `dask scheduler`") from error
+    with client:
+        places.write(folder / places.COMMAND, wish.plain())
+        return _run(wish, client, folder, parts, callback, began)
+
+
+def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
+    notes: list[str] = [f"row i is held out by fold i mod {wish.cv}"]
+    kinds, model, labels, target = _columns(wish, client, parts, notes)
+    numeric = {name: kind for name, kind in kinds.items() if kind != "text" and name != wish.target}
+    levels = {name: labels[name] for name, kind in kinds.items() if kind == "text" and name != wish.target}
+    width = 2 * len(numeric) + sum(len(known) + 1 for known in levels.values())
+    raw, y = _arrays(client, parts, numeric, levels, wish.target, kinds[wish.target], target, width)
+    sizes = tuple(len(known) + 1 for known in levels.values())
+    preparations = prepared(raw, len(numeric), sizes, wish.cv)
+    designs = [Design.of(raw.through(one, one.columns)) for one in preparations]
+    folds, losses = _folds(designs, y, LOSSES[model], wish.cv)
+    space = _space(model, target)
+    problem = BilevelProblem(folds, losses, space=space)
+    options = Options(max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS)
+    if (folder / JOURNAL).exists():
+        result = resume(folder, problem=problem, options=options, callback=callback)
+    else:
+        result = tune(problem, _start(folds[0], space), options=options, callback=callback, journal=folder)
+    whole = Fold(designs[-1], y, LOSSES[model])
+    params = dict(result.params or {})
+    solution = solve(whole.at(**params), within=1e-3, solver="auto")
+    size = float(np.linalg.norm(solution.x))
+    solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
+    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
+    (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
+    passes = sum(design.X.passes for design in designs) + raw.passes
+    found = Found(
+        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
+        solution.certificate.radius, time.monotonic() - began, file, tuple(failures),
+    )  # fmt: skip
+    places.write(folder / RESULT, {"found": found.plain()})
+    return found
+
+
+def _seconds(wish: Wish) -> float:
+    return math.inf if wish.max_seconds is None else wish.max_seconds
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of the column to predict."""
+
+    classes: tuple[Any, ...] | None
+    mean: float
+    spread: float
+
+
+def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
+    """Columns that are used with their kinds, the model, levels of texts, and what is known of the target."""
+    for name in (wish.target, *wish.drop, *wish.keep):
+        if name not in parts.kinds:
+            raise TableError(f"there is no column {quoted(name)}: there are {', '.join(map(quoted, parts.kinds))}")
+    kinds = {name: kind for name, kind in parts.kinds.items() if name not in wish.drop}
+    dates = [name for name, kind in kinds.items() if kind == "date"]
+    if dates:
+        shown = " ".join(f"--drop {name}" for name in dates)
+        raise TableError(f"columns of dates are not read on a cluster: {shown} leaves them out")
+    for name in [name for name, kind in kinds.items() if kind == "other"]:
+        if name == wish.target:
+            raise TableError(f"the target {quoted(name)} holds {parts.what[name]}, which is neither numbers nor text")
+        notes.append(f"column {quoted(name)} is left out: {parts.what[name]} is neither numbers nor text")
+        del kinds[name]
+    summaries = summed(client.gather(client.map(summarise, parts.parts, kinds=kinds, pure=False)), kinds)
+    target = summaries.pop(wish.target)
+    for name, summary in summaries.items():
+        reason = summary.useless(name, kinds[name], name in wish.keep)
+        if reason:
+            notes.append(f"column {quoted(name)} is left out: {reason}")
+            del kinds[name]
+    if len(kinds) < 2:
+        raise TableError("there is no column to learn from besides the target")
+    model, known = _task(wish, target, kinds[wish.target])
+    labels = {name: np.array(sorted(summaries[name].levels or ())) for name in kinds if name != wish.target}
+    return kinds, model, labels, known
+
+
+def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
+    """The model, by the rules of `suffice.tabular.targets`."""
+    name = quoted(wish.target)
+    if target.missing:
+        raise TableError(
+            f"the target {name} is missing in {target.missing:,} of {target.known + target.missing:,} rows"
+        )
+    values = sorted(target.levels or ())
+    if len(values) == 1:
+        raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
+    mean = target.total / target.known if kind != "text" else 0.0
+    spread = math.sqrt(max(target.squares / target.known - mean * mean, 0.0)) if kind != "text" else 0.0
+    model = wish.model
+    if model == "auto":
+        model = "logistic" if kind != "numeric" or len(values) == 2 else "elastic-net"
+    if model not in LOSSES:
+        raise TableError(f"--model {model} is not for a cluster: {', '.join(LOSSES)} are")
+    if not model.startswith("logistic"):
+        if kind == "text":
+            raise TableError(f"the target {name} is text: regression needs numbers")
+        if model == "poisson" and target.low < 0.0:
+            raise TableError(f"the target {name} is {target.low:g} somewhere: Poisson regression needs counts")
+        return model, Target(None, mean, spread)
+    if len(values) != 2:
+        raise TableError(f"the target {name} has {len(values) or 'many'} classes: a cluster takes two")
+    classes = tuple(bool(value) if kind == "boolean" else plain(value) for value in values)
+    return model, Target(classes, mean, spread)
+
+
+def _arrays(
+    client: Any, parts: Parts, numeric: Any, levels: Any, target: str, kind: Any, known: Target, width: int
+) -> tuple[ClusterRows, Any]:
+    """The table as a matrix of numbers, and the target, on the cluster."""
+    dask: Any = import_module("dask")
+    da: Any = import_module("dask.array")
+    columns = len(numeric) + len(levels)
+    text = repr((parts.parts, sorted(numeric), sorted(levels), target))
+    token = blake2b(text.encode(), digest_size=8).hexdigest()
+    read = dask.delayed(matrix, pure=False)
+    X = da.concatenate(
+        [
+            da.from_delayed(
+                read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (part.rows, columns), float
+            )
+            for k, part in enumerate(parts.parts)
+        ]
+    )
+    of_target = dask.delayed(target_values, pure=False)
+    y = da.concatenate(
+        [
+            da.from_delayed(
+                of_target(part, target, kind, dask_key_name=f"target-{token}-{k}"),
+                (part.rows,),
+                object if kind == "text" else float,
+            )
+            for k, part in enumerate(parts.parts)
+        ]
+    )
+    if kind == "text":
+        assert known.classes is not None
+        y = (y == known.classes[1]).astype(float)
+    rows = ClusterRows(X, client, block=block_rows((parts.rows, width)))
+    return rows, y
+
+
+def _folds(designs: Sequence[Design], y: Any, psi: MarginLoss, K: int) -> tuple[list[Fold], list[HeldOutRows]]:
+    """Fold k is trained on rows i with i mod K != k, prepared by their own statistics."""
+    scores: dict[Any, Any] = {LOGISTIC: LogScore(), SQUARED: SquaredScore()}
+    score = scores.get(psi) or DevianceScore(psi)
+    folds, losses = [], []
+    for k in range(K):
+        rows = slice(k, None, K)
+        fold = Fold(designs[k].only(rows, complement=True), y, psi)
+        folds.append(fold)
+        train = fold.with_intercept()
+        losses.append(HeldOutRows(designs[k].only(rows), fold.y, score, 1.0 / K, train))
+    return folds, losses
+
+
+def _space(model: str, target: Target) -> Space:
+    usual, scale = (1e-6, 1e2), target.spread or 1.0
+    if model == "logistic":
+        return Space(l1=usual, l2=usual)
+    if model == "elastic-net":
+        return Space(l1=(1e-6 * scale, 1e1 * scale), l2=usual)
+    if model == "poisson":
+        mean = target.mean or 1.0
+        return Space(l2=(1e-6 * mean, 1e2 * mean))
+    return Space(l2=usual)
+
+
+def _start(fold: Fold, space: Space) -> dict[str, float]:
+    """A hundredth of the l1 that leaves nothing, and an l2 between the ends."""
+    start = {}
+    for name, (low, high) in space.ranges.items():
+        wanted = 0.01 * fold.l1_max if name == "l1" else math.sqrt(low * high) * 1e-1
+        start[name] = min(max(wanted, low), high)
+    return start
+
+
+def _pipeline(
+    preparation: Preparation,
+    model: str,
+    numeric: Any,
+    levels: Any,
+    target: Target,
+    whole: Fold,
+    w: Array,
+    params: dict[str, float],
+    rows: int,
+) -> Pipeline:
+    """scikit-learn's own pipeline, with the statistics and coefficients that were found on the cluster: fitted to a few
+    rows that have the medians, the missing entries and the levels of the table, and then given the rest."""
+    import pandas
+
+    categories = [_entries(known, preparation.levels[k]) for k, known in enumerate(levels.values())]
+    length = max([2, *(len(known) for known in categories)])
+    frame: dict[str, Any] = {}
+    for j, name in enumerate(numeric):
+        frame[name] = np.full(length, preparation.medians[j])
+        if j in preparation.marked:
+            frame[name][0] = math.nan
+    for known, name in zip(categories, levels, strict=True):
+        frame[name] = np.array([known[i % len(known)] for i in range(length)], dtype=object)
+    most = max([2, *(len(known) for known in categories)])
+    before = preparation_of(tuple(numeric), tuple(levels), most, dense=True)
+    estimator = estimator_of(model)
+    if target.classes is not None:
+        l1, l2 = params.get("l1", 0.0), params["l2"]
+        estimator.set_params(
+            C=1.0 / (rows * (l1 + l2)), **({"l1_ratio": l1 / (l1 + l2)} if model == "logistic" else {})
+        )
+        y = np.array([target.classes[i % 2] for i in range(length)])
+    else:
+        y = np.abs(np.arange(length) % 2 + 1.0)
+    X = pandas.DataFrame(frame)
+    pipeline = Pipeline([("prepare", before), ("model", estimator)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a fit that is none
+        pipeline.fit(X, y)
+    if numeric:
+        scaler = pipeline[0].named_transformers_["numeric"][-1]
+        scaler.mean_, scaler.scale_ = preparation.means.copy(), preparation.scales.copy()
+        scaler.var_, scaler.n_samples_seen_ = preparation.scales**2, rows
+    fitted = whole.with_intercept()
+    b = fitted.intercept(fitted.image(w))[0]
+    last = pipeline[-1]
+    last.coef_ = w[None, :].copy() if target.classes is not None else w.copy()
+    last.intercept_ = np.array([b]) if target.classes is not None else float(b)
+    return pipeline
+
+
+def _entries(known: Array, levels: Any) -> list[Any]:
+    """Levels as they stand in a frame; missing is NaN, and the last."""
+    return [float("nan") if level == len(known) else str(known[level]) for level in levels]
+
+
+def _saved(
+    pipeline: Pipeline, folder: Path, target: str, kinds: Any, numeric: tuple[str, ...], levels: tuple[str, ...]
+) -> Any:
+    forms = {name: Form(kinds[name]) for name in (*numeric, *levels, target)}
+    recipe = Recipe(target, (*numeric, *levels), levels, Reading(",", forms))
+    places.write(folder / TABLE, recipe.plain())
+    return save(pipeline, folder)

@@ -1,0 +1,460 @@
+r"""Blocks of rows that live on the workers of a Dask cluster.
+
+A `dask.array` of any chunks is cut anew, by the numbers of its rows, into the blocks that `RowBlocks` would have, and
+2^k neighbouring blocks make a piece: one task, which gives the sum of a subtree (`suffice.terms.blocks`). Pieces of a
+sum are joined in the same tree, here or, where they are large, on the workers. So results have the bits that
+`RowBlocks` has on one machine, for any chunks, any number of workers, and any of them lost on the way, as long as all
+machines have the same kind of processor and the same NumPy.
+
+X is held on the workers where it fits into FITTING of their memory; elsewhere every pass reads it again from where it
+came, piece by piece. Margins, targets, weights and norms of rows are held there in any case: 8 bytes for every row and
+vector. All of it are tasks that Dask knows the making of: what is lost with a worker is read and computed again.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from importlib import import_module
+from itertools import count
+from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from suffice.arrays import Array
+from suffice.terms.blocks import (
+    LOCAL,
+    Block,
+    Blocked,
+    Even,
+    Job,
+    Margins,
+    RowBlocks,
+    as_block,
+    block_rows,
+    combined,
+    joined,
+    one_thread,
+    product,
+    products_of,
+    tree,
+    written,
+)
+
+PIECE_BYTES = 1 << 26  # of float64 values of a piece: 64 MB
+PER_THREAD = 2  # pieces for every thread, if there are blocks enough
+FITTING = 0.5  # of the workers' memory that X may take
+LARGE = 1 << 16  # bytes of a sum, from which it is joined on the workers
+MOST_LABELS = 1000
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be reached any more; what was finished is in the journal, if there is one."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a task is to do with a piece."""
+
+    job: Job
+    block: int  # rows
+    columns: int
+    new: tuple[Array, ...]  # w of margins to be made, each with its offset among the given
+    offsets: tuple[bool, ...]
+    texts: tuple[Any, ...]  # combinations of margins: new ones first, then those that are there
+    names: tuple[str, ...]  # of what is given
+    make: Callable[[Any], Array] | None  # of rows that X is made of
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a task leaves behind: numbers that stay with the rows, and its part of the sum."""
+
+    rows: tuple[Array, ...]
+    total: Any
+
+
+def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], known: Sequence[Any]) -> Any:
+    """The job on all blocks of a piece; `known` are margins that are there. In a worker. Its part of the sum, with
+    what stays where anything does."""
+    spec: Spec = pickle.loads(text)
+    job, offsets = spec.job, len([one for one in spec.offsets if one])
+    made: list[list[Array]] = [[] for _ in spec.new]
+    rows: list[Array] = []
+
+    def parts() -> Iterator[Any]:
+        for first in range(start, stop, spec.block):
+            last = min(first + spec.block, stop)
+            inside = slice(first - start, last - start)
+            here = [_rows_of(one, first, last, inside) for one in given]
+            read = partial(_block, spec, X, first, last, inside)
+            added = iter(here[len(here) - offsets :]) if offsets else iter(())
+            pairs = zip(spec.new, spec.offsets, strict=True)
+            fresh = [product(read(), w, next(added) if has else None) for w, has in pairs]
+            for kept, one in zip(made, fresh, strict=True):
+                kept.append(one)
+            margins = [*fresh, *(_rows_of(one, first, last, inside) for one in known)]
+            named = dict(zip(spec.names, here, strict=False))
+            found = job(Block(first, last, read, named, [combined(text, margins) for text in spec.texts]))
+            if job.keeps:
+                rows.append(found[0])
+                found = found[1]
+            yield found
+
+    with one_thread():
+        total = tree(parts())
+    stay = [*made, rows] if job.keeps else made
+    return Kept(tuple(np.concatenate(one) for one in stay), total) if stay else total
+
+
+def _block(spec: Spec, X: Any, first: int, last: int, inside: slice) -> Array:
+    rows = X[inside]
+    return as_block(rows if spec.make is None else spec.make(rows), first, last, spec.columns)
+
+
+def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
+    if isinstance(value, tuple):  # what a task has left behind, and which of it
+        value = value[0].rows[value[1]]
+    if isinstance(value, Even):
+        return value.rows(first, last)
+    rows = np.asarray(value)[inside]
+    return np.require(rows, requirements=["C", "A"]) if rows.dtype.kind == "f" else rows
+
+
+def total_of(kept: Kept) -> Any:
+    """What travels."""
+    return kept.total
+
+
+@dataclass(frozen=True, eq=False)
+class PieceRows:
+    """Numbers that go with the rows, one future for each piece; `place` says where in a task's `Kept`."""
+
+    home: ClusterRows
+    futures: tuple[Any, ...]
+    place: int | None = None
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.home.shape[0],)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares: every value."""
+        digests = self.home.run(RowDigest(), rows=self)
+        return {"values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
+
+    def argument(self, piece: int) -> Any:
+        future = self.futures[piece]
+        return future if self.place is None else (future, self.place)
+
+
+class ClusterRows(Blocked):
+    """A `dask.array` of at least as many rows as columns, on a cluster."""
+
+    here = False
+
+    def __init__(self, X: Any, client: Any, *, block: int | None = None, hold: bool | None = None) -> None:
+        if X.ndim != 2 or 0 in X.shape:
+            raise ValueError(f"X must be a matrix with at least one row and column, got shape {X.shape}")
+        if X.dtype.kind not in "biuf":
+            raise TypeError(f"X must be a matrix of real numbers, got {X.dtype}")
+        if not isinstance(X._meta, np.ndarray):
+            raise TypeError(f"chunks of a dask.array must be NumPy's, got {type(X._meta).__name__}")
+        self.client = client
+        self.shape = int(X.shape[0]), int(X.shape[1])
+        self.block = block_rows(self.shape, block)
+        self.passes = 0  # over X
+        self._targets: WeakValueDictionary[Any, PieceRows] = WeakValueDictionary()
+        self.make: Callable[[Any], Array] | None = None
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        threads = sum(worker["nthreads"] for worker in workers) or 1
+        self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads)
+        self.places = tuple(
+            (start, min(start + self.piece, self.shape[0])) for start in range(0, self.shape[0], self.piece)
+        )
+        memory = sum(worker["memory_limit"] or math.inf for worker in workers)
+        self.held = X.nbytes <= FITTING * memory if hold is None else hold
+        with _talking(client), _quiet():
+            cut = X.rechunk({0: self.piece, 1: -1}, method="tasks")
+            if self.held:
+                cut = client.persist(cut)
+                distributed: Any = import_module("distributed")
+                self._pieces: Any = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
+            else:
+                self._pieces = cut.to_delayed().ravel()
+
+    def through(self, make: Callable[[Any], Array], columns: int) -> ClusterRows:
+        """Another matrix, of which `make` gives the rows from those of this one, block by block, whenever they are
+        needed: a preparation that takes no memory. It travels to the workers."""
+        other = ClusterRows.__new__(ClusterRows)
+        vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
+        other.shape, other.make, other.passes = (self.shape[0], columns), make, 0
+        other._targets = WeakValueDictionary()
+        return other
+
+    def __getstate__(self) -> Any:
+        raise TypeError("rows on a cluster cannot be sent elsewhere: leave executor=None, the cluster does the work")
+
+    def __matmul__(self, w: Any) -> Any:
+        raise TypeError("X lives on a cluster: linear models with one margin per row take it, other models do not")
+
+    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
+        products = products_of(margins)
+        new = [one for one in products if one.rows is None]
+        if new and (len(products) > len(new) or len(new) > 1):
+            # Each by itself: a task that depends on margins before it would keep these from being forgotten.
+            for one in new:
+                self._start(_Nothing(), [one], [], {})
+            new = []
+        futures = self._start(job, new, margins, given)
+        with _talking(self.client):
+            totals = self._mapped(total_of, [(one,) for one in futures]) if new or job.keeps else list(futures)
+            total = self._joined(totals, 8 * getattr(job, "size", 0) > LARGE)
+        if not job.keeps:
+            return total
+        return PieceRows(self, futures, len(new)), total
+
+    def _start(self, job: Job, new: Sequence[Any], margins: Sequence[Margins], given: dict[str, Any]) -> Any:
+        """One task for each piece, under way."""
+        products = products_of(margins) if margins else list(new)
+        known = [one.rows for one in products if one not in new]
+        order = {id(one): k for k, one in enumerate([*new, *(one for one in products if one not in new)])}
+        offsets = [one.offset for one in new if one.offset is not None]
+        spec = Spec(
+            job,
+            self.block,
+            self.shape[1],
+            tuple(one.w for one in new),
+            tuple(one.offset is not None for one in new),
+            tuple(written(one.node, order) for one in margins),
+            tuple(given),
+            self.make,
+        )
+        reads = job.reads or bool(new)
+        self.passes += reads
+        with _talking(self.client), _quiet():
+            text: Any = pickle.dumps(spec)
+            if len(text) > LARGE:  # travels once, not with every task
+                text = self.client.submit(_itself, text, pure=False)
+            tasks = []
+            for k, (start, stop) in enumerate(self.places):
+                arguments = [_argument(one, k) for one in (*given.values(), *offsets)]
+                there = [_argument(one, k) for one in known]
+                tasks.append((text, start, stop, self._pieces[k] if reads else None, arguments, there))
+            futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
+        for place, one in enumerate(new):
+            one.rows = PieceRows(self, futures, place)
+        return futures
+
+    def _submitted(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, delayed: bool) -> Any:
+        if not delayed:
+            return tuple(self._mapped(function, tasks))
+        dask: Any = import_module("dask")
+        ones = [dask.delayed(function, pure=False)(*task, dask_key_name=_key()) for task in tasks]
+        return tuple(self.client.compute(ones, optimize_graph=True))
+
+    def _mapped(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """One message for all."""
+        keys = [_key() for _ in tasks]
+        return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)  # type: ignore[no-any-return]
+
+    def _joined(self, totals: list[Any], there: bool) -> Any:
+        """The sum over all pieces, made here or on the workers."""
+        while there and len(totals) > 1:
+            pairs = list(zip(totals[::2], totals[1::2], strict=False))
+            totals = self._mapped(joined, pairs) + totals[2 * len(pairs) :]
+        return tree(self.client.gather(totals))
+
+    def rows_of(self, values: Any) -> PieceRows:
+        """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
+        from suffice.terms.design import is_dask
+
+        with _talking(self.client), _quiet():
+            if is_dask(values):
+                distributed: Any = import_module("distributed")
+                cut = self.client.persist(_known(values).rechunk({0: self.piece}, method="tasks"))
+                pieces = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
+            else:
+                values = np.asarray(values)
+                pieces = self._mapped(_itself, [(values[a:b],) for a, b in self.places])
+        return PieceRows(self, tuple(pieces))
+
+    def gathered(self, rows: Any) -> Array:
+        if isinstance(rows, Even):
+            return rows.rows(0, self.shape[0])
+        with _talking(self.client):
+            parts = self.client.gather(list(rows.futures))
+        return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
+
+    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
+        from suffice.terms.design import is_dask
+
+        if not is_dask(y):
+            values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
+            key: Any = blake2b(values.data, digest_size=16).digest()
+            return self._once(key, lambda: self.rows_of(values))
+        y = self._checked(_known(y))
+        raw = self._once(y.name, lambda: self.rows_of(y))
+        if labels:
+            found = np.array(sorted(set(self.run(Labels(), y=raw))), dtype=y.dtype)
+            job: Any = Relabelled(found, function(found))
+            key = (y.name, tuple(job.targets))
+        else:
+            job, key = Mapped(function), (y.name, pickle.dumps(function))
+        return self._once(key, lambda: self.run(job, y=raw)[0])
+
+    def _once(self, key: Any, make: Callable[[], PieceRows]) -> PieceRows:
+        """Targets that several problems share are held once."""
+        found = self._targets.get(key)
+        if found is None:
+            self._targets[key] = found = make()
+        return found
+
+
+def rows_of(X: Any, *, block: int | None = None, client: Any = None, hold: bool | None = None) -> Blocked:
+    """The rows of a `dask.array` on the cluster of the current `distributed.Client`, or of `client`; without one, and
+    for more columns than rows, in blocks that Dask brings here. The same array is cut once."""
+    X = _known(X)
+    if client is None:
+        with suppress(ImportError, ValueError):
+            client = import_module("distributed").get_client()
+    if client is None or X.ndim != 2 or X.shape[0] < X.shape[1]:
+        return RowBlocks(_Fetched(X), tuple(X.shape), block=block)
+    key = (client.id, X.name, block, hold)
+    found = _cut.get(key)
+    if found is None:
+        found = ClusterRows(X, client, block=block, hold=hold)
+        _cut[key] = found
+    return found
+
+
+_cut: WeakValueDictionary[Any, ClusterRows] = WeakValueDictionary()
+_numbers, _session = count(), uuid4().hex[:12]
+
+
+class _Fetched:
+    """Rows of a `dask.array`, computed by Dask wherever it is told to."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+
+    def __call__(self, start: int, stop: int) -> Any:
+        return self.X[start:stop].compute()
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """Margins are made, and nothing else."""
+
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Different values, block by block."""
+
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> list[Any]:
+        y = block["y"]
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            raise ValueError("y must hold labels, got NaN")
+        found = np.unique(y)
+        if len(found) > MOST_LABELS:
+            raise ValueError(f"y must hold labels, got {len(found)} different values in {len(y)} rows")
+        return found.tolist()  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Relabelled:
+    """A target for each label."""
+
+    labels: Any
+    targets: Array
+    reads: bool = False
+    keeps: bool = True
+
+    def __call__(self, block: Block) -> tuple[Array, int]:
+        return self.targets[np.searchsorted(self.labels, block["y"])], 0
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Targets row by row."""
+
+    function: Callable[[Any], Array]
+    reads: bool = False
+    keeps: bool = True
+
+    def __call__(self, block: Block) -> tuple[Array, int]:
+        return self.function(block["y"]), 0
+
+
+@dataclass(frozen=True)
+class RowDigest:
+    """Of numbers that go with the rows."""
+
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> list[str]:
+        return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]
+
+
+def _blocks_of_piece(shape: tuple[int, int], block: int, threads: int) -> int:
+    """2^k: as many as PIECE_BYTES hold, and as leave PER_THREAD pieces for every thread."""
+    blocks = math.ceil(shape[0] / block)
+    most = max(min(PIECE_BYTES // (8 * block * shape[1]), blocks // (PER_THREAD * threads)), 1)
+    return 1 << (most.bit_length() - 1)
+
+
+def _known(X: Any) -> Any:
+    """With chunks of known sizes: those of a file's parts are counted first."""
+    return X.compute_chunk_sizes() if any(math.isnan(size) for size in X.shape) else X
+
+
+def _argument(value: Any, piece: int) -> Any:
+    return value.argument(piece) if isinstance(value, PieceRows) else value
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _key() -> str:
+    return f"suffice-{_session}-{next(_numbers)}"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
+
+
+@contextmanager
+def _talking(client: Any) -> Iterator[None]:
+    """What a cluster that is gone raises comes out as one error, which says so."""
+    try:
+        yield
+    except Exception as error:
+        if client.status == "running" and type(error).__name__ not in ("FutureCancelledError", "CancelledError"):
+            raise
+        raise ClusterError(
+            f"the cluster at {client.scheduler.address if client.scheduler else 'an unknown address'} cannot be "
+            f"reached any more ({type(error).__name__}): finished evaluations are in the journal, if there is one, and "
+            "suffice.resume goes on from there on another cluster"
+        ) from error

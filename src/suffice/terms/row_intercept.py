@@ -1,0 +1,189 @@
+r"""`suffice.terms.intercept` for blocks of rows, wherever these are:
+
+    f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
+
+All that is proven there holds; sums over rows are made where the rows are. b is found by Newton's method, a pass over
+the margins for each of its steps and none over X; a point then takes two passes over X, one for its margins and one for
+the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from suffice.arrays import EPS, Array, norm
+from suffice.terms.blocks import Margins, tree_roundings
+from suffice.terms.design import OF_FACTORS
+from suffice.terms.intercept import CLOSE, MOST_STEPS, UNDERFLOW, Intercepted
+from suffice.terms.jobs import Along, At, Balance, Curvature, Ends, Pull
+from suffice.terms.linear import CARRIED, majoriser_of
+from suffice.terms.margin_losses import LARGEST_EXPONENT
+from suffice.terms.rounding import TINY, gamma
+from suffice.terms.row_sums import Point, RowCurvature, RowSums
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """s and its derivative at some b, with what bounds the rounding of s."""
+
+    b: float
+    s: float
+    bend: float
+    noise: float
+    second: float
+
+
+@dataclass(frozen=True, eq=False)
+class RowsIntercepted(RowSums, Intercepted):
+    """`Intercepted`, for blocks of rows."""
+
+    @cached_property
+    def reach(self) -> float:
+        return self.design.survey.reach
+
+    @cached_property
+    def _origin(self) -> tuple[float, float]:
+        root = self._found(None, 0.0, *self._wide_bracket())
+        return root.b, self._off(root, None, 0.0)
+
+    def image(self, x: Array) -> Any:
+        return RowSums.image(self, x)
+
+    def _key(self, what: str) -> tuple[Any, ...]:
+        return what, id(self.design), id(self.y), id(self.loss)
+
+    def at(self, image: Any) -> Any:
+        """b at these margins, with all that was found on the way."""
+        key = self._key("root")
+        if key not in image.known:
+            origin, error = self._origin
+            mean, high, low = self.design.X.run(Ends(), [image], a=self.design.weights)
+            slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
+            root = self._found(image, origin - mean, origin - high - slack, origin + low + slack)
+            error = self._off(root, image, max(abs(high), abs(low)))
+            image.known[key] = (self.design, self.y, self.loss), (root, error)
+        return image.known[key][1]
+
+    def b(self, image: Any) -> float:
+        return float(self.at(image)[0].b)
+
+    def intercept(self, image: Any) -> tuple[float, float]:
+        root, error = self.at(image)
+        return root.b, error
+
+    def intercept_gradient(self, image: Any) -> Array:
+        C = self.row_curvature(image)
+        pulled: Array = self.design.X.run(Pull(), r=C.rows)
+        gradient: Array = -pulled / max(C.total, UNDERFLOW)
+        return gradient
+
+    def shift_within(self, image: Any, radius: float) -> float:
+        return self.reach * radius + self.intercept(image)[1]
+
+    def _balance(self, image: Margins | None, b: float) -> Balanced:
+        given = {"a": self.design.weights, "y": self.y}
+        job = Balance(self.loss, b, self._third < math.inf)
+        s, bend, size, shaken, second = self.design.X.run(job, [] if image is None else [image], **given)
+        N = self.design.shape[0]
+        summing = gamma(tree_roundings(N, self.design.X.block) + OF_FACTORS)
+        noise = (summing * size + 2.0 * EPS * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
+        return Balanced(b, s, bend, noise, second)
+
+    def _found(self, image: Margins | None, b: float, low: float, high: float) -> Balanced:
+        """As `Intercepted` finds it."""
+        close = False
+        for _ in range(MOST_STEPS):
+            b = min(max(b, low), high)
+            root = self._balance(image, b)
+            if close or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+                break
+            step = root.s / root.bend if root.bend > 0.0 else math.inf
+            if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(root.s) <= root.noise:
+                break
+            low, high = (b, high) if root.s < 0.0 else (low, b)
+            inside = low < b - step < high
+            close = inside and abs(step) <= CLOSE and self._third < math.inf
+            b = b - step if inside else 0.5 * (low + high)
+        return root
+
+    def _off(self, root: Balanced, image: Margins | None, largest: float) -> float:
+        """A proven bound on the error of b."""
+        M, N = self._third, self.design.shape[0]
+        if math.inf > M:
+            shaken = 2.0 * EPS * M * (largest + abs(root.b))
+            least = root.second * (1.0 - gamma(N + 32)) * math.exp(-shaken)
+            t = (abs(root.s) + root.noise) / least if least > 0.0 else math.inf
+            if M * t < 0.5:
+                return (-math.log1p(-M * t) / M if M > 0.0 else t) * (1.0 + 32.0 * EPS)
+        start = 2.0 * (root.noise + abs(root.s)) / root.bend if root.bend > 0.0 else 0.0
+        error = max(start, 2.0 * EPS * (abs(root.b) + largest), 1e-300)
+        for _ in range(MOST_STEPS):
+            if self._side(image, root.b + error) > 0 and self._side(image, root.b - error) < 0:
+                return error
+            error *= 2.0
+        return math.inf
+
+    def _side(self, image: Margins | None, b: float) -> int:
+        """The sign of s(b) where it is proven, else 0."""
+        found = self._balance(image, b)
+        return int(found.s >= found.noise) - int(found.s <= -found.noise)
+
+    def _wide_bracket(self) -> tuple[float, float]:
+        size = 1.0
+        while size < LARGEST_EXPONENT or not math.isinf(self.loss.curvature):
+            if self._side(None, -size) < 0 and self._side(None, size) > 0:
+                return -size, size
+            size *= 2.0
+            if not size < 1e100:
+                break
+        raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
+
+    # What a point is asked for
+
+    def _shifted_job(self, x: Array, image: Any, products: float, pull: bool) -> At:
+        b, error_of_b = self.intercept(image)
+        slack = products * self.design.margin_rounding(x) * norm(x)
+        least = TINY * len(x)
+        return At(self.loss, slack, least, 2.0, pull, b, slack * self.reach + least + error_of_b)
+
+    def point(self, x: Array, image: Any) -> Point:
+        key = self._key("shifted")
+        if key not in image.known:
+            found = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, True), [image], **self.given))
+            image.known[key] = (self.design, self.y, self.loss), found
+        return image.known[key][1]  # type: ignore[no-any-return]
+
+    def value_at(self, x: Array, image: Any) -> float:
+        if image.is_product or self._key("shifted") in image.known:
+            loss = self.point(x, image).loss
+        else:
+            loss = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, False), [image], **self.given)).loss
+        return loss + 0.5 * self.l2 * float(x @ x)
+
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        return RowSums.gradient_at(self, x, image)
+
+    def rounding_at(self, x: Array, image: Any) -> float:
+        return RowSums.rounding_at(self, x, image)
+
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        found = Point.of(self.design.X.run(self._shifted_job(x, image, CARRIED, False), [image], **self.given))
+        return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
+
+    def row_curvature(self, image: Any) -> Any:
+        return self._of(Curvature(self.loss, self.b(image)), [image])
+
+    def steadier(self, curvature: Any, image: Any, other: Any) -> Any:
+        found = self._of(Curvature(self.loss, self.b(image), self.b(other)), [image, other], before=curvature.rows)
+        return found if found.finite else None
+
+    def _of(self, job: Curvature, images: list[Any], **before: Any) -> RowCurvature:
+        rows, (total, influence, bad) = self.design.X.run(job, images, **self.given, **before)
+        return RowCurvature(self.design, rows, total, influence, not bad)
+
+    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
+        total = self.design.X.run(Along(self.loss, self.b(z_image)), [z_image, x_image], **self.given)
+        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)

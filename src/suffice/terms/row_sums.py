@@ -1,0 +1,179 @@
+r"""Linear models of blocks of rows (`suffice.terms.blocks`), wherever these are:
+
+    f(w) = sum_i a_i psi(x_i . w + o_i, y_i) + (l2/2) ||w||^2.
+
+Margins stay with their rows. What a point is asked for, its loss, its gradient and the rounding of this one, is found
+in the pass over X that makes its margins; the image of a point is a promise of them (`Margins`) that solvers combine as
+they would combine arrays. A step of Newton's method is then two passes over X, one for the point and one for its
+Hessian; a step of `fista` is one, a step of `fista_adaptive` two. What travels is w, X^T r, and the Hessian on a
+working set.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.arrays import EPS, Array, norm
+from suffice.terms.blocks import Margins
+from suffice.terms.design import Design
+from suffice.terms.jobs import Along, At, Curvature, Gram, Normal, SlopeAtZero
+from suffice.terms.linear import CARRIED, LinearModel, LossModel, majoriser_of
+from suffice.terms.rounding import TINY, gamma
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What is known of a point: the loss, its gradient, and lengths that bound what rounding does to that."""
+
+    loss: float
+    pull: Array
+    through: float
+    whole: float
+    cut: bool  # whether rates were cut off
+
+    @classmethod
+    def of(cls, found: tuple[Any, ...]) -> Point:
+        loss, pull, through, whole, cut = found
+        return cls(float(loss), pull, float(through), float(whole), bool(cut))
+
+    def rounding(self, design: Design) -> float:
+        """A bound on ||fl(X^T a psi') - X^T a psi'||; see `suffice.terms.linear.rounding_of_pull`."""
+        if self.cut:
+            return math.inf
+        rows = design.shape[0]
+        up = 1.0 + gamma(rows + 8)
+        through = math.sqrt(design.squared_norm) * self.through * up
+        return through + design.pull_rounding * self.whole * up + design.underflow
+
+
+@dataclass(frozen=True, eq=False)
+class RowCurvature:
+    """C = diag(a_i psi''), which stays with its rows; `total` and `influence` are sum_i C_i and sum_i C_i ||x_i||^2."""
+
+    design: Design
+    rows: Any
+    total: float
+    influence: float
+    finite: bool
+
+    @classmethod
+    def of(cls, design: Design, C: Any) -> RowCurvature:
+        """From an array of all rows, of a model that knows nothing of blocks, or as it is."""
+        if isinstance(C, cls):
+            return C
+        influence = float(C @ np.square(design.row_norms))
+        return cls(design, design.X.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all()))
+
+    def sum(self) -> float:
+        return self.total
+
+    def any(self) -> bool:
+        return self.total > 0.0
+
+    def gram(self, W: npt.NDArray[np.intp], count: int, centred: bool) -> Array:
+        """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
+        whole = count >= self.design.shape[0] or not self.influence > 0.0
+        job = Gram(np.asarray(W), math.inf if whole else count / self.influence)
+        G, mean, total = self.design.X.run(job, C=self.rows, norms=self.design.row_norms)
+        H: Array = G - np.outer(mean, mean / total) if centred and total > 0.0 else G
+        return H
+
+    def product(self, V: Array) -> Array:
+        """X^T C X V."""
+        result: Array = self.design.X.run(Normal(V), C=self.rows)
+        return result
+
+
+class RowSums(LossModel):
+    """What models of blocks of rows share."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        known = {"a": self.design.weights, "y": self.y, "norms": self.design.row_norms}
+        offset = getattr(self, "offset", None)
+        return known if offset is None else {**known, "o": offset}
+
+    def image(self, x: Array) -> Any:
+        return self.design.X.margins(x, getattr(self, "offset", None))
+
+    def point(self, x: Array, image: Margins) -> Point:
+        """At margins that are a product: all that is known of x, from one pass. At others: loss and gradient."""
+        key = ("point", id(self.design), id(self.y), id(self.loss))
+        if key not in image.known:
+            found = Point.of(self.design.X.run(self._job(x, 1.0, True), [image], **self.given))
+            image.known[key] = (self.design, self.y, self.loss), found  # held, so that ids stay their own
+        return image.known[key][1]  # type: ignore[no-any-return]
+
+    def _job(self, x: Array, products: float, pull: bool) -> At:
+        slack = products * self.design.margin_rounding(x) * norm(x)
+        carried = products if getattr(self, "offset", None) is not None else 0.0
+        return At(self.loss, slack, TINY * len(x), carried, pull)
+
+    def value_at(self, x: Array, image: Any) -> float:
+        key = ("point", id(self.design), id(self.y), id(self.loss))
+        if image.is_product or key in image.known:
+            loss = self.point(x, image).loss
+        else:  # on the way between two points: no pass over X
+            loss = Point.of(self.design.X.run(self._job(x, 1.0, False), [image], **self.given)).loss
+        return loss + 0.5 * self.l2 * float(x @ x)
+
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        return self.point(x, image).pull + self.l2 * x
+
+    def rounding_at(self, x: Array, image: Any) -> float:
+        return self.point(x, image).rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
+
+    def carried_rounding(self, x: Array, image: Any) -> float:
+        """`rounding_at`, for an image that was carried along straight lines."""
+        found = Point.of(self.design.X.run(self._job(x, CARRIED, False), [image], **self.given))
+        return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
+
+    def row_curvature(self, image: Any) -> Any:
+        return self._curved([image])
+
+    def steadier(self, curvature: Any, image: Any, other: Any) -> Any:
+        found = self._curved([image, other], before=curvature.rows)
+        return found if found.finite else None
+
+    def _curved(self, images: list[Any], **before: Any) -> RowCurvature:
+        rows, (total, influence, bad) = self.design.X.run(Curvature(self.loss), images, **self.given, **before)
+        return RowCurvature(self.design, rows, total, influence, not bad)
+
+    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
+        total = self.design.X.run(Along(self.loss), [z_image, x_image], **self.given)
+        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsModel(RowSums, LinearModel):
+    """`LinearModel`, for blocks of rows."""
+
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        if math.isinf(self.loss.curvature):
+            return self.carried_rounding(x, image)
+        return LinearModel.gradient_rounding(self, x, image)
+
+    @cached_property
+    def _derivative_at_zero(self) -> float:
+        found = self.design.X.run(SlopeAtZero(self.loss), a=self.design.weights, y=self.y)
+        return float(found) * (1.0 + gamma(self.design.shape[0] + 8))
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOffset(RowSums):
+    """`suffice.terms.offset.OffsetModel`, for blocks of rows."""
+
+    offset: Any = field(default=None)
+
+    def shifted(self, image: Any, by: Any) -> Any:
+        return image
+
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        return self.carried_rounding(x, image)
