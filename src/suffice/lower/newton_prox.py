@@ -108,7 +108,7 @@ def _entering(x: Array, least: Array) -> npt.NDArray[np.bool_]:
     """Which variables at zero may move: those that are farthest from their optimum, no more than FIRST of them or as
     many as move already. Others have their turn."""
     new = np.where(x == 0.0, np.abs(least), 0.0)
-    most = max(FIRST, np.count_nonzero(x))
+    most = max(FIRST, int(np.count_nonzero(x)))
     if np.count_nonzero(new) <= most:
         return new > 0.0
     entering: npt.NDArray[np.bool_] = new >= np.partition(new, -most)[-most]
