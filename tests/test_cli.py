@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 typer_testing = pytest.importorskip("typer.testing")
@@ -99,3 +100,17 @@ def test_bench_tells_what_it_does_not_know_and_what_it_needs(tmp_path, monkeypat
     monkeypatch.setattr("suffice.cli.__file__", str(tmp_path / "a" / "b" / "cli.py"))
     result = runner.invoke(app, ["bench", "tuners"])
     assert result.exit_code == 2 and "clone" in result.output
+
+
+def test_bench_compares_tools_on_a_table_of_ones_own(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    rows = [",".join(map(str, [*x, "ab"[int(x[0] + rng.normal() > 0)]])) for x in X]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["u,v,w,label", *rows]))
+    told = runner.invoke(app, ["bench", str(path), "--target", "label", "--json"])
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert (found["rows"], found["columns"], found["scoring"]) == (80, 3, "neg_log_loss")
+    assert {run["tool"] for run in found["runs"]} == {"suffice", "lbfgs, l2"}
+    assert runner.invoke(app, ["bench", str(path)]).exit_code != 0

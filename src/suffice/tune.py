@@ -383,6 +383,8 @@ class _Run:
             self._end(Status.MAX_WORK)
         elif seconds >= options.max_seconds:
             self._end(Status.MAX_SECONDS)
+        if self._behind:
+            return
         found = overtaken([one.known for one in tuners], [one.setting for one in tuners])
         if self.beside is not None and any(tuner.known.status is Status.RUNNING for tuner in tuners):
             found |= self._looking_where_nothing_is(self.beside)
@@ -423,7 +425,14 @@ class _Run:
 
     def _turn(self, running: Sequence[Tuner]) -> list[Tuner]:
         """Whose turn it is: the most promising first, as many as max_evaluations allows."""
-        return sorted(running, key=_promising)[: self.tuners[0].options.max_evaluations - self._evaluations]
+        left = self.tuners[0].options.max_evaluations - self._evaluations
+        return sorted(self._behind or running, key=_promising)[:left]
+
+    @property
+    def _behind(self) -> list[Tuner]:
+        """Starts that go on and have yet to make their evaluation of a turn that an earlier budget has cut short."""
+        turns = max(len(tuner.history) for tuner in self.tuners)
+        return [one for one in self.tuners if one.known.status is Status.RUNNING and len(one.history) < turns]
 
     def _make(self, turn: Sequence[Tuner], began: float) -> list[Record]:
         """The evaluations of a turn, each told to its start; with journals, all on disk when this returns."""

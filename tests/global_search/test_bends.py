@@ -5,7 +5,9 @@ import pytest
 
 import suffice
 from suffice import losses, problems
+from suffice.global_search.along import clips_of, expansion_of, sizes_of
 from suffice.global_search.balls import ball_of
+from suffice.global_search.centres import minimised
 from suffice.global_search.models import folds_of
 from suffice.global_search.paths import Box, path_of
 from suffice.global_search.surfaces import surface_of
@@ -63,3 +65,52 @@ def test_f_lies_where_it_is_proven_to_in_random_boxes(kind):
     made = [outside(kind, seed) for seed in range(8)]
     assert [found for found, _, _ in made if found] == []
     assert any(bends and np.isfinite(slack) for _, bends, slack in made)  # or nothing of it was tried
+
+
+def along(fold, path, box, t):
+    """The path at t: its bends as they are defined, and what is clipped."""
+    quads = 5
+    s = t - box.centre
+    monomials = np.array([*s, s[0] ** 2, s[0] * s[1], s[1] ** 2])
+    smooth = path_of(fold, path.w, box)
+    K = expansion_of(fold, smooth).K
+    moved = np.zeros(len(path.A))
+    moved[: len(path.S)] = path.w[path.S]
+    moved += path.A[:, :quads] @ monomials
+    for k, (row, h) in enumerate(zip(path.own, path.h, strict=True)):
+        sigma = path.sigma[row]
+        if row < path.base:
+            kappa = max(-sigma * moved[row], 0.0)
+        else:
+            kappa = max(-sigma * (K[path.S[row]] @ np.append(1.0, monomials)) - fold.B[0] @ t, 0.0) / h
+        assert kappa <= path.limits[k]
+        moved += kappa * path.A[:, quads + k]
+    clips, _ = clips_of(fold, path, box, np.append(sizes_of(box.r), path.limits))
+    clipped = (clips > 0.0) & (np.append(path.sigma, [0.0] * fold.intercept) * moved < 0.0)
+    moved[clipped] = 0.0
+    w = np.zeros(len(path.w))
+    w[path.S] = moved[: len(path.S)]
+    return w
+
+
+@pytest.mark.parametrize("kind", ["squares", "logistic"])
+def test_minimisers_are_as_near_to_the_bent_path_as_the_ball_says(kind):
+    seen = 0
+    for seed in range(40):
+        problem, rng = correlated(kind, seed)
+        centre = 10.0 ** rng.uniform([-2.5, -4.0], [-0.5, -1.0])
+        box = Box(centre / 1.5, centre * 1.5)
+        (fold,) = folds_of(problem)
+        w, _ = minimised(fold, *box.centre, np.zeros(fold.design.shape[1]))
+        found = ball_of(fold, path_of(fold, w, box), box)
+        ball = found.ball
+        if ball is None or ball.factor is None or len(found.path.limits) < 2:
+            continue
+        seen += 1
+        for t in box.low + rng.random((6, 2)) * (box.high - box.low):
+            true, _ = minimised(fold, *t, w)
+            h = true - along(fold, found.path, box, t)
+            P = ball.factor.support
+            assert np.all(np.delete(h, P) == 0.0)
+            assert np.linalg.norm(ball.factor.R @ (h[P] / ball.factor.scale)) <= ball.rho * (1.0 + 1e-9) + 1e-9
+    assert seen >= 5

@@ -1,5 +1,6 @@
 """Estimators of skglm, glum and scikit-survival: known by name, tuned as what they minimise, handed back fitted."""
 
+import os
 import re
 
 import numpy as np
@@ -112,6 +113,12 @@ def agrees(estimator, y, tight, space=None, within=1e-5):
     return search
 
 
+OTHERS = pytest.mark.skipif(
+    "SUFFICE_OTHERS" not in os.environ, reason="SUFFICE_OTHERS=1 runs it: it compiles for minutes"
+)
+
+
+@OTHERS
 def test_skglm():
     skglm = pytest.importorskip("skglm")
     tight = {"tol": 1e-10}
@@ -124,6 +131,7 @@ def test_skglm():
     agrees(skglm.MultiTaskLasso(), np.c_[REAL, AMOUNTS], tight, {"alpha": (1e-2, 1.0)})
 
 
+@OTHERS
 def test_glum():
     glum = pytest.importorskip("glum")
     tight = {"gradient_tol": 1e-10, "max_iter": 1000}
@@ -138,6 +146,7 @@ def test_glum():
         SufficeSearchCV(glum.GeneralizedLinearRegressor(family="inverse.gaussian"), cv=3).fit(X, AMOUNTS)
 
 
+@OTHERS
 def test_scikit_survival():
     linear = pytest.importorskip("sksurv.linear_model")
     for ties in ("breslow", "efron"):

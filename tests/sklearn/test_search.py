@@ -16,8 +16,8 @@ from sklearn.linear_model import (
     Lasso,
     LogisticRegression,
     PoissonRegressor,
-    QuantileRegressor,
     Ridge,
+    TheilSenRegressor,
 )
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_score
@@ -355,7 +355,7 @@ def test_anyone_can_register_an_adapter():
 @pytest.mark.parametrize(
     "estimator, kwargs, error, match",
     [
-        (QuantileRegressor(), {}, TypeError, "no adapter for QuantileRegressor: use HuberRegressor"),
+        (TheilSenRegressor(), {}, TypeError, "no adapter for TheilSenRegressor: use HuberRegressor"),
         (HuberRegressor(epsilon=1.0), {}, ValueError, "epsilon > 1"),
         (HuberRegressor(), {"space": BOTH}, ValueError, "one penalty, l2"),
         (LogisticRegression(), {"space": {"l1": (1e-3, 1.0)}}, ValueError, "solver='lbfgs'"),

@@ -61,17 +61,20 @@ def sizes_of(r: Array) -> Array:
     return found
 
 
-def clips_of(fold: Fold, path: Path, box: Box, sizes: Array) -> tuple[Array, Array]:
-    """k^max on S and the intercept, 0 where it costs less to let the weight change its sign; and 2 l1 there."""
+def clips_of(fold: Fold, path: Path, box: Box, sizes: Array, bending: bool = False) -> tuple[Array, Array]:
+    """k^max on S and the intercept, 0 where it costs less to let the weight change its sign; and 2 l1 there. A clip
+    costs k_j H_jj^(1/2), where the path is still to be bent instead (h_j k_j - 2 l1)_+ (H^-1)_jj^(1/2)."""
     reach = np.abs(path.A) @ sizes
     clips, turned, s = np.zeros(len(reach)), np.zeros(len(reach)), len(path.S)
     if fold.sparse and box.bounded:
         clips[:s] = np.maximum(reach[:s] * SAFE - np.abs(path.w[path.S]), 0.0)
         clips[path.own] = 0.0
         clips[path.base : s] = 0.0
-        most = 2.0 * float(fold.B[0] @ box.high) * SAFE
-        k = path.base
-        turns = np.flatnonzero(most * path.spread[:k] < clips[:k] * path.stiffness[:k])
+        most, k = 2.0 * float(fold.B[0] @ box.high) * SAFE, path.base
+        cost = clips[:k] * path.stiffness[:k]
+        if bending:
+            cost = clips[:k] / np.maximum(path.spread[:k], 1e-300) - most * path.spread[:k]
+        turns = np.flatnonzero((clips[:k] > 0.0) & (most * path.spread[:k] < cost))
         clips[turns], turned[turns] = 0.0, most
     return clips, turned
 

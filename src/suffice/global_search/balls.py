@@ -57,7 +57,7 @@ def ball_of(fold: Fold, path: Path, box: Box) -> Found:
 
 
 def _bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
-    leaving = clips_of(fold, path, box, sizes)[0][: len(path.S)]
+    leaving = clips_of(fold, path, box, sizes, bending=True)[0][: len(path.S)]
     sides = over(fold, box, known, sizes)
     doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
     entering = np.maximum(np.maximum(*sides) + doubt, 0.0)
@@ -115,11 +115,11 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, 
 
     def strain(r: Array) -> float:
         sizes, c = sizes_of(r), box.centre
-        clips, _turned = clips_of(fold, path, Box(c - r, c + r), sizes)
+        clips, turned = clips_of(fold, path, Box(c - r, c + r), sizes, bending=True)
         excess = np.maximum(excess_of(fold, Box(c - r, c + r), known, sizes), 0.0)
         excess[path.S] = 0.0
         zeta = np.minimum(ranges_of(fold, path, known, sizes, clips, fold.least_l2(c - r)).zeta, 1.0)
-        part = clips[: len(path.S)] * lengths[path.S]
+        part = clips / np.maximum(path.spread, 1e-300) + turned * path.spread
         left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
         left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
         return float(

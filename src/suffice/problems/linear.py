@@ -10,9 +10,9 @@ l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(al
 no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
 exactly 0.
 
-X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of torch,
-CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results have the
-bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
+X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
+torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results
+have the bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         y = signed_times(y)  # of survival: events and times
     labels = is_classifier(search.estimator)
     estimator = inside(search.estimator)
-    several = several and np.ndim(y) == 2 and np.shape(y)[1] > 1
+    shape = np.asarray(y).shape
+    several = several and len(shape) == 2 and shape[1] > 1
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)

@@ -97,11 +97,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (these three for
-        one or several targets), MultiTaskElasticNet, MultiTaskLasso, HuberRegressor, PoissonRegressor, GammaRegressor,
-        TweedieRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, SVC, SVR, KernelRidge, our own ElasticNetGLM,
-        any estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted
-        inside every fold. Or a TransformedTargetRegressor around one of these: scores are then proven for transformed
-        targets.
+        one or several targets), MultiTaskElasticNet, MultiTaskLasso, HuberRegressor, QuantileRegressor,
+        PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, SVC, SVR,
+        KernelRidge, our own ElasticNetGLM, estimators of skglm, glum and scikit-survival (see the guide), any
+        estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted inside
+        every fold. Or a TransformedTargetRegressor around one of these: scores are then proven for transformed targets.
     space : dict of names to ranges, default None
         "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
         named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",

@@ -68,6 +68,7 @@ TURNED = 1.1  # F has turned upwards where it has become so many times the least
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
 TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
+START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
@@ -101,7 +102,8 @@ def best_of_a_few(
         if unseen:
             lattice.look(unseen[0])
         elif frugal or not lattice.halved(valleys[0]):
-            return [lattice.theta(place) for place in valleys[:2]]
+            limit = lattice.above(lattice.heights[valleys[0]], NEARLY, START_SE)
+            return [lattice.theta(place) for place in valleys[:2] if lattice.heights[place] <= limit]
 
 
 @dataclass

@@ -490,7 +490,6 @@ NEAREST = {
     "GaussianProcessRegressor": "KernelRidge, which has the same mean",
     "MultiTaskLassoCV": "MultiTaskLasso, which is what it tunes",
     "MultiTaskElasticNetCV": "MultiTaskElasticNet, which is what it tunes",
-    "QuantileRegressor": "HuberRegressor",
     "BayesianRidge": "Ridge",
     "ARDRegression": "Ridge with groups_of_features",
     "TheilSenRegressor": "HuberRegressor",
@@ -523,7 +522,7 @@ register_adapter(LogisticRegression, LogisticAdapter())
 register_adapter(LinearSVC, LinearSVCAdapter())
 register_adapter(ElasticNet, ElasticNetAdapter())
 register_adapter(Lasso, LassoAdapter())
-register_adapter(MultiTaskElasticNet, MultiTaskAdapter())
 register_adapter(Ridge, RidgeAdapter())
 register_adapter(PoissonRegressor, PoissonAdapter())
 register_adapter(HuberRegressor, HuberAdapter())
+register_adapter(MultiTaskElasticNet, MultiTaskAdapter())

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer, get_scorer_names, mean_tweedie_deviance
+from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss, mean_tweedie_deviance
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
@@ -139,6 +139,11 @@ def _neg_partial_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any =
     return -(loss.at(np.ones(1)).residual ** 2)
 
 
+def _neg_mean_pinball_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    q = final_step(estimator).quantile
+    return -float(mean_pinball_loss(y, estimator.predict(X), alpha=q, sample_weight=sample_weight))
+
+
 def final_step(estimator: Any) -> Any:
     """The last step of a pipeline, or the estimator itself."""
     return estimator[-1] if isinstance(estimator, Pipeline) else estimator
@@ -160,6 +165,7 @@ SCORES = {
         Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
         Score("neg_mean_deviance", "mean deviance", None, _neg_mean_deviance),
         Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_partial_likelihood),
+        Score("neg_mean_pinball_loss", "mean pinball loss", None, _neg_mean_pinball_loss),
         Score("neg_squared_margin_error", "mean squared error of margins", SquaredScore(), _neg_squared_margin_error),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),
     )
