@@ -215,7 +215,7 @@ def _glm(X: Any, y: Any, l2: float, tell: Any, rows: Any) -> list[list[Any]]:
                 how = {"abstol": 0.0, "reltol": 0.0} if name == "ADMM" else {"tol": 0.0}
                 x = method(
                     lazy, da.from_array(y.astype(float), chunks=chunk), regularizer="l2", lamduh=N * l2,
-                    family=Counted, max_iter=most, **how,
+                    family=Counted, max_iter=most, normalize=False, **how,
                 )  # fmt: skip
                 tell(f"dask-glm {name}, {most} iterations", counts["reads"], counts["inner"], np.asarray(x).ravel())
     return []

@@ -32,7 +32,7 @@ from tests.reference import (
 )
 
 GRADIENT_STEPS = ("fista", "fista_adaptive", "gradient_descent")  # whose steps are prox-gradient steps
-PROBLEMS_EACH = 4  # times 4 losses and 8 terms: 128 problems
+PROBLEMS_EACH = 3  # times 4 losses and 8 terms: 96 problems
 ITERATES = 16
 
 

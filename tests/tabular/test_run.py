@@ -168,7 +168,7 @@ def started(folder):
     frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(20)])
     frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=500) > 0, "yes", "no")
     frame.to_csv(folder / "wide.csv", index=False)
-    code = "import suffice.tabular.run as run; run._report = lambda made, _: made; from suffice.cli import app; app()"
+    code = "import suffice.tabular.run as run; run._report = lambda made, *_: made; from suffice.cli import app; app()"
     command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
     made = subprocess.Popen(
         [*command, "--out", "run", "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -11,8 +11,8 @@ no intercept: append a column of ones to X and it is penalised like the others. 
 exactly 0.
 
 X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
-torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results have the
-bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
+torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results
+have the bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
 """
 
 from __future__ import annotations
