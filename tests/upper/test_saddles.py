@@ -99,11 +99,31 @@ def test_a_search_that_begins_on_a_plateau_looks_across_the_box_and_leaves_it(st
     assert result.theta[0] < -2.99 and abs(result.theta[1] - 1.0) < 1e-2
 
 
-def test_a_plateau_without_end_is_found_to_be_one_after_looks_that_are_bounded():
+def test_a_plateau_without_end_costs_no_more_than_looks_across_the_box():
     m = 3
-    result = tune(exact(lambda x: np.array([1.0, 2.0])), np.zeros(m), bounds=([-4.0] * m, [4.0] * m))
+    plateau, bounds = exact(lambda x: np.array([1.0, 2.0])), ([-4.0] * m, [4.0] * m)
+    result, free = tune(plateau, np.zeros(m), bounds=bounds), tune(plateau, np.zeros(m))
     assert result.status is Status.CONVERGED and result.cost == 5.0
-    assert result.evaluations <= m + 1 + 4 * (m + 1)
+    assert result.evaluations <= free.evaluations + 4 * (m + 1)
+
+
+def test_values_that_are_errors_for_the_most_part_are_no_plateau():
+    """F~ is constant because the oracle cannot do better: nothing is looked for across the box, nothing is found."""
+
+    class Blurred:
+        def evaluate(self, theta, *, within, warm=None):
+            return Evaluation(theta, [1.0, 1.0], [max(within, 0.5)] * 2)
+
+    result = tune(Blurred(), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=200))
+    early = [record for record in result.history if record.purpose == "unseen direction" and record.rho > 1e-5]
+    assert not early and not result.success
+
+
+def test_a_jacobian_that_is_wrongly_zero_is_found_out():
+    """No model and no look across the box tells anything better: derivatives are tested before the search ends."""
+    objective = exact(lambda x: np.array([1.0 + np.sum((x - 0.1) ** 2)]), lambda x: np.zeros((1, 2)))
+    result = tune(objective, [0.0, 0.0], bounds=([-4.0] * 2, [4.0] * 2))
+    np.testing.assert_allclose(result.theta, [0.1, 0.1], atol=1e-3)
 
 
 def test_points_across_the_box_are_in_it_and_parameters_without_bounds_stay():

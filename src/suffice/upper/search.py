@@ -166,7 +166,7 @@ def _go_around(state: State, pending: Pending, setting: Setting) -> tuple[State,
         case Purpose.GEOMETRY:
             return replace(state, retries=state.retries + 1, after_failure=True), None
         case Purpose.UNSEEN:
-            return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1), None
+            return _seen_in_vain(state, setting), None
         case Purpose.TEST:
             return by_derivatives.give_up(state, setting), None
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
@@ -269,10 +269,13 @@ def _step(state: State, setting: Setting) -> State:
 
 
 def _on_a_plateau(state: State, setting: Setting) -> bool:
-    """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives."""
+    """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives; values
+    that are errors for the most part tell nothing."""
     if setting.options.noise is not None or len(state.records) > len(state.points):
         return False
     start = state.points[0].evaluation
+    if any(point.evaluation.error > WORTH * start.cost for point in state.points):
+        return False
     if state.by_derivatives:
         return start.J is not None and not start.J.any()
     change = max(norm(point.evaluation.r - start.r) for point in state.points)
@@ -367,8 +370,14 @@ def _look(state: State, point: Point, setting: Setting) -> State:
         if state.by_derivatives:
             begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
         return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
-    pool = pooled(state.pool, [point])
-    return replace(state, unseen=state.unseen[1:], nothing_unseen=len(state.unseen) == 1, pool=pool)
+    return _seen_in_vain(replace(state, pool=pooled(state.pool, [point])), setting)
+
+
+def _seen_in_vain(state: State, setting: Setting) -> State:
+    """A look has found nothing. After the last one before its end the search ends; from a plateau that it has begun on
+    it goes on as from anywhere else."""
+    at_the_end = state.rho <= setting.options.final_radius
+    return replace(state, unseen=state.unseen[1:], nothing_unseen=at_the_end and len(state.unseen) == 1)
 
 
 def _ended(state: State, setting: Setting) -> State:
