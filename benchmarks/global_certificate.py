@@ -253,7 +253,7 @@ def valleys(args: Any) -> list[dict[str, Any]]:
         near = suffice.Options(initial_radius=0.02 if "built" in name else 0.005, final_radius=1e-4)
         poor = suffice.tune(problem, {parameter: start}, options=near)
         options = suffice.GlobalOptions(max_seconds=args.seconds)
-        made = suffice.certify_global(problem, 1e-3, known=poor, options=options)
+        made = suffice.certify_global(problem, 1e-4, known=poor, options=options)
         rows.append({"data": name, "start": start, "ended": poor.params[parameter], "found": poor.cost,
                      "best": made.params[parameter], "upper": made.upper, "lower": made.lower, "gap": made.gap,
                      "evaluations": made.evaluations})  # fmt: skip

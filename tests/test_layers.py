@@ -20,6 +20,7 @@ ORDER = [
     {"problem"},
     {"lower", "upper.evaluation"},
     {"held_out", "certifying"},
+    {"held_out_softmax"},
     {"held_out_rows"},
     {"losses", "problems", "autodiff", "result"},
     {"upper"},
@@ -41,7 +42,7 @@ ORDER = [
 ]
 
 # Two wings that know nothing of each other, so that either may be used, read and tested without the other.
-LOWER = {"terms", "problem", "lower", "held_out", "held_out_rows", "losses", "problems", "autodiff"}
+LOWER = {"terms", "problem", "lower", "held_out", "held_out_softmax", "held_out_rows", "losses", "problems", "autodiff"}
 UPPER = {"upper.evaluation", "result", "upper", "objective"}
 
 # Edges that go upwards, but not before somebody calls for them.

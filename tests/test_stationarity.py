@@ -14,6 +14,7 @@ from suffice import losses
 from suffice.arrays import norm
 from suffice.cleaning import SampleCleaning
 from suffice.held_out import HeldOut, LogScore
+from suffice.held_out_softmax import HeldOutSoftmax
 from suffice.problems import (
     Denoising,
     ElasticNet,
@@ -26,7 +27,7 @@ from suffice.problems import (
     SampledFourier,
     SampleWeights,
 )
-from suffice.sklearn._multinomial import HeldOutSoftmax, MultinomialFold
+from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.penalties import Penalised
 from suffice.stationarity import projected

@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e9, help="start no cell after so many")
     parser.add_argument("--cells", type=Path, nargs="+", default=[CACHE], help="folders of cells (%(default)s)")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the report (%(default)s)")
+    parser.add_argument("--measured", default="", help="where and when the cells were made, for the report")
     args = parser.parse_args()
     if args.quick:
         args.problems, args.seeds, args.solvers, args.cells = list(QUICK), [0], ["auto"], [CACHE / "quick"]
@@ -59,7 +60,7 @@ def main() -> None:
     if args.command in ("all", "report"):
         from benchmarks.tuners import report
 
-        report.write(args.cells, args.out if not args.quick else CACHE / "quick")
+        report.write(args.cells, args.out if not args.quick else CACHE / "quick", args.seeds, args.measured)
 
 
 if __name__ == "__main__":

@@ -191,6 +191,23 @@ def grouped(m: int, seed: int) -> Split:
 
 
 @cache
+def lasso_bench(d: int) -> Split:
+    """As LassoBench's synthetic problems: d/2 rows, d/20 weights, columns correlated by 0.6^|i - j|, signal to noise
+    10; as many rows judge."""
+    rng = np.random.default_rng([d, 42])
+    rows = d // 2
+    E = rng.standard_normal((2 * rows, d))
+    X = E.copy()
+    for j in range(1, d):
+        X[:, j] = 0.6 * X[:, j - 1] + 0.8 * E[:, j]
+    w = np.zeros(d)
+    w[rng.choice(d, d // 20, replace=False)] = 1.0
+    signal, noise = X @ w, rng.standard_normal(len(X))
+    y = signal + noise * np.linalg.norm(signal) / (10.0 * np.linalg.norm(noise))
+    return X[:rows], y[:rows], X[rows:], y[rows:]
+
+
+@cache
 def few_rows(seed: int, sparse: bool, N: int = 24, M: int = 12, d: int = 40) -> Split:
     """y = X w + noise with fewer rows than columns, and fewer still to judge by."""
     rng = np.random.default_rng(seed)

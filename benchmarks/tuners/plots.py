@@ -78,7 +78,7 @@ def profile(found: Cells, solver: str, problems: Sequence[str], tuners: Sequence
     """Performance and data profiles to 1 % and to 0.1 %."""
     chosen = [tuner for tuner in tuners if tuner in STYLES]
     figure, axes = plt.subplots(2, 2, figsize=(11.0, 7.6), sharey=True)
-    alphas, kappas = np.geomspace(1.0, 100.0, 200), np.geomspace(0.1, 100.0, 200)
+    alphas, kappas = np.geomspace(1.0, 100.0, 200), np.geomspace(1.0, 300.0, 200)
     for row, tau in zip(axes, (1e-2, 1e-3), strict=True):
         names, work = profiles.instances(found, solver, problems, chosen, tau, "products")
         if not len(names):
@@ -96,8 +96,8 @@ def profile(found: Cells, solver: str, problems: Sequence[str], tuners: Sequence
         row[0].set_ylabel(f"share of instances found to {tau:.1%}")
     axes[1, 0].set_xlabel("times the least work of all tuners")
     axes[1, 1].set_xlabel("trainings from scratch at the optimum")
-    axes[0, 0].set_title(f"performance profile ({solver})")
-    axes[0, 1].set_title(f"data profile ({solver})")
+    axes[0, 0].set_title(f"performance profile, no derivatives ({solver})")
+    axes[0, 1].set_title(f"data profile, no derivatives ({solver})")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=7, frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.06, 1, 1))

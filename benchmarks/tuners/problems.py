@@ -135,6 +135,20 @@ def two_groups(solver: str) -> suffice.BilevelProblem:
     return suffice.BilevelProblem(lower=[model], losses=[losses.SquaredError(Z, t)], space=space, solver=solver)
 
 
+def lasso_bench(d: int, solver: str) -> suffice.BilevelProblem:
+    """A lasso with one l1 for each of d columns, five decades up to the largest that is of use (and a tiny l2)."""
+    X, y, Z, t = data.lasso_bench(d)
+    model = problems.Grouped(problems.ElasticNet(X, y), np.arange(d), l2=1e-6)
+    top = model.model.l1_max
+    space = suffice.Space(**dict.fromkeys(model.names("l1"), (1e-5 * top, top)))
+    return suffice.BilevelProblem(lower=[model], losses=[losses.SquaredError(Z, t)], space=space, solver=solver)
+
+
+def _lasso_start(d: int) -> tuple[float, ...]:
+    X, y, _, _ = data.lasso_bench(d)
+    return (float(np.log10(0.1 * np.max(np.abs(X.T @ y)) / len(y))),) * d
+
+
 def _budget(fista: float, auto: float) -> dict[str, float]:
     return {"fista": fista, "auto": auto}
 
@@ -195,7 +209,13 @@ GLOBAL = {
     ]
 }  # fmt: skip
 
+LASSO = {
+    f"lasso{d}": Problem(f"lasso{d}", f"LassoBench: one l1 for each of {d} columns", partial(lasso_bench, d),
+                         _lasso_start(d), _budget(1e6, 2000.0 * d), solvers=("auto",))
+    for d in (60, 100, 1000)
+}  # fmt: skip
+
 
 def known(name: str) -> Problem:
     """The problem of this name."""
-    return {**PROBLEMS, **GLOBAL, FULL.name: FULL}[name]
+    return {**PROBLEMS, **GLOBAL, **LASSO, FULL.name: FULL}[name]

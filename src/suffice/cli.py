@@ -96,6 +96,10 @@ def tune(
     groups: Annotated[
         str | None, typer.Option(help="JSON or CSV file: column -> group of columns with penalties of its own")
     ] = None,
+    non_negative: Annotated[
+        bool,
+        typer.Option("--non-negative", help="no coefficient may be negative (elastic-net, lasso, ridge, poisson, ...)"),
+    ] = False,
     certify_global: Annotated[
         float | None, typer.Option(help="prove that no penalties are better by more than this share, 0.01 say")
     ] = None,
@@ -133,7 +137,7 @@ def tune(
             drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
             max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
             positive=positive, weights=weights, event=event, exposure=exposure, offset=offset, groups=groups,
-            certify_global=certify_global, test=test, no_report=no_report,
+            certify_global=certify_global, test=test, no_report=no_report, non_negative=non_negative,
         )  # fmt: skip
         name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
         out = Path("results") / f"tune-{name}" if out is None else out

@@ -11,6 +11,7 @@ argument:
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
     `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
 - `SquaredErrors`: the same squares of several targets, whose root is a norm that is linear in w.
+- `MultinomialLogLoss`, `MultinomialBrier`: of several classes, by `suffice.held_out_softmax`.
 - `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
@@ -37,6 +38,7 @@ from suffice.held_out import (
     root_error,
 )
 from suffice.held_out_rows import HeldOutRows
+from suffice.held_out_softmax import HeldOutSoftmax
 from suffice.lower.doubt import Doubt, Steep
 from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel
@@ -53,6 +55,8 @@ __all__ = [
     "LogLoss",
     "Loss",
     "LossAt",
+    "MultinomialBrier",
+    "MultinomialLogLoss",
     "PartialLikelihood",
     "SquaredDistance",
     "SquaredError",
@@ -297,6 +301,42 @@ class Deviance:
 
     def at(self, w: Array) -> LossAt:
         return self.held_out.at(_weights(w, self.design.shape[1]))
+
+
+class _Multinomial:
+    """loss = sum_i phi(m_i, y_i) on held-out data, of the classes and intercepts of `problem`, an
+    `ElasticNetMultinomial`; `y` holds its labels."""
+
+    scoring: str
+
+    def __init__(self, X: Any, y: Any, problem: Any) -> None:
+        self.design = Design.of(X)
+        y = np.asarray(y)
+        if y.shape != (self.design.shape[0],):
+            raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {y.shape}")
+        strange = y[~np.isin(y, problem.classes)]
+        if len(strange):
+            raise ValueError(f"y holds the label {strange[0]!r}, which the problem's y does not")
+        onehot = np.eye(len(problem.classes))[np.searchsorted(problem.classes, y)]
+        train = problem.model()
+        self.held_out = HeldOutSoftmax(self.design, onehot, self.scoring, float(self.design.shape[0]), train)
+
+    def at(self, w: Array) -> LossAt:
+        return self.held_out.at(_weights(w, self.held_out.train.classes * self.design.shape[1]))
+
+
+class MultinomialLogLoss(_Multinomial):
+    """loss = minus the sum of log p of the true classes on held-out data (`X`, `y`), p the probabilities of the model
+    of `problem`, an `ElasticNetMultinomial`."""
+
+    scoring = "neg_log_loss"
+
+
+class MultinomialBrier(_Multinomial):
+    """loss = sum_i ||p_i - onehot(y_i)||^2 on held-out data (`X`, `y`), p the probabilities of the model of `problem`,
+    an `ElasticNetMultinomial`."""
+
+    scoring = "neg_brier_score"
 
 
 class PartialLikelihood:

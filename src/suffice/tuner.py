@@ -15,7 +15,7 @@ from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options
-from suffice.result import OracleError, Record, Result, Status
+from suffice.result import OracleError, Purpose, Record, Result, Status
 from suffice.upper.by_derivatives import wanted as derivatives_wanted
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.method import absorb, decide, start
@@ -112,6 +112,7 @@ class Tuner:
             self._asked_at = time.monotonic()
         theta = self._setting.scaling.to_theta(pending.u)
         wanted = isinstance(self._state, ManyState) or derivatives_wanted(self._state, self.options)
+        wanted = wanted and pending.purpose is not Purpose.TEST  # it is they that are tested
         return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted)
 
     def tell(self, evaluation: Evaluation) -> Record:

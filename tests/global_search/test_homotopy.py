@@ -107,3 +107,11 @@ def test_equal_columns_end_the_path_and_nothing_is_claimed_beyond():
     assert cells[0][0].low[0] == 1e-3 and cells[-1][0].high[0] == 10.0  # all of the range, in order
     assert all(one.high[0] == other.low[0] for (one, _), (other, _) in itertools.pairwise(cells))
     assert np.isfinite(cells[-1][1].slack)
+
+
+def test_a_minimum_that_is_known_before_needs_no_look():
+    problem = lasso(0)
+    made = suffice.certify_global(problem, 1e-3)
+    again = suffice.certify_global(problem, 1e-2, known=problem.evaluate(made.theta, within=1e-6))
+    assert again.success and again.evaluations == 0
+    assert again.history[-1].gap == again.gap <= 1e-2

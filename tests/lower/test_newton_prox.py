@@ -9,9 +9,14 @@ from flint import arb
 
 import suffice
 from suffice import terms
+from suffice.lower.auto import Auto
+from suffice.lower.momentum import FistaState
+from suffice.lower.newton import NewtonState
 from suffice.lower.solver import iterate
+from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LinearModel
 from suffice.terms.smooth import Ridged
 from suffice.testing import check_problem, check_solver
 from tests.reference_exact import truth
@@ -151,3 +156,14 @@ def test_groups_leave_together():
 def test_what_cannot_be_is_named(make, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make()
+
+
+def test_auto_takes_newton_where_few_groups_may_move_and_fista_where_many_do():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 1000))
+    y = X[:, :5].sum(axis=1) + 0.1 * rng.standard_normal(200)
+    smooth = LinearModel(Design.of(X), y, terms.SQUARED, 0.05)
+    groups = [np.arange(k, k + 5) for k in range(0, 1000, 5)]
+    for weight, kind in ((1.0, NewtonState), (1e-4, FistaState)):
+        problem = Composite(smooth, terms.SparseGroup(groups, weight), mu=0.05, L=smooth.L, size=1000)
+        assert isinstance(Auto().start(problem.canonical, np.zeros(1000)), kind)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from suffice.cli import app
+from suffice.tabular.predict import load_model
 from suffice.tabular.settings import Settings
 
 
@@ -99,3 +100,16 @@ def test_a_target_that_a_family_cannot_take_is_named_with_its_line(tmp_path):
 def test_costs_with_zeros_are_told_of_tweedie(tmp_path):
     result, _ = run(tmp_path, "--target", "paid", "--model", "elastic-net")
     assert any("--model tweedie" in note for note in json.loads(result.stdout)["notes"])
+
+
+@pytest.mark.parametrize("model", ["ridge", "poisson", "gamma"])
+def test_no_coefficient_is_negative_where_none_may_be(tmp_path, model):
+    target = "cost" if model == "gamma" else "claims"
+    others = {"cost", "paid", "claims", "days", "died", "years"} - {target}
+    arguments = ["--target", target, "--model", model, "--task", "regression", "--non-negative"]
+    result, out = run(tmp_path, *arguments, *(part for name in others for part in ("--drop", name)))
+    assert result.exit_code in (0, 1), result.output
+    coef = np.ravel(load_model(out, trust=True).named_steps["model"].coef_)
+    assert np.all(coef >= 0.0) and np.any(coef == 0.0) and np.any(coef > 0.0)  # claims fall with age
+    refused, _ = run(tmp_path, "--target", "zone", "--non-negative", "--out", str(tmp_path / "other"))
+    assert refused.exit_code == 2 and "--non-negative goes with --model elastic-net" in refused.output

@@ -36,8 +36,8 @@ class GlobalCertificate:
     `success` says whether it is at most `epsilon`; if not, `message` says what has ended the search, and `lower` and
     `gap` hold all the same. `params` are the best that were evaluated, by name, `interval` is where F is proven to lie
     there. `cells` make up the space: each has its ends `low` and `high` in the user's units and bounds `lower` and
-    `upper` of F between them. `history` has the gap after every evaluation, `evaluations` their number, all folds
-    together being one, and `work` the solver's steps.
+    `upper` of F between them. `history` has the gap as it was closed, `evaluations` is the number of cells that
+    were looked at, all folds together being one, and `work` that of solvers' steps and of segments of a Lasso's path.
     """
 
     epsilon: float
@@ -111,10 +111,10 @@ def certify_global(
     known : Result or Evaluation, default None
         The end of a local search of the same problem, such as `suffice.tune` returns: an upper bound from the start.
     journal : folder, default None
-        Every evaluation is on disk there before the next one begins; another call with the same folder, problem and
-        epsilon takes up what was interrupted.
+        What was found in a cell is on disk there before the next one is looked at; another call with the same folder,
+        problem and epsilon takes up what was interrupted.
     callback : callable, default None
-        Given a `Progress` after every evaluation: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
+        Given a `Progress` after every look: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
         StopIteration raised in it ends the search, and so do Ctrl-C and SIGTERM: what is proven by then is returned.
     executor : default None
         Where cells are looked at, several at once (`GlobalOptions.cells_at_once`): "processes", "dask", a
@@ -138,6 +138,8 @@ def certify_global(
         search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
         history: list[Progress] = []
         message = _run(search, options, at_once, history, callback)
+        if not history:  # what was known before the first look is enough
+            history.append(search.progress)
     best = search.best
     if best is None:
         raise ValueError("F could not be evaluated anywhere in the space")

@@ -10,7 +10,7 @@ r"""The method that is fastest for the problem at hand.
   steps a solve, at penalties over eight decades; FISTA takes hundreds, and finds the intercepts at each of them.
 - Cox's model with an l1 penalty or none: Newton's method with its whole Hessian, up to MOST_WHOLE variables.
 - Bounds on the weights, or groups of them: `newton_prox` where `fista_adaptive` cannot be used (there is no L, or no
-  mu), or where by the same measure a Hessian of all variables is worth its price.
+  mu), or where by the same measure a Hessian of the variables that may move is worth its price.
 - Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
   (`suffice.lower.newton_columns`).
 - Everything else: `fista_adaptive`.
@@ -33,7 +33,7 @@ from suffice.lower.momentum import FistaState
 from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
 from suffice.lower.newton_columns import NewtonBatch
 from suffice.lower.newton_hessian import NewtonHessian
-from suffice.lower.newton_prox import NewtonProx, fits
+from suffice.lower.newton_prox import NewtonProx, Structured, fits
 from suffice.lower.newton_softmax import NewtonSoftmax, SoftmaxState
 from suffice.lower.parts import LinearParts, Parts
 from suffice.lower.solution import Batch
@@ -86,6 +86,9 @@ class Auto:
         if _is_cox(problem) and WHOLE.takes(problem) is None:
             return WHOLE.step(problem, state)
         if STRUCTURED.takes(problem) is None:
+            known = None if state.evidence is None else state.evidence.z_gradient
+            if FISTA.takes(problem) is None and not _is_structured(problem, state.x, known):
+                return FISTA.step(problem, FISTA.start(problem, state.x))
             return STRUCTURED.step(problem, state)
         if FISTA.takes(problem) is None and (state.idle >= PATIENCE or not _is_for_newton(problem, state.x)):
             return FISTA.step(problem, FISTA.start(problem, state.x))
@@ -113,10 +116,13 @@ def _is_cox(problem: Canonical) -> bool:
     return isinstance(Parts.of(problem).term, CoxModel)
 
 
-def _is_structured(problem: Canonical, x: Array) -> bool:
-    design, size = getattr(Parts.of(problem).term, "design", None), float(len(x))
-    if design is None or not fits(problem, len(x)):
+def _is_structured(problem: Canonical, x: Array, gradient: Array | None = None) -> bool:
+    """Whether a Hessian of the variables that may move is worth its price."""
+    design, g = getattr(Parts.of(problem).term, "design", None), problem.g
+    if design is None or not isinstance(g, Structured):
         return False
+    least = g.least_subgradient(x, problem.f.gradient(x) if gradient is None else gradient)
+    size = float(np.count_nonzero(g.whole((x != 0.0) | (least != 0.0))))
     entries = getattr(design.X, "nnz", math.prod(design.shape))
     hessian: float = design.shape[0] * size**2 + 4.0 * size**3
-    return hessian <= WORTH * math.sqrt(problem.kappa) * float(entries)
+    return fits(problem, int(size)) and hessian <= WORTH * math.sqrt(problem.kappa) * float(entries)

@@ -9,7 +9,6 @@ last width is that of the problem. Steps, states and certificates are those of `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,9 @@ from suffice.arrays import Array
 from suffice.lower.newton import Newton, NewtonState
 from suffice.lower.parts import LinearParts
 from suffice.problem import Canonical, Composite
+from suffice.terms.linear import LossModel
 from suffice.terms.quantile import Quantile
+from suffice.terms.smooth import ImagedSmooth, Ridged
 
 NEWTON = Newton()
 NARROWER, STEPS = 0.25, 8  # widths shrink by this factor, after so many steps at most
@@ -57,7 +58,7 @@ class NewtonNarrowing:
         return NEWTON.step(problem, state)
 
 
-def _with(problem: Canonical, model: object) -> Canonical:
-    f: Any = problem.f
-    smooth: Any = replace(f, term=model) if hasattr(f, "term") else model
+def _with(problem: Canonical, model: LossModel) -> Canonical:
+    """The problem with another loss."""
+    smooth: ImagedSmooth = Ridged(model, problem.f.ridge) if isinstance(problem.f, Ridged) else model
     return Composite(smooth, problem.g, mu=problem.mu, L=problem.L).canonical

@@ -50,7 +50,7 @@ from suffice.terms.design import largest_matrix
 from suffice.terms.multinomial import Multinomial, solve_across
 
 FIRST_WORKING_SET, GROWTH = 128, 1.5
-LOOSEST, TIGHTEST, FORCING = 0.1, 0.01, 0.5
+LOOSEST, TIGHTEST, FORCING = 0.25, 0.02, 0.9
 MOST_PRODUCTS = 500
 CG_STEPS, ADMM_STEPS = 30.0, 120.0
 SLOW, SLOW_SPARSE = 2.0, 20.0  # times: operations of a product against those of a matrix, for the time they take

@@ -17,6 +17,7 @@ from suffice.problems.linear import (
     LowerLevel,
 )
 from suffice.problems.many import Grouped, SampleWeights
+from suffice.problems.multinomial import ElasticNetMultinomial
 from suffice.problems.survival import ElasticNetCox
 from suffice.problems.targets import MultiTaskElasticNet
 from suffice.terms.labels import signs
@@ -30,6 +31,7 @@ __all__ = [
     "ElasticNetHuber",
     "ElasticNetLogistic",
     "ElasticNetModel",
+    "ElasticNetMultinomial",
     "ElasticNetNegativeBinomial",
     "ElasticNetPoisson",
     "ElasticNetTweedie",

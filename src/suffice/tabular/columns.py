@@ -38,7 +38,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.tabular import cautions
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.groups import REST, ColumnsOf
-from suffice.tabular.models import MODELS, Space, Task, estimator_of, space_of
+from suffice.tabular.models import MODELS, SIGNED, Space, Task, estimator_of, space_of
 from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
 from suffice.tabular.targets import Wishes, target_of
 
@@ -101,8 +101,10 @@ def pose(
     groups: Mapping[str, str] | None = None,
     exposure: str | None = None,
     offset: str | None = None,
+    non_negative: bool = False,
 ) -> Problem:
-    """The problem that a table poses; `TableError` if it poses none. `groups` has the group of every column in one."""
+    """The problem that a table poses; `TableError` if it poses none. `groups` has the group of every column in one,
+    `non_negative` says that no coefficient may be negative."""
     wishes = Wishes() if wishes is None else wishes
     others = [name for name in (weights, wishes.event, exposure, offset) if name is not None]
     for name in (target, *drop, *keep, *categorical, *(groups or ()), *others):
@@ -125,7 +127,9 @@ def pose(
     width = 2 * len(numeric) + _width(levels, most)
     dense = len(y) * width <= DENSE
     before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
-    estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)})
+    if non_negative and known.model not in SIGNED:
+        raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {known.model}")
+    estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)}, non_negative)
     notes += cautions.telling(X, y, known.task, set(levels))
     space, chosen = space_of(known.model, y), _grouped(groups, table, numeric, tuple(levels))
     if chosen is not None:

@@ -30,18 +30,21 @@ MODELS: dict[str, tuple[Task, str, str]] = {
     "cox": ("regression", "Cox's proportional hazards for times until an event, l1 and l2 penalty", "offset"),
 }
 POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # whose targets must not be negative
+SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
 USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
 
 Space = dict[str, tuple[float, float]]
 
 
-def estimator_of(model: str, known: dict[str, Any] | None = None) -> Any:
+def estimator_of(model: str, known: dict[str, Any] | None = None, non_negative: bool = False) -> Any:
     """Where the final fit is scikit-learn's, it is allowed the iterations that it needs. `known` says which columns of
-    X are the exposure and the offset."""
+    X are the exposure and the offset; `non_negative` is for the models in SIGNED."""
     if model in ("gamma", "tweedie", "negative-binomial", "cox"):
-        return ElasticNetGLM(model.replace("-", "_"), **(known or {}))
-    if known:
-        return ElasticNetGLM(model, l1=0.0, **known)
+        return ElasticNetGLM(model.replace("-", "_"), positive=non_negative, **(known or {}))
+    if known or (non_negative and model == "poisson"):
+        return ElasticNetGLM(model, l1=0.0, positive=non_negative, **(known or {}))
+    if non_negative:
+        return estimator_of(model).set_params(positive=True)
     match model:
         case "logistic":
             return LogisticRegression(l1_ratio=0.5, solver="saga", max_iter=5000)

@@ -155,6 +155,7 @@ def load(settings: Settings) -> tuple[Problem, Settings]:
         groups=None if settings.groups is None else read_groups(settings.groups),
         exposure=settings.exposure,
         offset=settings.offset,
+        non_negative=settings.non_negative,
     )
     check_scoring(settings.scoring, problem)
     digest = digest_of(settings.data)

@@ -40,6 +40,7 @@ class Settings:
     exposure: str | None = None
     offset: str | None = None
     groups: str | None = None
+    non_negative: bool = False
     certify_global: float | None = None
     test: str | None = None
     no_report: bool = False
@@ -110,5 +111,5 @@ _KINDS: dict[str, tuple[type, ...]] = {
     ),
     **dict.fromkeys(("max_seconds", "certify_global"), (float, int, type(None))),
     "max_levels": (int, type(None)),
-    **dict.fromkeys(("skip_missing_target", "log_target", "no_report"), (bool,)),
+    **dict.fromkeys(("skip_missing_target", "log_target", "no_report", "non_negative"), (bool,)),
 }

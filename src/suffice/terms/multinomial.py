@@ -49,7 +49,7 @@ from suffice.terms.rounding import TINY, block_length, dense_product, gamma, rou
 R = math.sqrt(2.0)
 MOST_STEPS = 100
 HESSIAN_ROWS = 1024  # at a time
-SMALL_SLOPE = 1e-12  # of s: from here on it is held against its rounding
+CLOSE = 1e-8  # a step this short is the last: what it leaves is of the size of its square
 KEPT = 3  # of a step's ends, and of its middle
 
 
@@ -166,22 +166,24 @@ class Multinomial(MarginModel):
         p, rows = self._rows(image, b)
         value, (s, H) = float(a @ rows), self._slope(p)
         for _ in range(MOST_STEPS):
-            if norm(s) <= SMALL_SLOPE and norm(s) <= self._pull(image, b, p)[2]:
+            if norm(s) <= EPS:
                 break
             step = solve_across(H, -s)
-            t, slope = 2.0, float(s @ step)
+            t, slope, close = 2.0, float(s @ step), norm(step) <= CLOSE
             while True:
                 t *= 0.5
                 moved = b + t * step
                 moved -= moved.mean()
                 there, losses = self._rows(image, moved)
                 trial = float(a @ losses)
-                if trial <= value + 1e-4 * t * slope + 8.0 * EPS * (1.0 + abs(value)) or not t > 1e-10:
+                if close or trial <= value + 1e-4 * t * slope + 8.0 * EPS * (1.0 + abs(value)) or not t > 1e-10:
                     break
             pull = self._slope(there)
             if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (1.0 + abs(value)):
                 break
             b, p, rows, value, (s, H) = moved, there, losses, trial, pull
+            if close:
+                break
         return self._kept(image, b, p, rows)
 
     def _kept(self, image: Array, b: Array, p: Array, losses: Array) -> Shifted:

@@ -224,7 +224,14 @@ class Group:
         array: npt.NDArray[Any] = getattr(self, name)
         return array
 
-    def _norms(self, x: Array) -> Array:
+    def owners(self, size: int) -> npt.NDArray[np.intp]:
+        """The number of every variable's group, -1 for none."""
+        owner = np.full(size, -1, dtype=np.intp)
+        owner[self._array("_members")] = self._array("_owner")
+        return owner
+
+    def norms(self, x: Array) -> Array:
+        """||x_G|| of every group."""
         owner, members = self._array("_owner"), self._array("_members")
         return np.sqrt(np.bincount(owner, weights=x[members] ** 2, minlength=len(self.groups)))
 
@@ -235,12 +242,12 @@ class Group:
 
     def _ball_part(self, v: Array, radii: Array) -> Array:
         """Each group of v projected to the ball of its radius; zero outside the groups."""
-        norms = self._norms(v)
+        norms = self.norms(v)
         factors = np.where(norms > radii, radii / np.where(norms > 0, norms, 1.0), 1.0)
         return self._scale_groups(v, factors, 0.0)
 
     def value(self, x: Array) -> float:
-        return float(self._array("weights") @ self._norms(x))
+        return float(self._array("weights") @ self.norms(x))
 
     def prox(self, v: Array, step: float) -> Array:
         return v - self._ball_part(v, step * self._array("weights"))
@@ -250,16 +257,16 @@ class Group:
         # bracket is ||x - <e, x> e||^2 / (||x|| + <e, x>) where x and e do not point apart: nothing cancels.
         weights, p = self._array("weights"), self._ball_part(v, self._array("weights"))
         owner, members = self._array("_owner"), self._array("_members")
-        sizes, outer = self._norms(x), self._norms(v)
+        sizes, outer = self.norms(x), self.norms(v)
         lengths = np.minimum(outer, weights)
         e = self._scale_groups(v, 1.0 / np.where(outer > 0, outer, 1.0), 0.0)
         along: Array = np.bincount(owner, weights=(x * e)[members], minlength=len(self.groups)).astype(np.float64)
-        across = self._norms(x - self._scale_groups(e, along, 0.0))
+        across = self.norms(x - self._scale_groups(e, along, 0.0))
         bend = np.where(along > 0, across**2 / np.where(along > 0, sizes + along, 1.0), sizes - along)
         return (v - p) / mu, float(np.sum((weights - lengths) * sizes + lengths * bend))
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        norms, weights = self._norms(x), self._array("weights")
+        norms, weights = self.norms(x), self._array("weights")
         at_zero = gradient - self._ball_part(gradient, np.where(norms == 0, weights, 0.0))
         return at_zero + self._scale_groups(x, np.where(norms > 0, weights / np.where(norms > 0, norms, 1.0), 0.0), 0.0)
 

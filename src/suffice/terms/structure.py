@@ -164,16 +164,17 @@ class SparseGroup:
 
     def _norms(self, x: Array) -> Array:
         """||x_G|| of every variable's group, 0 for those in no group."""
-        norms = np.zeros(len(x))
-        for G in self.groups:
-            norms[G] = np.linalg.norm(x[G])
-        return norms
+        owner, _ = self._membership(len(x))
+        return np.where(owner >= 0, np.append(self.group.norms(x), 0.0)[owner], 0.0)
 
     def _membership(self, size: int) -> tuple[npt.NDArray[np.intp], Array]:
-        owner, weight = np.full(size, -1, dtype=np.intp), np.zeros(size)
-        for k, G in enumerate(self.groups):
-            owner[G], weight[G] = k, np.asarray(self.weights)[k]
-        return owner, weight
+        """The number of every variable's group, -1 for none, and its weight."""
+        known = self.__dict__.get("_known")
+        if known is None or len(known[0]) != size:
+            owner = self.group.owners(size)
+            known = owner, np.where(owner >= 0, np.append(np.asarray(self.weights), 0.0)[owner], 0.0)
+            object.__setattr__(self, "_known", known)
+        return known
 
     def fixed(self, x: Array) -> npt.NDArray[np.bool_]:
         """Which variables are at a kink of g."""
@@ -195,17 +196,18 @@ class SparseGroup:
 
     def on(self, working: npt.NDArray[np.intp], size: int) -> SparseGroup:
         """g on some of `size` variables, which hold a group wholly or not at all."""
-        place = np.full(size, -1)
-        place[working] = np.arange(len(working))
-        kept = [k for k, G in enumerate(self.groups) if len(np.asarray(G)) and place[np.asarray(G)[0]] >= 0]
-        groups = [place[np.asarray(self.groups[k])] for k in kept]
+        owner = self._membership(size)[0][working]
+        kept = np.unique(owner[owner >= 0])
+        groups = [np.flatnonzero(owner == k) for k in kept]
         return SparseGroup(groups, np.asarray(self.weights)[kept], np.broadcast_to(self.l1, size)[working])
 
     def whole(self, working: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """The least set of variables that holds these and can be told apart from the others: whole groups."""
-        result = working.copy()
-        for G in self.groups:
-            result[G] = working[G].any()
+        owner, _ = self._membership(len(working))
+        touched = np.zeros(len(self.groups) + 1, dtype=bool)
+        touched[owner[working]] = True
+        touched[-1] = False
+        result: npt.NDArray[np.bool_] = working | touched[owner]
         return result
 
 

@@ -221,7 +221,8 @@ def _step(state: State, setting: Setting) -> State:
         if places:
             return replace(state, unseen=tuple(places), looked=1)
     if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
-        return by_derivatives.give_up(state, setting)
+        at_last = state.rho <= options.final_radius and options.noise is None
+        return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
     fitted = None
     models: Sequence[Model]
     if _noisy(state, setting):
