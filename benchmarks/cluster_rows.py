@@ -3,7 +3,7 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 1 GB in a file, two workers that may have 600 MB each: a search to its end, its rows read again at
+    memory    X of 640 MB in a file, two workers that may have 500 MB each: a search to its end, its rows read again at
               every pass. The workers' peak memory is told.
     passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
               dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
@@ -121,7 +121,7 @@ def bits(N: int = 20_000, d: int = 20, evaluations: int = 6) -> dict[str, Any]:
 # More rows than memory
 
 
-def memory(N: int = 1_250_000, d: int = 100, limit: str = "600MB") -> dict[str, Any]:
+def memory(N: int = 400_000, d: int = 200, limit: str = "500MB") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
         file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, d))
@@ -136,7 +136,7 @@ def memory(N: int = 1_250_000, d: int = 100, limit: str = "600MB") -> dict[str, 
         blocks.BLOCK_BYTES = 1 << 23
         with cluster(2, limit) as running, Client(running) as client:
             began = time.perf_counter()
-            found, rows = search(from_file(path, 25_000), y, 3)
+            found, rows = search(from_file(path, 25_000), y, 2)
             peak = max(client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss).values()) * 1024
             seconds = time.perf_counter() - began
     size = 8 * N * d

@@ -324,6 +324,7 @@ def page(result: dict[str, Any]) -> str:
                 "# Tuning a table",
                 "CPU seconds of the whole search, how far the exact cross-validated loss is above the least of all,\n"
                 "and the time until penalties within 0.1 % of it were at hand. One thread, on a machine in use.",
+                *([result["note"]] if "note" in result else []),
                 table(["table", "best loss", "suffice", "evaluations", "others"], rows),
                 f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}.{twice} Of"
                 f" {len(TABLES)} tables these were measured; an empty cell was not measured.",

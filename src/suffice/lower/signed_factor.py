@@ -33,6 +33,7 @@ from suffice.terms.rounding import gamma
 Indices = npt.NDArray[np.intp]
 
 LARGEST_TAU = 0.5
+COPIED_ROWS = 4096  # at a time
 GRAM_ROWS = 512  # in a block of a sum over rows
 SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
 UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
@@ -152,7 +153,7 @@ class SignedFactor(Factor):
         return along, rounding, norms
 
     def norms(self, design: Design, useful: float) -> Array:
-        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`.
+        """Bounds on ||x_i||_{(R^T R)^-1} of all rows of X, no sharper than `useful`; by lengths alone where a_i = 0.
 
         H is no less than C_i x_i x_i^T, so that x_i^T H^-1 x_i <= 1 / C_i whatever X is; only rows for which neither
         that nor their length is enough are solved for.
@@ -162,12 +163,13 @@ class SignedFactor(Factor):
         bounds = bounds * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
         with np.errstate(divide="ignore"):
             bounds = np.minimum(bounds, math.sqrt(1.0 + self.tau) * (1.0 + 8.0 * EPS) / np.sqrt(self.curvature))
-        matter = np.flatnonzero(bounds > useful)
-        X = design.X[matter] if len(matter) < len(bounds) else design.X
-        for place, rows in self.blocks(X) if len(matter) else ():
-            sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
-            sharp = (row_norms(rows @ self.Z) + self.slack * sizes) * self.up + LEAST
-            bounds[matter[place]] = np.minimum(bounds[matter[place]], sharp)
+        matter = np.flatnonzero((bounds > useful) & (design.weights > 0.0))
+        for first in range(0, len(matter), COPIED_ROWS):
+            these = matter[first : first + COPIED_ROWS]
+            for place, rows in self.blocks(design.X[these]):
+                sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
+                sharp = (row_norms(rows @ self.Z) + self.slack * sizes) * self.up + LEAST
+                bounds[these[place]] = np.minimum(bounds[these[place]], sharp)
         return bounds
 
 

@@ -50,6 +50,7 @@ from suffice.terms.blocks import (
 )
 
 PIECE_BYTES = 1 << 26  # of float64 values of a piece: 64 MB
+PIECES_IN_MEMORY = 16  # that a worker has room for, at least
 PER_THREAD = 2  # pieces for every thread, if there are blocks enough
 FITTING = 0.5  # of the workers' memory that X may take
 LARGE = 1 << 16  # bytes of a sum, from which it is joined on the workers
@@ -176,12 +177,13 @@ class ClusterRows(Blocked):
         self.make: Callable[[Any], Array] | None = None
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
-        self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads)
+        limits = [worker["memory_limit"] or math.inf for worker in workers]
+        fitting = min([PIECE_BYTES, *(limit / PIECES_IN_MEMORY for limit in limits)])
+        self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads, int(fitting))
         self.places = tuple(
             (start, min(start + self.piece, self.shape[0])) for start in range(0, self.shape[0], self.piece)
         )
-        memory = sum(worker["memory_limit"] or math.inf for worker in workers)
-        self.held = X.nbytes <= FITTING * memory if hold is None else hold
+        self.held = X.nbytes <= FITTING * sum(limits) if hold is None else hold
         with _talking(client), _quiet():
             cut = X.rechunk({0: self.piece, 1: -1}, method="tasks")
             if self.held:
@@ -414,10 +416,10 @@ class RowDigest:
         return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]
 
 
-def _blocks_of_piece(shape: tuple[int, int], block: int, threads: int) -> int:
-    """2^k: as many as PIECE_BYTES hold, and as leave PER_THREAD pieces for every thread."""
+def _blocks_of_piece(shape: tuple[int, int], block: int, threads: int, size: int) -> int:
+    """2^k: as many as have no more than this size in bytes, and as leave PER_THREAD pieces for every thread."""
     blocks = math.ceil(shape[0] / block)
-    most = max(min(PIECE_BYTES // (8 * block * shape[1]), blocks // (PER_THREAD * threads)), 1)
+    most = max(min(size // (8 * block * shape[1]), blocks // (PER_THREAD * threads)), 1)
     return 1 << (most.bit_length() - 1)
 
 

@@ -236,14 +236,19 @@ class Design:
         """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
         if isinstance(self.X, Blocked):
             return blocks_norm_bound(self)
-        if self.gram is not None:
-            return _gram_bound(self.gram, *self.shape)
+        known = vars(self).get("gram")
+        gram = self._made_gram() if known is None else known
+        if gram is not None:
+            return _gram_bound(gram, *self.shape)
         return squared_norm_bound(self._weighted())
 
     @cached_property
     def gram(self) -> Array | None:
         """X^T diag(a) X, the Hessian of least squares for any targets and penalties; None where it is too large to be
-        kept, or leaves the range of floats."""
+        kept, or leaves the range of floats. It is kept once it was asked for; `squared_norm` makes and forgets it."""
+        return self._made_gram()
+
+    def _made_gram(self) -> Array | None:
         X, (rows, columns) = self.X, self.shape
         if isinstance(X, Blocked):
             return self.survey.gram if self._unit == 1.0 and columns <= rows else None

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.design import Design
-from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_size
+from suffice.terms.margin_losses import LARGEST, MarginLoss, Squared, slope_size
 from suffice.terms.rounding import gamma
 from suffice.terms.smooth import Imaged
 
@@ -103,6 +103,12 @@ class LossModel(MarginModel):
     @property
     def curvature(self) -> float:
         return self.loss.curvature
+
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        if isinstance(self.loss, Squared):
+            _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
+        return super().L
 
     def shifted(self, image: Array, by: Array) -> Array:
         """These margins plus the intercept that belongs to the margins `by`."""
