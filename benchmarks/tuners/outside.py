@@ -317,7 +317,7 @@ def draw(runs: dict[Any, dict[str, Any]], low: dict[str, float], path: Path) -> 
     for ax in axes.flat:
         known |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     figure.legend(known.values(), known.keys(), loc="lower center", ncols=5, frameon=False, fontsize=9)
-    figure.tight_layout(rect=(0, 0.2 / len(features), 1, 1))
+    figure.tight_layout(rect=(0, 0.1 / len(features), 1, 1))
     figure.savefig(path, dpi=85)
     plt.close(figure)
 
