@@ -13,7 +13,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test coverage test-extras install-extras smoke lint format bench docs install-docs clean
+.PHONY: help run test test-slow coverage test-extras install-extras smoke lint format bench docs install-docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -27,8 +27,11 @@ run: $(INSTALLED)  ## a small version of the paper's study on MNIST, a worked ex
 test: $(INSTALLED)  ## run the tests on two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
+test-slow: $(INSTALLED)  ## run the tests that `make test` leaves out
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow
+
 coverage: $(INSTALLED)  ## run the tests and report which lines they reach; build/coverage/index.html
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html:build/coverage
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'slow or not slow' --cov --cov-report=term --cov-report=html:build/coverage
 
 test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
 	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax or fused" \

@@ -30,6 +30,7 @@ def damage():
     return module
 
 
+@pytest.mark.slow
 def test_damage_is_refused_by_name_or_changes_nothing(damage, tmp_path):
     rows = damage.campaign(("single", "starts", "search"), 4, tmp_path, most=12)
     assert len(rows) == 6 * 12

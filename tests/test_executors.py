@@ -234,6 +234,7 @@ def test_a_worker_that_dies_loses_its_task_to_another_and_the_journal_knows(trou
     assert not list((tmp_path / "trouble").iterdir())
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_not_waited_for(tmp_path, serial):
     problem = bilevel(Processes(1, deadline=5.0), folder=tmp_path, trouble=hang, count=1)
     with problem:
@@ -256,6 +257,7 @@ def test_a_broken_executor_that_cannot_be_made_anew_is_told(tmp_path):
     assert isinstance(caught.value.__cause__, WorkerError)
 
 
+@pytest.mark.slow
 def test_a_task_that_always_kills_its_worker_ends_the_run_with_all_that_was_known(tmp_path):
     problem = bilevel(Processes(1, attempts=2), folder=tmp_path, trouble=die, count=10)
     # Solves that waited for the same worker are lost with it, so that another may be the first to be lost twice.
@@ -321,6 +323,7 @@ def test_solutions_that_cannot_be_are_complained_about(spoil, complaint):
     assert complaint in problem._share.complaint(task, solution)
 
 
+@pytest.mark.slow
 def test_dask_survives_the_death_of_its_workers(client, tmp_path, serial):
     problem = bilevel(client, folder=tmp_path, trouble=die, count=2)
     with problem:
@@ -329,6 +332,7 @@ def test_dask_survives_the_death_of_its_workers(client, tmp_path, serial):
     assert any(event["what"] == "a worker has gone" for event in journals.read(tmp_path / "run").events)
 
 
+@pytest.mark.slow
 def test_a_dask_worker_that_hangs_is_not_waited_for(client, tmp_path, serial):
     problem = bilevel(Dask(client, deadline=5.0), folder=tmp_path, trouble=hang, count=1)
     with problem:

@@ -218,6 +218,7 @@ def test_a_journal_written_anew_is_still_that_of_the_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "zero", "folder"])
+@pytest.mark.slow
 def test_settings_that_are_no_file_are_refused_on_the_command_line(kind, tmp_path):
     pytest.importorskip("typer")
     path = tmp_path / "run" / "command.json"

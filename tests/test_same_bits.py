@@ -87,6 +87,7 @@ def run(problem, starts, journal=None, callback=None):
     [pytest.param(classifiers, solver, id=name) for name, solver in SOLVERS.items()]
     + [pytest.param(signals, solver, id=f"images by {solver}") for solver in ("gradient_descent", "newton_tv")],
 )
+@pytest.mark.slow
 def test_a_journal_changes_nothing(problem, solver, starts, tmp_path):
     without = run(problem(solver), starts)
     assert sum(one.evaluations for one in without.starts or (without,)) > 7

@@ -546,6 +546,7 @@ def test_another_process_is_refused_while_the_first_lives_and_no_longer(tmp_path
     assert resume(folder, problem=exact(rosenbrock)).success
 
 
+@pytest.mark.slow
 def test_a_process_killed_in_the_middle_of_writes_loses_and_repeats_nothing_that_was_finished(tmp_path):
     folder = tmp_path / "run"
     whole = tune(exact(rosenbrock), [-1.2, 1.0], options=Options(max_evaluations=25))

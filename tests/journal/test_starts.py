@@ -321,6 +321,7 @@ CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_byte_again_and_again_the_run_ends_the_same(tmp_path):
     objective = suffice.exact(lambda t: np.array([10.0 * (t[1] - t[0] * t[0]), 1.0 - t[0]]))
     starts, options = [[-1.2, 1.0], [2.0, 2.0], [0.5, -1.0]], budget(30)

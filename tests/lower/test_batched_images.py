@@ -45,6 +45,7 @@ def same(together, alone):
 
 @pytest.mark.parametrize("solver", ["fista", "gradient_descent"])
 @pytest.mark.parametrize("problems", PROBLEMS.values(), ids=PROBLEMS.keys())
+@pytest.mark.slow
 def test_proofs_together_are_the_proofs_alone(problems, solver):
     """Each image its own accuracy and its own start: none, a point, a solution to be continued."""
     begun = solve(problems[2], within=0.3, solver=solver)

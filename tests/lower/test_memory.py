@@ -44,6 +44,7 @@ CASES = {
 
 @pytest.mark.parametrize("share", [0.5, 0.05], ids=["few weights", "many weights"])
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_at_most_three_times_X(case, share):  # noqa: N802
     X = CASES[case]()
     y = X @ np.where(np.arange(X.shape[1]) < 20, 1.0, 0.0) > 0.0

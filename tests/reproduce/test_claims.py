@@ -27,6 +27,7 @@ def quick(tmp_path_factory):
     return make(short, {"fig2"}, tmp_path_factory.mktemp("quick"), "test", lambda line: None)
 
 
+@pytest.mark.slow
 def test_the_claims_about_one_start_hold_on_the_quick_preset(quick):
     claims = {claim["claim"]: claim for claim in quick["claims"]}
     assert len(claims) == 4
@@ -36,6 +37,7 @@ def test_the_claims_about_one_start_hold_on_the_quick_preset(quick):
         assert claim["passed"] or claim["note"]
 
 
+@pytest.mark.slow
 def test_exact_values_lie_in_the_intervals_that_the_quick_runs_have_proven(quick):
     checked = 0
     for one in quick["runs"]:

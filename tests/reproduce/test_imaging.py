@@ -73,6 +73,7 @@ def test_the_penalty_of_denoise3_is_the_squared_condition_number():
 
 
 @pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.slow
 def test_a_small_study_runs_and_reports(study, tmp_path):
     pytest.importorskip("plotly")
     if study == "denoise2d":
@@ -98,6 +99,7 @@ def test_a_small_study_runs_and_reports(study, tmp_path):
     assert json.loads((tmp_path / "study.json").read_text())["setting"]["study"] == study
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_answer(tmp_path, monkeypatch):
     setting = SETTINGS["denoise1", "quick"]
     variant, start = setting.variants[0], setting.starts[0]

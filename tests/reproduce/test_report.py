@@ -172,6 +172,7 @@ def test_figure_5_shades_the_digits_that_were_not_tuned_on():
     ],
 )
 @pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.slow
 def test_what_can_be_made_is_made(missing, left, emptied, report):
     data = study()
     for key in missing:

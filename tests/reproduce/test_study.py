@@ -78,6 +78,7 @@ class KilledError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_killed_study_goes_on_where_it_was_and_ends_the_same(data, tmp_path, monkeypatch):
     writes = kills = 0
     write = study.write

@@ -164,6 +164,7 @@ ADAPTED = {
 
 
 @pytest.mark.parametrize("name", ADAPTED)
+@pytest.mark.slow
 def test_adapters_conform(name):
     family = next(family for family in sorted(FAMILIES, key=len, reverse=True) if family in name)
     check_adapter(ADAPTED[name], *data(family, rows=60))

@@ -70,6 +70,7 @@ def test_killed_after_any_evaluation_a_second_fit_ends_at_the_same_bits(tmp_path
         assert again.best_estimator_.predict(X).tolist() == whole.best_estimator_.predict(X).tolist()
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_loses_no_finished_evaluation(tmp_path):
     code = """
         import sys, numpy as np
@@ -107,6 +108,7 @@ def test_a_larger_budget_goes_on_where_the_search_had_ended(tmp_path):
     assert 0 < len(made) < len(whole.cv_results_["work"]) - len(short.cv_results_["work"]) + 4
 
 
+@pytest.mark.slow
 def test_several_classes_and_processes_go_on_as_well(tmp_path):
     X, y = make_classification(60, 4, n_classes=3, n_informative=3, n_redundant=0, random_state=0)
     kwargs = {"estimator": LogisticRegression(l1_ratio=0.5, solver="saga"), "space": SPACE, "cv": 3}

@@ -282,6 +282,7 @@ def test_one_standard_error_takes_larger_penalties_at_a_score_that_is_nearly_as_
     assert plainer.best_params_["l1_ratio"] == pytest.approx(best.best_params_["l1_ratio"])
 
 
+@pytest.mark.slow
 def test_runs_repeat_and_processes_change_nothing():
     X, y = classification()
     estimator, space, _ = ESTIMATORS["logistic"]

@@ -49,6 +49,7 @@ CV = KFold(4, shuffle=True, random_state=0)
 
 @pytest.mark.parametrize("l1", [(1e-6, 1e-3), (0.3, 1e3)])
 @pytest.mark.parametrize("l2", [(1e-6, 1e-3), (1.0, 1e4)])
+@pytest.mark.slow
 def test_a_space_beside_the_best_penalties_has_its_best_in_a_corner_and_the_search_finds_it(l1, l2):
     """Noisy data are best with moderate penalties: where a space has none, it is best to be as near as can be."""
     X, y = noisy(0, 40)

@@ -234,6 +234,7 @@ def test_parquet_without_pyarrow_or_with_an_old_one_is_refused(tmp_path, monkeyp
         read(path)
 
 
+@pytest.mark.slow
 def test_memory_is_a_small_multiple_of_the_text(tmp_path):
     text = "a,b,c,d\n" + "".join(f"{i / 7:.6f},{i},level {i % 9},{i * 0.5}\n" for i in range(60_000))
     path = written(tmp_path, text)

@@ -22,6 +22,7 @@ def test_the_executors_of_the_package_conform():
         assert any(event["what"] == "a solve was lost" for event in processes.events)
 
 
+@pytest.mark.slow
 def test_a_pool_that_breaks_for_good_says_so_and_one_that_is_made_anew_goes_on():
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         check_executor(pool)
@@ -97,6 +98,7 @@ class Quiet(Processes):
     ],
     ids=lambda value: type(value).__name__,
 )
+@pytest.mark.slow
 def test_broken_promises_are_caught(executor, complaint):
     with pytest.raises(ConformanceError, match=complaint), executor:
         check_executor(executor, patience=0.2 if isinstance(executor, Hanging) else 120.0)
