@@ -77,7 +77,7 @@ def differentiated(
             return evaluation
         parts.append(part)
     slopes, m = space.slopes(theta), len(theta)
-    J = np.zeros((0, m)) if penalty is None else _of_penalty(penalty, penalty_jacobian, space, theta)
+    J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
     known = evaluation.r[len(evaluation.r) - len(J) :]
     if m <= MOST_COLUMNS:
         solved = _forward(parts, slopes, m)
@@ -152,7 +152,7 @@ def _adjoint(parts: Sequence[Linearised], slopes: Array) -> tuple[Array, list[So
     return np.sum(pulls, axis=0), solved
 
 
-def _of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:
+def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:
     """dJ/dtheta."""
     if jacobian is not None:
         return np.atleast_2d(np.asarray(jacobian(space.params(theta)), dtype=np.float64)) * space.slopes(theta)

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.derivatives import Penalty
+from suffice.derivatives import Penalty, of_penalty
 from suffice.losses import Loss
 from suffice.lower.certificate import Evidence, certify, verified
 from suffice.lower.doubt import Doubt, Enclosed, Steep
@@ -87,7 +87,7 @@ def stationarity(
     gradient, error, sizes = (np.zeros(m) for _ in range(3))
     if penalty is not None and penalty_jacobian is not None:
         J = np.atleast_1d(np.asarray(penalty(params), dtype=np.float64))
-        dJ = np.atleast_2d(np.asarray(penalty_jacobian(params), dtype=np.float64)) * slopes
+        dJ = of_penalty(penalty, penalty_jacobian, space, theta)
         gradient += 2.0 * (dJ.T @ J)
         sizes += 2.0 * (np.abs(dJ).T @ np.abs(J))
         error += gamma(len(J) + 16) * sizes
