@@ -204,7 +204,7 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        looked_at = [made.point for _, _, made in problem.notes] if self.statistical else []
+        looked_at = [made for _, _, made in problem.notes] if self.statistical else []
         self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
