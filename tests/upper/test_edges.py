@@ -155,7 +155,7 @@ def test_infinite_bounds_are_never_near_and_an_edge_that_was_reached_is_none():
 
 
 @pytest.mark.parametrize(("height", "looked_at"), [(0.5, False), (1e-3, True)])
-def test_a_single_parameter_is_not_moved_to_where_first_looks_have_shown_that_F_rises(height, looked_at):
+def test_a_single_parameter_is_not_moved_to_where_first_looks_have_shown_that_f_rises(height, looked_at):
     """Looks on both sides of the valley: where F is far higher there it will not be lower between."""
     objective, looks = suffice.exact(lambda theta: np.array([1.0, theta[0]])), []
     bounds = np.array([-6.0]), np.array([6.0])
