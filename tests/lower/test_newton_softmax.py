@@ -13,7 +13,7 @@ from suffice.journal.codec import decode, encode
 from suffice.lower import newton_softmax
 from suffice.lower.newton_softmax import Local, NewtonSoftmax, SoftmaxProduct, SoftmaxState
 from suffice.lower.solver import iterate
-from tests.lower.test_verified import minimiser
+from tests.reference_verified import minimiser
 from tests.lower.test_verified_softmax import data, model
 
 SOLVER = "newton_softmax"
