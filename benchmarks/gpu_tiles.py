@@ -2,7 +2,7 @@
 
 Every kernel of an iteration is timed alone, as part of a recorded graph, for the two sizes of `benchmarks/gpu.py` and
 random data: the products of `fista` for 5,000 x 784 with 42 columns, what `fista_adaptive` has of its own for 60,000 x
-784 with 70. A tile is (rows, depth of one read, warps, stages); `waves` is how many tiles of the adjoint product go to a
+784 with 70. A tile is (rows, depth of one read, warps, stages); `waves`: how many tiles of the adjoint product go to a
 multiprocessor. Whole iterations are timed with the best ones and with those that the package has.
 """
 
