@@ -6,12 +6,12 @@ are known:
 
 - without an l1, G = V diag(s) V^T gives  w = V (V^T c) / (s + l2)  for all l2 at once; where rows are fewer than
   columns, the same by the matrix of their products, X A X^T;
-- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where rows are
-  fewer than columns there is no small G, and it takes longer than certified looks do.)
+- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where columns
+  are many, and more than rows, there is no small G, and it takes longer than certified looks do.)
 
 Any other smooth psi is taken for the quadratic that it is near known weights v, with  G = X^T A psi'' X  less what b
-takes up, and  c = G v - X^T A psi'.  Held-out losses are psi's own. Where rows are many times as many as columns,
-solutions do not lie far apart, and this is near F; whether it is shows where the sketch is least and F is looked at.
+takes up, and  c = G v - X^T A psi'.  Held-out losses are psi's own. That is near F where solutions are not far from v.
+Whether it is shows where the sketch is least and F is looked at; if not, F is sketched anew, near the weights there.
 
 None of this is accurate to more than DESCENT of the targets' variance, or certified: what is found here is where the
 certified search begins, which proves what it returns. But it shows valleys that a few certified looks would miss, for
@@ -44,13 +44,13 @@ from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 MOST, ROWS = 2000, 1 << 14  # rows and columns of G; rows that are multiplied at a time
 DESCENT, SWEEPS = 1e-5, 200
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
-RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (0.5, 2.0, 3.5)
+RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
 NEGLIGIBLE, LEAST_L2 = 1e-4, 1e-4  # of l1_max, and of L: where the space begins, or it is not sketched
 TURNED, TURNED_SE, NEARLY_SE = 1.1, 0.5, 0.1  # as for looks (`suffice.sklearn._starting_points`)
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
 
-MANY = 10  # rows per column: where an other loss than squares is sketched
+FEW = 600  # columns: G is made of these whatever the number of rows
 
 Theta = tuple[float, ...]
 Kind = Literal["squares", "near weights"]
@@ -74,7 +74,7 @@ class FoldSketch:
         """Near weights v, which do not matter for squares."""
         X, a, y = fold.design.X, fold.design.weights, fold.y
         used = a > 0.0
-        if np.count_nonzero(used) < X.shape[1]:
+        if np.count_nonzero(used) < X.shape[1] > FEW:
             mean, level = (a @ X, float(a @ y)) if fold.minimised_out else (np.zeros(X.shape[1]), 0.0)
             root = np.sqrt(a[used])
             rows, y = (X[used] - mean) * root[:, None], root * (y[used] - level)
@@ -284,7 +284,7 @@ def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -
     l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
     if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max or lower.get("l2", 0.0) > LEAST_L2 * L:
         return None
-    wide = any(model.design.shape[0] < model.design.shape[1] for model in models)
+    wide = any(np.count_nonzero(model.design.weights) < model.design.shape[1] > FEW for model in models)
     return None if wide and len(lower) == 1 and space.ratio > 0.0 else kinds.pop()
 
 
@@ -296,5 +296,5 @@ def _kind(model: Any, loss: Any) -> Kind | None:
         return None
     if isinstance(model.psi, Squared):
         return "squares"
-    many = np.count_nonzero(model.design.weights) >= MANY * X.shape[1]
-    return "near weights" if many and conforms(model.psi, Bending) and model.kind != "column" else None
+    tall = np.count_nonzero(model.design.weights) >= X.shape[1] or X.shape[1] <= FEW
+    return "near weights" if tall and conforms(model.psi, Bending) and model.kind != "column" else None
