@@ -28,7 +28,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from scipy.special import expit
@@ -36,6 +36,7 @@ from scipy.special import expit
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.doubt import Doubt, Steep
 from suffice.lower.verified import LinearVerification, Verification
+from suffice.protocols import conforms
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, slope_size
 from suffice.terms.rounding import TINY, gamma, norm_rounding
@@ -440,9 +441,9 @@ class HeldOut:
         return LossAt(residuals, error, verified, self._linear(m, v, image), steep)
 
     def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
-        if not isinstance(self.score, SmoothPhi):
+        if not conforms(self.score, SmoothPhi):
             return None
-        design, train, score = self.design, self.train, self.score
+        design, train, score = self.design, self.train, cast("SmoothPhi", self.score)
 
         def slopes() -> Array:
             return math.sqrt(self.share) * np.sqrt(v) * score.residual_slopes(m, self.y)

@@ -52,6 +52,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem, standard_error
+from suffice.sklearn._sketch import Sketch
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 
@@ -75,11 +76,19 @@ Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def best_of_a_few(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False, derivatives: bool = False
+    noted: RecordedProblem,
+    folds: list[Any],
+    space: PenaltySpace,
+    frugal: bool = False,
+    derivatives: bool = False,
+    sketch: Sketch | None = None,
 ) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one;
-    `derivatives` may be asked for on frugal lines."""
+    `derivatives` may be asked for on frugal lines, and a sketch for what has no l1 that matters."""
     lattice = Lattice.of(noted, folds, space, frugal)
+    if sketch is not None:
+        lattice.sketch, (l1, l2) = sketch, lattice.levels
+        lattice.levels = [l1, sorted({*l2, float(sketch.best()[1])}, reverse=True)]
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
@@ -106,6 +115,15 @@ def best_of_a_few(
             return [lattice.theta(place) for place in valleys[:2] if lattice.heights[place] <= limit]
 
 
+def best_of_a_sketch(noted: RecordedProblem, folds: list[Any], space: PenaltySpace, sketch: Sketch) -> list[Array]:
+    """Where to begin: where a sketch of F is least, unless the plainest model is better still."""
+    lattice = Lattice.of(noted, folds, space, frugal=True)
+    lattice.look(lattice.plainest)
+    best = sketch.best()
+    made = noted.look(best, within=LOOK * math.sqrt(noted.best.cost / len(noted.best.e)), max_steps=STEPS)
+    return [noted.best.point if noted.best.interval[1] < made.interval[0] else best]
+
+
 @dataclass
 class Lattice:
     """Levels of every kind of penalty, from large to small, and the heights of F seen so far."""
@@ -116,6 +134,7 @@ class Lattice:
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
     frugal: bool = False
+    sketch: Sketch | None = None  # of the edge of the least l1
 
     def __post_init__(self) -> None:
         self.inner: Place = tuple(
@@ -170,6 +189,10 @@ class Lattice:
         """F there, roughly; an upper bound where that takes too many steps."""
         if place not in self.heights:
             theta = self.theta(place)
+            if self.sketch is not None and self.heights and place[0] == self.levels[0][-1]:
+                l2 = self.noted.space.params(theta)["l2"]
+                self.heights[place] = float(self.sketch.without_l1(np.array([l2])).sum())
+                return self.heights[place]
             if not self.heights:
                 self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.noted.best
