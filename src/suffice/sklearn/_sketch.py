@@ -25,16 +25,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.linear_model import enet_path
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
+from suffice.lower.signed_factor import weighted_gram
+from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
 from suffice.terms.margin_losses import Squared
 
-MOST, ROWS = 2000, 1 << 14  # rows and columns of G; rows that are multiplied at a time
+MOST = 2000  # rows and columns of G
 DESCENT, SWEEPS = 1e-4, 200
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
 RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (0.5, 2.0, 3.5)
@@ -60,20 +63,18 @@ class FoldSketch:
 
     @classmethod
     def of(cls, fold: LinearFold, held: HeldOut) -> FoldSketch:
-        X, a, y = fold.design.X, fold.design.weights, fold.y
+        X, a, y = fold.design.X, host(fold.design.weights), host(fold.y)
         used = a > 0.0
         mean, level = np.zeros(X.shape[1]), 0.0
         if fold.minimised_out:
-            mean, level = a @ X, float(a @ y)
+            mean, level = fold.design.adjoint(a), float(a @ y)
         if np.count_nonzero(used) < X.shape[1]:
             root = np.sqrt(a[used])
-            rows, y = (X[used] - mean) * root[:, None], root * (y[used] - level)
+            rows, y = (rows_here(X, used) - mean) * root[:, None], root * (y[used] - level)
             return cls(rows, rows @ rows.T, rows.T @ y, y, mean, level, held)
-        G, c, root = np.zeros((X.shape[1],) * 2), X.T @ (a * (y - level)), np.sqrt(a)[:, None]
-        for first in range(0, len(X), ROWS):
-            rows = X[first : first + ROWS] * root[first : first + ROWS]
-            G += rows.T @ rows
-        return cls(None, G - np.outer(mean, mean), c, root[:, 0] * (y - level), mean, level, held)
+        c, root = fold.design.adjoint(a * (y - level)), np.sqrt(a)
+        G = weighted_gram(X, np.arange(X.shape[1]), root, False)[0]
+        return cls(None, G - np.outer(mean, mean), c, root * (y - level), mean, level, held)
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -101,9 +102,9 @@ class FoldSketch:
     def losses(self, W: Array) -> Array:
         """The fold's part of F for every column of W."""
         held = self.held
-        margins = np.asarray(held.design.X @ W) + (self.level - self.mean @ W)
+        margins = host(held.design.margins(W)) + (self.level - self.mean @ W)
         each = [held.score.residuals(m, held.y) for m in margins.T]
-        return held.share * np.array([float(held.design.weights @ r**2) for r in each])
+        return held.share * np.array([float(host(held.design.weights) @ r**2) for r in each])
 
 
 @dataclass(eq=False)
@@ -256,10 +257,10 @@ class Sketch:
 
 
 def _squares(model: Any, loss: Any) -> bool:
-    """Whether this is a fold of squares, in main memory, small enough."""
+    """Whether this is a fold of squares, dense, small enough."""
     if not (type(model) is LinearFold and isinstance(model.psi, Squared) and isinstance(loss, HeldOut)):
         return False
     X = model.design.X
-    if not isinstance(X, np.ndarray) or not isinstance(loss.design.X, np.ndarray) or loss.offset is not None:
+    if sp.issparse(X) or sp.issparse(loss.design.X) or loss.offset is not None:
         return False
     return bool(min(X.shape) <= MOST)
