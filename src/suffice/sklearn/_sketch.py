@@ -30,18 +30,21 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.linear_model import enet_path
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
+from suffice.lower.signed_factor import weighted_gram
 from suffice.protocols import conforms
+from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 
-MOST, ROWS = 2000, 1 << 14  # rows and columns of G; rows that are multiplied at a time
+MOST = 2000  # rows and columns of G
 DESCENT, SWEEPS = 1e-5, 200
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
 RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
@@ -72,28 +75,23 @@ class FoldSketch:
     @classmethod
     def of(cls, fold: LinearFold, held: HeldOut, v: Array | None = None) -> FoldSketch:
         """Near weights v, which do not matter for squares."""
-        X, a, y = fold.design.X, fold.design.weights, fold.y
-        used = a > 0.0
-        if np.count_nonzero(used) < X.shape[1] > FEW:
-            mean, level = (a @ X, float(a @ y)) if fold.minimised_out else (np.zeros(X.shape[1]), 0.0)
+        design, a, y = fold.design, host(fold.design.weights), host(fold.y)
+        used, d = a > 0.0, design.shape[1]
+        if np.count_nonzero(used) < d > FEW:
+            mean, level = (design.adjoint(a), float(a @ y)) if fold.minimised_out else (np.zeros(d), 0.0)
             root = np.sqrt(a[used])
-            rows, y = (X[used] - mean) * root[:, None], root * (y[used] - level)
+            rows, y = (rows_here(design.X, used) - mean) * root[:, None], root * (y[used] - level)
             return cls(rows, rows @ rows.T, rows.T @ y, y, norm(y), mean, level, held)
-        v, model = np.zeros(X.shape[1]) if v is None else v, fold.unpenalised
-        m, b = np.asarray(model.image(v)), 0.0
-        if isinstance(model, Intercepted):
-            b = model.intercept(m)[0]
-            m = m + b
-        psi, y = cast("MarginLoss", fold.psi), fold.y
+        v, model = np.zeros(d) if v is None else v, fold.unpenalised
+        image = model.image(v)
+        b = model.intercept(image)[0] if isinstance(model, Intercepted) else 0.0
+        psi, m = cast("MarginLoss", fold.psi), host(image) + b
         C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
-        G, root = np.zeros((X.shape[1],) * 2), np.sqrt(C)[:, None]
-        for first in range(0, len(X), ROWS):
-            rows = X[first : first + ROWS] * root[first : first + ROWS]
-            G += rows.T @ rows
-        mean = X.T @ C / C.sum() if isinstance(model, Intercepted) else np.zeros(X.shape[1])
-        G -= np.outer(mean, C.sum() * mean)
+        G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
+        mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
         size = math.sqrt(2.0 * float(a @ psi.value(m, y)))
-        return cls(None, G, G @ v - X.T @ pull, y, size, mean, b + float(mean @ v), held)
+        G = G - np.outer(mean, C.sum() * mean)
+        return cls(None, G, G @ v - design.adjoint(pull), y, size, mean, b + float(mean @ v), held)
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -121,9 +119,9 @@ class FoldSketch:
     def losses(self, W: Array) -> Array:
         """The fold's part of F for every column of W."""
         held = self.held
-        margins = np.asarray(held.design.X @ W) + (self.level - self.mean @ W)
+        margins = host(held.design.margins(W)) + (self.level - self.mean @ W)
         each = [held.score.residuals(m, held.y) for m in margins.T]
-        return held.share * np.array([float(held.design.weights @ r**2) for r in each])
+        return held.share * np.array([float(host(held.design.weights) @ r**2) for r in each])
 
 
 @dataclass(eq=False)
@@ -284,7 +282,7 @@ def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -
     l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
     if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max or lower.get("l2", 0.0) > LEAST_L2 * L:
         return None
-    wide = any(np.count_nonzero(model.design.weights) < model.design.shape[1] > FEW for model in models)
+    wide = any(np.count_nonzero(host(model.design.weights)) < model.design.shape[1] > FEW for model in models)
     return None if wide and len(lower) == 1 and space.ratio > 0.0 else kinds.pop()
 
 
@@ -292,9 +290,9 @@ def _kind(model: Any, loss: Any) -> Kind | None:
     if not (type(model) is LinearFold and isinstance(loss, HeldOut)) or loss.offset is not None:
         return None
     X = model.design.X
-    if not isinstance(X, np.ndarray) or not isinstance(loss.design.X, np.ndarray) or min(X.shape) > MOST:
+    if sp.issparse(X) or sp.issparse(loss.design.X) or min(X.shape) > MOST:
         return None
     if isinstance(model.psi, Squared):
         return "squares"
-    tall = np.count_nonzero(model.design.weights) >= X.shape[1] or X.shape[1] <= FEW
+    tall = np.count_nonzero(host(model.design.weights)) >= X.shape[1] or X.shape[1] <= FEW
     return "near weights" if tall and conforms(model.psi, Bending) and model.kind != "column" else None

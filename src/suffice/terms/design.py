@@ -126,6 +126,10 @@ class Design:
             raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
         return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
 
+    def with_weights_here(self) -> Design:
+        """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
+        return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
+
     def _surveyed(self) -> Design:
         if not math.isfinite(self.survey.largest):
             raise ValueError("X must be finite, got NaN or infinite entries")
@@ -311,7 +315,7 @@ class Design:
             pairs = zip(parts, self._places, strict=True)
             sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
         else:
-            sums = host(self._squares().T @ self.weights)
+            sums = host(self._squares().T @ like(self.weights, self.X))
         return self._root(sums, self.shape[0])
 
     @cached_property
@@ -362,6 +366,7 @@ class Design:
 
     def _weighted(self) -> Any:
         X, root = self.X, namespace(self.weights).sqrt(self.weights)
+        root = like(root, X)
         if not sp.issparse(X):
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
