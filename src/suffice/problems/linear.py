@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.lazy import cached_property
 from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
 from suffice.terms.blocks import Blocked, Even

@@ -213,9 +213,8 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
     fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
-    passes = sum(design.X.passes for design in designs) + raw.passes
     found = Found(
-        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
+        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), raw.passes,
         solution.certificate.radius, time.monotonic() - began, file, tuple(failures),
     )  # fmt: skip
     places.write(folder / RESULT, {"found": found.plain()})

@@ -18,7 +18,6 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
+from suffice.lazy import cached_property
 from suffice.terms.blocks import Blocked, Even, RowBlocks, View
 from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
