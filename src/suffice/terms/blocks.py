@@ -193,6 +193,25 @@ class Even:
         return np.where(self.view.mask(start, stop), self.weight, 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Weights of rows by numbers that go with them, those of their folds: `weight` for rows of number k, or for all
+    others, and 0 for the rest. `count` rows have a weight."""
+
+    numbers: Any
+    k: int
+    complement: bool
+    count: int
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (int(self.numbers.shape[0]),)
+
+    def of(self, numbers: Any) -> Array:
+        """The weights of rows with these numbers."""
+        return np.where((numbers == self.k) != self.complement, 1.0 / self.count, 0.0)
+
+
 @dataclass(eq=False)
 class _Made:
     """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
@@ -553,7 +572,11 @@ def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
 
 def rows_from(value: Any, place: slice) -> Any:
     """What goes with these rows: a part of an array, or what a rule says of them."""
-    return value.rows(place.start, place.stop) if isinstance(value, Even) else None if value is None else value[place]
+    if isinstance(value, Even):
+        return value.rows(place.start, place.stop)
+    if isinstance(value, Chosen):
+        return value.of(value.numbers[place])
+    return None if value is None else value[place]
 
 
 class _Threads:

@@ -18,7 +18,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib import import_module
 from itertools import count
@@ -33,6 +33,7 @@ from suffice.terms.blocks import (
     LOCAL,
     Block,
     Blocked,
+    Chosen,
     Even,
     Job,
     Request,
@@ -146,8 +147,12 @@ class _Reader:
 
 
 def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
-    if isinstance(value, tuple):  # what a task has left behind, and which of it
-        value = value[0].rows[value[1]]
+    if isinstance(value, tuple):  # what a task has left behind, which of it, and what it says
+        kept, place, rule = value
+        rows = kept if place is None else kept.rows[place]
+        if rule is not None:
+            return rule.of(rows[inside])
+        value = rows
     if isinstance(value, Even):
         return value.rows(first, last)
     rows = np.asarray(value)[inside]
@@ -177,8 +182,7 @@ class PieceRows:
         return {"values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
 
     def argument(self, piece: int) -> Any:
-        future = self.futures[piece]
-        return future if self.place is None else (future, self.place)
+        return self.futures[piece], self.place, None
 
 
 class ClusterRows(Blocked):
@@ -317,6 +321,8 @@ class ClusterRows(Blocked):
     def gathered(self, rows: Any) -> Array:
         if isinstance(rows, Even):
             return rows.rows(0, self.shape[0])
+        if isinstance(rows, Chosen):
+            return rows.of(self.gathered(rows.numbers))
         with _talking(self.client):
             parts = self.client.gather(list(rows.futures))
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
@@ -512,6 +518,8 @@ def _known(X: Any) -> Any:
 
 
 def _argument(value: Any, piece: int) -> Any:
+    if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
+        return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
     return value.argument(piece) if isinstance(value, PieceRows) else value
 
 

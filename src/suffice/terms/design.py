@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
-from suffice.terms.blocks import Blocked, Even, RowBlocks, View
+from suffice.terms.blocks import Blocked, Chosen, Even, RowBlocks, View
 from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
@@ -124,6 +124,11 @@ class Design:
         if not isinstance(self.X, Blocked):
             raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
         return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+
+    def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
+        """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
+        (`Blocked.rows_of`)."""
+        return Design(self.X, Chosen(numbers, k, complement, count))
 
     def _surveyed(self) -> Design:
         if not math.isfinite(self.survey.largest):
