@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.lower.signed_factor import Indices, SignedFactor, chosen_columns, rows_at_once, weighted_gram
 from suffice.lower.verified_rows import Change, Slopes
 from suffice.protocols import conforms

@@ -26,7 +26,6 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -35,6 +34,7 @@ from sklearn.linear_model import enet_path
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
+from suffice.lazy import cached_property
 from suffice.lower.signed_factor import weighted_gram
 from suffice.protocols import conforms
 from suffice.sklearn._devices import rows_here
