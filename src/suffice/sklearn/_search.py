@@ -63,10 +63,11 @@ from suffice.sklearn._cv_results import (
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
-from suffice.sklearn._penalty_search import PenaltySearch, Tolerance, check_tolerance
-from suffice.sklearn._recorded import RecordedProblem, fold_losses
+from suffice.sklearn._penalty_search import PenaltySearch, check_tolerance
+from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import Adapter, find_adapter
+from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split

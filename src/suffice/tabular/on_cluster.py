@@ -2,8 +2,8 @@
 
 Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
 each fold anew, and up to MOST_SHUFFLED rows folds are those of one machine: shuffled by the seed, with their share of
-every class. What differs, and is told: beyond, folds are made of a hash of the row's number and the seed; the search
-begins at one point, without first looks; every level has a column of its own. There is one
+every class. What differs: beyond, folds are made of a hash of the row's number and the seed, which is told; fewer looks
+are taken before the search begins, at the best of them; every level has a column of its own. There is one
 model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
 numbers and counts can be predicted.
 
@@ -38,6 +38,7 @@ from suffice.problem import Composite
 from suffice.problems.linear import ElasticNetModel, penalised
 from suffice.report import folder as places
 from suffice.result import Record, Result
+from suffice.sklearn.enough import worth
 from suffice.space import Space
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.models import estimator_of
@@ -56,6 +57,7 @@ from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
 from suffice.terms.together import together
 from suffice.tune import resume, tune
+from suffice.upper.evaluation import Evaluation
 
 LOSSES: dict[str, MarginLoss] = {
     "logistic": LOGISTIC,
@@ -65,7 +67,13 @@ LOSSES: dict[str, MarginLoss] = {
     "poisson": POISSON,
 }
 MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
+LOOKS: dict[int, list[tuple[float, ...]]] = {
+    1: [(0.0,), (1.5,), (3.0,), (4.5,)],
+    2: [(0.5, 0.5), (1.0, 3.0), (2.0, 3.0), (2.5, 1.5), (3.5, 4.5)],
+}  # decades
+LOOK, LOOK_STEPS = 0.02, 12  # the accuracy of a look, relative to the root of the loss, and its most steps
 PATIENCE = "10s"  # with a scheduler that does not answer
+BEGIN = "begin.json"  # where the search begins, and what it leaves alone
 RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
 
 
@@ -208,11 +216,19 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     folds, losses = _folds(designs, y, LOSSES[model], numbers, held)
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
-    options = Options(max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS)
+    begin = places.read(folder / BEGIN)
+    if begin is None:
+        theta, enough = _start(problem, folds)
+        begin = {"theta": theta.tolist(), "enough": enough}
+        places.write(folder / BEGIN, begin)
+    options = Options(
+        max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS,
+        enough=float(begin["enough"]),
+    )  # fmt: skip
     if (folder / JOURNAL).exists():
         result = resume(folder, problem=problem, options=options, callback=callback)
     else:
-        result = tune(problem, _start(folds[0], space), options=options, callback=callback, journal=folder)
+        result = tune(problem, np.array(begin["theta"]), options=options, callback=callback, journal=folder)
     whole = Fold(designs[-1], y, LOSSES[model])
     params = dict(result.params or {})
     solution = solve(whole.at(**params), within=1e-3, solver="auto")
@@ -383,13 +399,25 @@ def _space(model: str, target: Target) -> Space:
     return Space(l2=usual)
 
 
-def _start(fold: Fold, space: Space) -> dict[str, float]:
-    """A hundredth of the l1 that leaves nothing, and an l2 between the ends."""
-    start = {}
-    for name, (low, high) in space.ranges.items():
-        wanted = 0.01 * fold.l1_max if name == "l1" else math.sqrt(low * high) * 1e-1
-        start[name] = min(max(wanted, low), high)
-    return start
+def _start(problem: BilevelProblem, folds: Sequence[Fold]) -> tuple[Array, float]:
+    """Where to begin, and what is not worth a search (`suffice.sklearn.enough`).
+
+    The best of a few rough looks, from large penalties to small ones, each from where the last one ended: some decades
+    below the l1 that leaves nothing, and below the largest curvature of the loss."""
+    largest = {
+        "l1": max(together([partial(getattr, fold, "l1_max") for fold in folds])),
+        "l2": max(min(fold.loss.curvature, 1.0) * fold.design.squared_norm for fold in folds),
+    }
+    lower, upper = problem.space.bounds
+    tops = np.log10([largest[name] for name in problem.space.names])
+    looks: list[Evaluation] = []
+    within = math.inf
+    for below in LOOKS[len(tops)]:
+        theta = np.clip(tops - np.array(below), lower, upper)
+        looks.append(problem.limited(LOOK_STEPS).evaluate(theta, within=within, warm=looks[-1] if looks else None))
+        within = LOOK * math.sqrt(max(looks[-1].cost, 1e-300))
+    best = min(looks, key=lambda one: one.interval[1])
+    return best.point, worth(best, "statistical")
 
 
 def _pipeline(
