@@ -107,7 +107,8 @@ class Asked:
             new = any(name.endswith("*") for name in names)
             found = self.before(rows, requests)
             self.jobs.append({
-                "requests": dict(names), "pieces": len(rows.places), "sizes": [stop - start for start, stop in rows.places],
+                "requests": dict(names), "pieces": len(rows.places),
+                "sizes": [stop - start for start, stop in rows.places],
                 "rows": rows.shape[0], "stages": 1 + (new or any(request.job.keeps for request in requests)),
                 "seconds": time.perf_counter() - began, "reads": rows.passes > passes,
                 "workers": len(rows.client.scheduler_info()["workers"]),

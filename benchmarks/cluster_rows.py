@@ -3,8 +3,10 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 400 MB in a file, two workers that may have 380 MB each: a search to its end, its rows read again at
+    memory    X of 1.6 GB in a file, two workers that may have 700 MB each: a search to its end, its rows read again at
               every pass. The workers' peak memory is told.
+    disk      X of 28 GB in a file, on a machine with less memory than that, one process: a search to its end. Needs as
+              much room on the disk; not among the sections that are made by default.
     passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
               dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
               ridge logistic regression. dask-glm's elastic net has a proximal operator that does nothing, hence no l1.
@@ -21,6 +23,7 @@ import os
 import resource
 import signal
 import tempfile
+import threading
 import time
 import tracemalloc
 from hashlib import blake2b
@@ -61,7 +64,7 @@ def from_file(path: Path, chunks: int) -> Any:
     return da.map_blocks(load, chunks=(sizes, (d,)), dtype=dtype, meta=np.zeros((0, 0), dtype))
 
 
-def search(X: Any, y: Any, evaluations: int, callback: Any = None) -> tuple[Any, Any]:
+def search(X: Any, y: Any, evaluations: int, callback: Any = None, **how: Any) -> tuple[Any, Any]:
     parts = terms.row_folds(X, 2)
     problem = BilevelProblem(
         [problems.ElasticNetLogistic(train, y) for train, _ in parts],
@@ -69,7 +72,8 @@ def search(X: Any, y: Any, evaluations: int, callback: Any = None) -> tuple[Any,
         space=SPACE,
     )
     start = {"l1": 1e-3, "l2": 1e-3}
-    return tune(problem, start, options=Options(max_evaluations=evaluations), callback=callback), parts[0][0].X
+    options = Options(max_evaluations=evaluations, **how)
+    return tune(problem, start, options=options, callback=callback), parts[0][0].X
 
 
 def cluster(workers: int, memory: Any = None) -> LocalCluster:
@@ -117,28 +121,77 @@ def bits(N: int = 20_000, d: int = 20, evaluations: int = 6) -> dict[str, Any]:
 # More rows than memory
 
 
-def memory(N: int = 1_000_000, d: int = 50, limit: str = "380MB") -> dict[str, Any]:
+def written(path: Path, N: int, d: int, dtype: Any = np.float64) -> Any:
+    """Rows in a file of numpy.save, and their labels."""
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(N, d))
+    rng = np.random.default_rng(0)
+    w, y = rng.standard_normal(d) / np.sqrt(d), np.empty(N, dtype=bool)
+    for start in range(0, N, 100_000):
+        part = rng.standard_normal((min(100_000, N - start), d), dtype=np.float32).astype(dtype, copy=False)
+        file[start : start + len(part)] = part
+        y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
+    file.flush()
+    return y
+
+
+def memory(N: int = 2_000_000, d: int = 100, limit: str = "700MB") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
-        file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, d))
-        rng = np.random.default_rng(0)
-        w, y = rng.standard_normal(d) / 10, np.empty(N, dtype=bool)
-        for start in range(0, N, 50_000):
-            part = rng.standard_normal((min(50_000, N - start), d))
-            file[start : start + len(part)] = part
-            y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
-        file.flush()
-        del file
+        y = written(path, N, d)
         blocks.BLOCK_BYTES = 1 << 23
         with cluster(2, limit) as running, Client(running) as client:
+            before = set(client.run(os.getpid).values())
             began = time.perf_counter()
-            found, rows = search(from_file(path, 25_000), y, 2)
-            peak = max(client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss).values()) * 1024
+            found, rows = search(from_file(path, 25_000), y, 40, final_radius=0.03)
             seconds = time.perf_counter() - began
-    size = 8 * N * d
+            peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            restarted = len(set(client.run(os.getpid).values()) - before)
     return {
-        "bytes of X": size, "limit": limit, "held": rows.held, "passes": rows.passes, "seconds": seconds,
-        "peak bytes of a worker": peak, "evaluations": found.evaluations, "interval": list(found.interval),
+        "bytes of X": 8 * N * d, "limit of each of two workers": limit, "X is held": rows.held,
+        "peak bytes of a worker": max(peaks.values()) * 1024, "workers that were restarted": restarted,
+        "evaluations": found.evaluations, "status": found.status.name, "passes": rows.passes, "seconds": seconds,
+        "interval": list(found.interval),
+    }  # fmt: skip
+
+
+def disk(N: int = 70_000_000, d: int = 50) -> dict[str, Any]:
+    """One process, and a file that is larger than the machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            peak[0] = max([peak[0], *(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))])
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "X.npy"
+        y = written(path, N, d)
+        blocks.BLOCK_BYTES = 1 << 23
+        threading.Thread(target=watch, daemon=True).start()
+        reads = [0]
+        mapped = np.load(path, mmap_mode="r")
+
+        def read(start: int, stop: int) -> Any:
+            reads[0] += stop - start
+            return mapped[start:stop]
+
+        X = terms.RowBlocks(read, (N, d))
+        parts = terms.row_folds(X, 2)
+        problem = BilevelProblem(
+            [problems.ElasticNetLogistic(train, y) for train, _ in parts],
+            [losses.LogLoss(held, y) for _, held in parts],
+            space=Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0)),
+        )
+        began, cpu = time.perf_counter(), time.process_time()
+        options = Options(max_evaluations=40, final_radius=0.03, enough=1e-4)
+        found = tune(problem, {"l1": 1e-3, "l2": 1e-3}, options=options, callback=lambda r: print(r.number, flush=True))
+        ended.set()
+    return {
+        "bytes of X": 8 * N * d, "bytes of memory": machine, "peak bytes, but for the file": peak[0] * 1024,
+        "evaluations": found.evaluations, "status": found.status.name, "passes": reads[0] / N,
+        "seconds": time.perf_counter() - began, "CPU seconds": time.process_time() - cpu,
+        "interval": list(found.interval),
     }  # fmt: skip
 
 
@@ -254,9 +307,9 @@ def text(found: dict[str, Any]) -> str:
         parts += ["## The same bits", table(["", "chunks", "digest of the history", "wall"], rows)]
         parts.append(table(["", "measured", "target", ""], [target("different digests", float(
             len({row[2] for row in found["bits"]["rows"]})), 1.0, digits=0)]))  # fmt: skip
-    if "memory" in found:
-        m = found["memory"]
-        parts += ["## More rows than memory", table(["", ""], [[k, v] for k, v in m.items()])]
+    for name, title in (("memory", "More rows than workers have memory"), ("disk", "More rows than memory")):
+        if name in found:
+            parts += [f"## {title}", table(["", ""], [[k, _short(v)] for k, v in found[name].items()])]
     if "passes" in found:
         rows = [[n, f"{r:.0f}", f"{i:.0f}" if i else "", f"{p:.1e}", f"{e:.1e}"] for n, r, i, p, e in found["passes"]]
         header = ["", "X is read", "inner passes", "proven distance", "distance"]
@@ -276,15 +329,23 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-SECTIONS = {"bits": bits, "memory": memory, "passes": passes, "plan": cluster_plan.plan, "growth": growth}
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(f'{end:.6g}' for end in value)}]"
+    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+
+
+SECTIONS = {"bits": bits, "memory": memory, "disk": disk, "passes": passes, "plan": cluster_plan.plan, "growth": growth}
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
+    arguments.add_argument(
+        "--only", nargs="*", choices=list(SECTIONS), default=[one for one in SECTIONS if one != "disk"]
+    )
     options = arguments.parse_args()
     path = options.out / "cluster_rows.json"
-    found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) else {}
+    found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) - 1 else {}
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
         found[name] = SECTIONS[name]()

@@ -7,7 +7,8 @@ are taken before the search begins, at the best of them; every level has a colum
 model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
 numbers and counts can be predicted.
 
-The run's folder is that of `suffice.tabular.run`, less the report: `suffice predict` takes it. The same command in the
+The run's folder is that of `suffice.tabular.run`, with its report (`suffice.tabular.cluster_report`): `suffice predict`
+takes it. The same command in the
 same folder goes on where it was, and ends at the same bits, whatever the cluster.
 """
 
@@ -40,18 +41,19 @@ from suffice.report import folder as places
 from suffice.result import Record, Result
 from suffice.sklearn.enough import worth
 from suffice.space import Space
+from suffice.tabular import cluster_report
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.models import estimator_of
 from suffice.tabular.notation import Form
 from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise, summed, target_values
 from suffice.tabular.predict import TABLE, Recipe
 from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
-from suffice.tabular.run import RESULT, save
+from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
 from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
 from suffice.tabular.targets import plain
 from suffice.terms.blocks import block_rows
-from suffice.terms.cluster import ClusterRows
+from suffice.terms.cluster import ClusterError, ClusterRows
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
@@ -90,6 +92,7 @@ class Wish:
     max_evaluations: int = 200
     max_seconds: float | None = None
     seed: int = 0
+    no_report: bool = False
 
     def plain(self) -> dict[str, Any]:
         """What may not differ in a folder."""
@@ -115,6 +118,7 @@ class Found:
     seconds: float
     folder: Path
     model_file: Path | None
+    page: Path | None
     failures: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
@@ -133,13 +137,14 @@ class Found:
             "radius": self.radius,
             "seconds": round(self.seconds, 3),
             "model_file": None if self.model_file is None else str(self.model_file),
+            "report": None if self.page is None else str(self.page),
             "notes": list(self.notes),
             "failures": list(self.failures),
         }
 
 
-NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed")
-TAKEN = ("data", *NAMES, "no_report", "digest")
+NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed", "no_report")
+TAKEN = ("data", *NAMES, "digest")
 
 
 def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
@@ -164,6 +169,7 @@ def lines(found: Found) -> list[str]:
         f"Model    {found.columns} coefficients within {found.radius:.2g} of the exact minimiser, all rows",
         f"Work     {found.result.evaluations} evaluations, {found.passes} passes over the rows, {found.seconds:.1f} s",
         f"Wrote    {found.model_file}",
+        *([] if found.page is None else [f"Report   {found.page}"]),
         *(f"Failed   {failure}" for failure in found.failures),
     ]
 
@@ -236,12 +242,39 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
     fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
+    passes = raw.passes
+    page = None
+    if not wish.no_report:
+        made = cluster_report.Made(
+            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows
+        )  # fmt: skip
+        columns = {"numeric columns": list(numeric), "categorical columns": list(levels)}
+        name = Path(wish.data[0]).name + (f" and {len(wish.data) - 1} more" if len(wish.data) > 1 else "")
+        about = cluster_report.about(made, name, wish.target, columns, notes, time.monotonic() - began)
+        page = _report(made, about, folder, notes, failures)
     found = Found(
-        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), raw.passes,
-        solution.certificate.radius, time.monotonic() - began, folder, file, tuple(failures),
+        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
+        solution.certificate.radius, time.monotonic() - began, folder, file, page, tuple(failures),
     )  # fmt: skip
     places.write(folder / RESULT, {"found": found.plain()})
     return found
+
+
+def _report(
+    made: cluster_report.Made, about: dict[str, Any], folder: Path, notes: list[str], failures: list[str]
+) -> Path | None:
+    """report.json and report.html; the model is there, and must not be lost for a figure."""
+    try:
+        data = cluster_report.collect(made, about)
+        places.write(folder / REPORT, data)
+        return write_page(folder, data)
+    except ImportError as error:
+        notes.append(f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`")
+    except ClusterError:
+        raise
+    except Exception as error:
+        failures.append(f"the report could not be made: {told(error)}")
+    return None
 
 
 def _seconds(wish: Wish) -> float:
@@ -447,11 +480,8 @@ def _pipeline(
     most = max([2, *(len(known) for known in categories)])
     before = preparation_of(tuple(numeric), tuple(levels), most, dense=True)
     estimator = estimator_of(model)
+    estimator.set_params(**cluster_report.words(model, params, rows))
     if target.classes is not None:
-        l1, l2 = params.get("l1", 0.0), params["l2"]
-        estimator.set_params(
-            C=1.0 / (rows * (l1 + l2)), **({"l1_ratio": l1 / (l1 + l2)} if model == "logistic" else {})
-        )
         y = np.array([target.classes[i % 2] for i in range(length)])
     else:
         y = np.abs(np.arange(length) % 2 + 1.0)
