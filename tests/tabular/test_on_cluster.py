@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
+from suffice import tabular
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.on_cluster import Wish, run, wish_of
 from suffice.tabular.parts import Summary, find_parts
@@ -259,3 +260,21 @@ def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
     pairs = np.array([report["calibration"]["true"], report["calibration"]["predicted"]])
     loss = mean_squared_error if model == "elastic-net" else mean_poisson_deviance
     assert -np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(loss(*pairs), rel=1e-6)
+
+
+def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    paths, how = files(y=LABELS), {"cv": 2, "max_evaluations": 1, "no_report": True}
+    there = run(Wish(data=paths, target="y", **how), address, tmp_path / "files")
+    frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    with distributed.Client(address) as client:
+        lazy = dd.from_pandas(frame.astype({"c": "category"}), npartitions=3)
+        found = tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, **how)
+        assert found.result.interval == there.result.interval  # whatever the partitions
+        assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
+        with pytest.raises(TableError, match="holds another run"):
+            tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
+        with pytest.raises(ValueError, match="--weights does not go"):
+            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, weights="a")
+    with pytest.raises(TypeError, match=r"must be a dask\.dataframe"):
+        tabular.tune_frame(frame, "y", tmp_path / "other")

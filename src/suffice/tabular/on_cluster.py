@@ -15,6 +15,7 @@ same folder goes on where it was, and ends at the same bits, whatever the cluste
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ from suffice.tabular import cluster_report
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.models import estimator_of
 from suffice.tabular.notation import Form
-from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise, summed, target_values
+from suffice.tabular.parts import Parts, Summary, find_parts, matrix, parts_of_frame, summarise, summed, target_values
 from suffice.tabular.predict import TABLE, Recipe
 from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
 from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
@@ -54,7 +55,7 @@ from suffice.tabular.table import Reading, TableError, quoted
 from suffice.tabular.targets import plain
 from suffice.terms.blocks import block_rows
 from suffice.terms.cluster import ClusterError, ClusterRows
-from suffice.terms.design import Design
+from suffice.terms.design import Design, is_dask_frame
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
 from suffice.terms.together import together
@@ -195,9 +196,7 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise TableError("--cluster needs dask: pip install 'suffice[dask]'") from error
-    known = places.read(folder / places.COMMAND)
-    if known is not None and known != wish.plain():
-        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
+    _check_folder(wish, folder)
     parts = find_parts(wish.data)
     try:
         client = distributed.Client(address, timeout=PATIENCE)
@@ -206,6 +205,43 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
     with client:
         places.write(folder / places.COMMAND, wish.plain())
         return _run(wish, client, folder, parts, callback, began)
+
+
+def tune_frame(
+    frame: Any,
+    target: str,
+    out: str | os.PathLike[str],
+    *,
+    client: Any = None,
+    callback: Callable[[Record], object] | None = None,
+    **how: Any,
+) -> Found:
+    """`suffice tune --cluster`, for a `dask.dataframe` whose rows live on the cluster of `client`, or of the current
+    `distributed.Client`.
+
+    `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
+    predict` takes it, and the same call goes on where it was. `how` may be `model`, `cv`, `seed`, `drop`, `keep`,
+    `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`, `plain()` and
+    `model_file`.
+    """
+    began, folder = time.monotonic(), Path(out)
+    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+    distributed: Any = import_module("distributed")
+    client = distributed.get_client() if client is None else client
+    lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
+    settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
+    wish = wish_of(settings, [settings.data])
+    _check_folder(wish, folder)
+    parts = parts_of_frame(frame)
+    places.write(folder / places.COMMAND, wish.plain())
+    return _run(wish, client, folder, parts, callback, began)
+
+
+def _check_folder(wish: Wish, folder: Path) -> None:
+    known = places.read(folder / places.COMMAND)
+    if known is not None and known != wish.plain():
+        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
 
 
 def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
@@ -305,7 +341,8 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
             raise TableError(f"the target {quoted(name)} holds {parts.what[name]}, which is neither numbers nor text")
         notes.append(f"column {quoted(name)} is left out: {parts.what[name]} is neither numbers nor text")
         del kinds[name]
-    summaries = summed(client.gather(client.map(summarise, parts.parts, kinds=kinds, pure=False)), kinds)
+    summary = import_module("dask").delayed(summarise, pure=False)
+    summaries = summed(client.gather(client.compute([summary(part, kinds) for part in parts.parts])), kinds)
     target = summaries.pop(wish.target)
     for name, summary in summaries.items():
         reason = summary.useless(name, kinds[name], name in wish.keep)
@@ -360,15 +397,13 @@ def _arrays(
     dask: Any = import_module("dask")
     da: Any = import_module("dask.array")
     columns = len(numeric) + len(levels)
-    text = repr((parts.parts, sorted(numeric), sorted(levels), target))
+    text = repr((parts.name, sorted(numeric), sorted(levels), target))
     token = blake2b(text.encode(), digest_size=8).hexdigest()
     read = dask.delayed(matrix, pure=False)
     X = da.concatenate(
         [
-            da.from_delayed(
-                read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (part.rows, columns), float
-            )
-            for k, part in enumerate(parts.parts)
+            da.from_delayed(read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (rows, columns), float)
+            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
     of_target = dask.delayed(target_values, pure=False)
@@ -376,17 +411,16 @@ def _arrays(
         [
             da.from_delayed(
                 of_target(part, target, kind, dask_key_name=f"target-{token}-{k}"),
-                (part.rows,),
+                (rows,),
                 object if kind == "text" else float,
             )
-            for k, part in enumerate(parts.parts)
+            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
     if kind == "text":
         assert known.classes is not None
         y = (y == known.classes[1]).astype(float)
-    rows = ClusterRows(X, client, block=block_rows((parts.rows, width)))
-    return rows, y
+    return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
 
 
 def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[str]) -> tuple[Any, list[int]]:

@@ -329,8 +329,9 @@ class ClusterRows(Blocked):
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
 
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        from suffice.terms.design import is_dask
+        from suffice.terms.design import as_dask, is_dask
 
+        y = as_dask(y)
         if not is_dask(y):
             values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
             key: Any = blake2b(values.data, digest_size=16).digest()
