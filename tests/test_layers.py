@@ -189,3 +189,14 @@ def test_these_tests_see_what_they_are_to_forbid():
         "tabular.run: sklearn._page",
         "tabular.run: files._QUIETLY",
     }
+
+
+def test_nobody_caches_properties_under_a_lock():
+    """That of functools has one for all instances of a class before Python 3.12: folds that take turns at their passes
+    (`suffice.terms.together`) would wait for each other for ever."""
+    found = []
+    for path in ROOT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "functools":
+                found += [path.name for name in node.names if name.name == "cached_property"]
+    assert found == []

@@ -20,11 +20,12 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.arrays import Array, norm, positive, whole_number
-from suffice.derivatives import Penalty, ahead, differentiated
+from suffice.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.lower.many import solve_each
+from suffice.lower.sensitivity import Solved
 from suffice.lower.solution import Ask, Outcome, Solution, Solver
 from suffice.lower.solver import continues, find_solver
 from suffice.options import Policy
@@ -125,10 +126,13 @@ class BilevelProblem:
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
         where a lower-level problem or a loss offers no derivatives, or where H is singular. They are as accurate as the
-        evaluation's solutions, and proven to be nothing. It is made in this process, wherever solutions come from."""
+        evaluation's solutions, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
+        where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        executor, share = self.executor, self._share
+        elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known, self._each)
+            return differentiated(evaluation, *known, self._each, elsewhere)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
@@ -334,15 +338,17 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What a worker has to know in order to solve any of the problems."""
+    """What a worker has to know in order to solve any of the problems, or to differentiate a solution."""
 
     lower: tuple[LowerLevel, ...]
     losses: tuple[Loss, ...]
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task) -> Solution:
-        """The solution of one problem, fit for travelling."""
+    def solve(self, task: Task | TangentTask) -> Solution | Solved | None:
+        """The solution of one problem, fit for travelling, or how it moves."""
+        if isinstance(task, TangentTask):
+            return tangent_of(self.lower[task.j], task)
         problem = self.lower[task.j].at(**task.params)
         forget()
         return light(_settle_all([self.settle(task, problem)], self.solver)[0])
@@ -362,8 +368,12 @@ class Share:
         start = _at_home(task, solution.problem)
         return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
-    def complaint(self, task: Task, answer: Any) -> str | None:
+    def complaint(self, task: Task | TangentTask, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if isinstance(task, TangentTask):
+            shape = (len(task.x), len(task.slopes))
+            fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)
+            return None if fits else f"a derivative of shape {shape} was expected, got {type(answer).__name__}"
         if not isinstance(answer, Solution):
             return f"a Solution was expected, got {type(answer).__name__}"
         x, radius = answer.x, answer.certificate.radius

@@ -40,6 +40,7 @@ from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
+from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
@@ -375,17 +376,16 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
     G = np.zeros((len(columns), len(columns)))
     if lives_elsewhere(X):
         return _gram_elsewhere(X, columns, rows, scale)
-    width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)
-    block = max(64, min(512, (1 << 22) // (8 * width)))
     if sp.issparse(X) and X.format == "csc":
         X, columns = X[:, columns].tocsr(), np.arange(len(columns))
-    for first in range(0, len(rows), block):
-        part = rows[first : first + block]
-        B = _block(X, part, columns)
-        if dtype is np.float32 and isinstance(B, np.ndarray):
-            B = np.multiply(B, scale[first : first + block, None], dtype=np.float32, casting="same_kind")
-        else:
-            B = B * scale[first : first + block, None]
+    length = max(64, min(512, (1 << 22) // (8 * (X.shape[1] if sp.issparse(X) else len(columns)))))
+    blocks = DenseBlocks(X, columns, length)
+    kept: Array = np.empty((min(length, len(rows)), len(columns)), dtype=dtype)
+    for first in range(0, len(rows), length):
+        part, weights = rows[first : first + length], scale[first : first + length, None]
+        whole = part[-1] - part[0] == len(part) - 1  # one after the other
+        block = blocks(slice(int(part[0]), int(part[-1]) + 1) if whole else part)
+        B = np.multiply(block, weights, out=kept[: len(part)], dtype=dtype, casting="same_kind")
         G += B.T @ B
     return G
 
@@ -402,18 +402,3 @@ def _gram_elsewhere(X: Any, columns: Indices, rows: Indices, scale: Array) -> Ar
         B = (B if every[1] else xp.take(B, chosen, axis=1)) * weights[part, None]
         G = B.T @ B if G is None else G + B.T @ B
     return np.zeros((size, size)) if G is None else np.array(host(G), dtype=np.float64)
-
-
-def _whole_rows(X: Any, columns: Indices) -> bool:
-    """Whether whole rows are made dense: choosing columns of a dense matrix is faster, if it is small enough."""
-    return int(X.shape[1]) <= 16 * len(columns)
-
-
-def _block(X: Any, rows: Indices, columns: Indices) -> Any:
-    if sp.issparse(X):
-        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1  # one after the other
-        part = X[rows[0] : rows[-1] + 1] if whole else X[rows]
-        if _whole_rows(X, columns):
-            return part.toarray().take(columns, axis=1)
-        return part[:, columns].toarray()
-    return X[rows].take(columns, axis=1)

@@ -14,7 +14,6 @@ import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice.arrays import Array, norm
+from suffice.lazy import cached_property
 from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
+from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
@@ -79,7 +80,7 @@ class FittedSearch:
         check_is_fitted(search, "best_penalties_")
         if y is None:
             raise ValueError("y must be the targets that the search was fitted to, got None")
-        X, y = indexable(X, column_or_1d(y))
+        X, y = indexable(here(X), column_or_1d(here(y)))
         width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
         if width is not None and width != getattr(search, "n_features_in_", width):
             raise ValueError(

@@ -17,6 +17,7 @@ import numpy as np
 import sklearn
 
 from suffice.arrays import Array, norm
+from suffice.journal.fingerprint import versions
 from suffice.lower.solution import Solution
 from suffice.lower.solver import solve
 from suffice.result import Result
@@ -88,8 +89,6 @@ def defaults(model: str, rows: float) -> tuple[dict[str, float], dict[str, float
 
 def collect(made: Made, about: Data) -> Data:
     """What a report shows, as plain data fit for JSON."""
-    import suffice
-
     K, low_high = len(made.folds), made.result.interval
     names = list(made.penalties)
     tuned = _trained([fold.at(**made.penalties) for fold in made.folds], made.solution.x)
@@ -99,7 +98,7 @@ def collect(made: Made, about: Data) -> Data:
     return {
         "format": FORMAT,
         "about": about,
-        "versions": {"suffice": suffice.__version__, "scikit-learn": sklearn.__version__, "numpy": np.__version__},
+        "versions": {**versions(), "scikit-learn": sklearn.__version__},
         "estimator": type(made.pipeline[-1]).__name__,
         "steps": [type(step).__name__ for _, step in made.pipeline.steps[:-1]],
         "samples": made.rows,

@@ -41,6 +41,7 @@ DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than spar
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
+ABSOLUTE_ELSEWHERE = 1 << 25  # entries of X of which a device takes them at a time
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
 LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
 SMALL = 1 << 23  # bytes, unless it is no more than that
@@ -126,6 +127,10 @@ class Design:
             raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
         return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
 
+    def with_weights_here(self) -> Design:
+        """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
+        return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
+
     def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
         """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
         (`Blocked.rows_of`)."""
@@ -196,9 +201,15 @@ class Design:
         return errors
 
     def absolute_margins(self, w: Array) -> Array:
-        """|X| |w|, for an X in main memory: x_i . w is rounded by at most gamma times it, whatever the units of
-        columns."""
+        """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the
+        units of columns."""
         S = np.flatnonzero(w)
+        if lives_elsewhere(self.X):
+            xp, N = namespace(self.X), self.shape[0]
+            sizes, chosen, length = like(np.abs(w[S]), self.X), like(S, self.X), ABSOLUTE_ELSEWHERE // (len(S) + 1) + 1
+            places = (slice(first, min(first + length, N)) for first in range(0, N, length))
+            parts = (xp.take(self.X[place, :], chosen, axis=1) for place in places)
+            return np.concatenate([host(xp.abs(part) @ sizes) for part in parts])
         if sp.issparse(self.X):
             margins: Array = abs(self.X[:, S]) @ np.abs(w[S])
             return margins
@@ -310,7 +321,7 @@ class Design:
             pairs = zip(parts, self._places, strict=True)
             sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
         else:
-            sums = host(self._squares().T @ self.weights)
+            sums = host(self._squares().T @ like(self.weights, self.X))
         return self._root(sums, self.shape[0])
 
     @cached_property
@@ -361,6 +372,7 @@ class Design:
 
     def _weighted(self) -> Any:
         X, root = self.X, namespace(self.weights).sqrt(self.weights)
+        root = like(root, X)
         if not sp.issparse(X):
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
