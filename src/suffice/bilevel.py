@@ -14,6 +14,7 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +34,9 @@ from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
 from suffice.stationarity import stationarity
+from suffice.terms.blocks import in_blocks
 from suffice.terms.multinomial import forget
+from suffice.terms.together import one_by_one, together
 from suffice.upper.evaluation import Evaluation
 
 INFORMATIVE = 0.2
@@ -88,6 +91,7 @@ class BilevelProblem:
         self.space, self.penalty, self.penalty_jacobian, self.solver = space, penalty, penalty_jacobian, solver
         self.max_steps = whole_number(max_steps, "max_steps", least=1)
         self.executor: Spread | None = find(executor)
+        self._each = together if all(in_blocks(problem) for problem in self.lower) else one_by_one
         self._share = Share(self.lower, self.losses, solver, self.max_steps)
 
     def __len__(self) -> int:
@@ -128,7 +132,7 @@ class BilevelProblem:
         executor, share = self.executor, self._share
         elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known, elsewhere)
+            return differentiated(evaluation, *known, self._each, elsewhere)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
@@ -237,11 +241,15 @@ class BilevelProblem:
         return warm.solutions if theta is None else ahead(warm, theta)
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
-        problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
+        # This also computes what is sent along, once.
+        problems = self._each([partial(self.lower[task.j].at, **task.params) for task in tasks])
         if self.executor is None:
             forget()
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
-            answers = [light(answer) for answer in _settle_all(settling, self.solver)]
+            # Problems in blocks of rows share passes, and no batch; others may share a batch.
+            groups = [[one] for one in settling] if self._each is together else [settling]
+            found = self._each([partial(_settle_all, group, self.solver) for group in groups])
+            answers = [light(answer) for group in found for answer in group]
             forget()  # what workers know is not known here either
         else:
             travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
@@ -253,9 +261,14 @@ class BilevelProblem:
         ]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
-        values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
+        def judged(loss: Loss, solution: Solution) -> tuple[LossAt, float]:
+            value = loss.at(solution.x)
+            return value, 0.0 if exact else _error(value, solution)
+
+        pairs = zip(self.losses, solutions, strict=True)
+        judgements = self._each([partial(judged, loss, solution) for loss, solution in pairs])
+        values, errors = [value for value, _ in judgements], [error for _, error in judgements]
         penalties = self._penalties(theta)
-        errors = [0.0 if exact else _error(*pair) for pair in zip(values, solutions, strict=True)]
         return Evaluation(
             theta,
             np.concatenate([*(value.residuals for value in values), penalties]),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from suffice.lower.sensitivity import (
 from suffice.lower.solution import Solution
 from suffice.problems import LowerLevel
 from suffice.space import Space
+from suffice.terms.together import one_by_one
 from suffice.upper.evaluation import Evaluation
 
 MOST_COLUMNS = 64
@@ -99,31 +101,32 @@ def differentiated(
     space: Space,
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
+    each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
     elsewhere: Elsewhere | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
-    ArithmeticError or a LinAlgError. `elsewhere` is `tangent_of` for several tasks at a time."""
-    theta, parts = evaluation.point, []
+    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.terms.together`), `elsewhere`
+    is `tangent_of` for several tasks at a time."""
+    theta = evaluation.point
     params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
     if len(evaluation.solutions) != len(lower):
         return evaluation
     made: Sequence[Any] = [None] * len(lower)
     if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, evaluation.solutions):
         made = elsewhere([TangentTask(j, params, one.x, slopes) for j, one in enumerate(evaluation.solutions)])
-    for problem, loss, solution, known in zip(lower, losses, evaluation.solutions, made, strict=True):
-        part = _linearised(problem, loss, solution, params, known)
-        if part is None:
-            return evaluation
-        parts.append(part)
+    known = zip(lower, losses, evaluation.solutions, made, strict=True)
+    parts = each([partial(_linearised, *one[:3], params, one[3]) for one in known])
+    if any(part is None for part in parts):
+        return evaluation
     J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
-    known = evaluation.r[len(evaluation.r) - len(J) :]
+    of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
     if m <= MOST_COLUMNS:
         solved = _forward(parts, slopes, m)
-        blocks = [part.linear.forward(one.value) for part, one in zip(parts, solved, strict=True)]
+        blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
         derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
     else:
         gradient, solved = _adjoint(parts, slopes)
-        derivatives = {"gradient": gradient + 2.0 * (J.T @ known)}
+        derivatives = {"gradient": gradient + 2.0 * (J.T @ of_penalties)}
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import make_regression
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import KFold
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _penalty_search, splits
+from suffice.sklearn import SufficeSearchCV, _penalty_search, _starting_points, splits
 from suffice.sklearn._sketch import Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
@@ -20,12 +21,11 @@ def data(rows=60, columns=8, seed=0):
     return X @ np.diag(np.linspace(0.5, 2.0, columns)) + 0.3, y / y.std() + 3.0
 
 
-def sketch_of(estimator, X, y, monkeypatch, **arguments):
+def sketch_of(estimator, X, y, monkeypatch, fit=None, **arguments):
     """The sketch that a search makes, or None, and the search."""
-    made = []
-    of = Sketch.of
-    monkeypatch.setattr(_penalty_search.Sketch, "of", lambda *given: made.append(of(*given)) or made[-1])
-    search = SufficeSearchCV(estimator, cv=CV, refit=False, **arguments).fit(X, y)
+    made, of = [], Sketch.of
+    monkeypatch.setattr(_starting_points.Sketch, "of", lambda *given: made.append(of(*given)) or made[-1])
+    search = SufficeSearchCV(estimator, cv=CV, refit=False, **arguments).fit(X, y, **(fit or {}))
     return (made[-1] if made else None), search
 
 
@@ -82,13 +82,10 @@ def test_sample_weights_count(monkeypatch):
     X, y = data()
     weight = np.random.default_rng(0).uniform(0.0, 2.0, len(y))
     weight[::7] = 0.0
-    made = []
-    of = Sketch.of
-    monkeypatch.setattr(_penalty_search.Sketch, "of", lambda *given: made.append(of(*given)) or made[-1])
-    search = SufficeSearchCV(Ridge(), cv=CV, refit=False, scoring="neg_mean_squared_error")
-    search.fit(X, y, sample_weight=weight)
+    given = {"scoring": "neg_mean_squared_error", "fit": {"sample_weight": weight}}
+    sketch, search = sketch_of(Ridge(), X, y, monkeypatch, **given)
     l2 = search.best_penalties_["l2"]
-    assert made[0].without_l1(np.array([l2])).sum() == pytest.approx(-search.best_score_, rel=1e-6)
+    assert sketch.without_l1(np.array([l2])).sum() == pytest.approx(-search.best_score_, rel=1e-6)
 
 
 NARROW = {"l1": (0.3, 1e3), "l2": (1e-6, 1e2)}
@@ -97,7 +94,8 @@ NARROW = {"l1": (0.3, 1e3), "l2": (1e-6, 1e2)}
 @pytest.mark.parametrize(
     ("estimator", "X_of", "space"),
     [
-        (LogisticRegression(), lambda X: X, None),
+        (LogisticRegression(), lambda X: X[:, :7], None),  # too few rows
+        (LogisticRegression(solver="liblinear", l1_ratio=1.0), lambda X: X[:, :2], None),
         (ElasticNet(positive=True), lambda X: X, None),
         (ElasticNet(), lambda X: X, NARROW),
         (ElasticNet(), lambda X: X, {"l1": (1e-6, 1e2), "l2": (1.0, 1e2)}),
@@ -126,3 +124,41 @@ def test_wide_rows_are_sketched_without_an_l1_and_looked_at_with_one(monkeypatch
     assert not sketch.complete and not sketch.weights
     looks = [purpose == "first look" for purpose in search.cv_results_["purpose"]]
     assert sum(looks) >= 4
+
+
+def labels(rows=400, columns=8, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, columns)) + 0.5
+    return X, (X[:, 0] - X[:, 1] + rng.logistic(size=rows) > 0.7).astype(int)
+
+
+ELASTIC = LogisticRegression(l1_ratio=0.5, solver="saga")
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_log_loss_is_sketched_near_weights_and_its_best_is_a_good_start(intercept, seed, monkeypatch):
+    X, y = labels(seed=seed)
+    estimator = clone(ELASTIC).set_params(fit_intercept=intercept)
+    sketch, search = sketch_of(estimator, X, y, monkeypatch)
+    purposes = search.cv_results_["purpose"]
+    assert sketch is not None and (purposes == "first look").sum() <= 5
+    monkeypatch.setattr(_penalty_search, "sketches", lambda *_: None)
+    looked = SufficeSearchCV(estimator, cv=CV, refit=False).fit(X, y)
+    assert -search.best_score_ <= -1.0005 * looked.best_score_
+    assert len(purposes) < len(looked.cv_results_["purpose"])
+
+
+def test_counts_are_sketched_as_well(monkeypatch):
+    X, _ = labels()
+    y = np.random.default_rng(0).poisson(np.exp(0.3 * X[:, 0]))
+    sketch, search = sketch_of(PoissonRegressor(), X, y, monkeypatch)
+    assert search.result_.success and (sketch is None or sketch.complete)
+
+
+def test_a_sketch_that_f_is_far_from_is_given_up(monkeypatch):
+    X, y = labels()
+    monkeypatch.setattr(_starting_points, "TRUSTED_SE", -1e9)
+    sketch, search = sketch_of(ELASTIC, X, y, monkeypatch)
+    looks = search.cv_results_["purpose"] == "first look"
+    assert sketch is not None and looks.sum() > 8 and search.result_.success

@@ -86,8 +86,8 @@ CASES = {
 
 @pytest.fixture
 def unsketched(monkeypatch):
-    """Squares are looked at like every other loss."""
-    monkeypatch.setattr(_penalty_search.Sketch, "of", lambda *_: None)
+    """Looks only."""
+    monkeypatch.setattr(_penalty_search, "sketches", lambda *_: None)
 
 
 @pytest.mark.parametrize("case", CASES)

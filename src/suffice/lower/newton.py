@@ -51,6 +51,7 @@ GROWTH = 1.5  # of the working set, relative to the support,
 WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
+READ = 64  # operations that an entry of X costs in a pass over blocks of rows
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
@@ -196,8 +197,11 @@ def _target(terms: LinearParts, here: Evidence, W: Indices, H: Quadratic) -> Arr
 def _good_enough(design: Design, rows: int, columns: int) -> float:
     """The factor by which a step with an old H has to shorten the least subgradient to be worth its price.
 
-    A fresh H takes rows columns^2 operations more than a step without.
+    A fresh H takes rows columns^2 operations more than a step without; in blocks of rows, a pass more than two of them.
     """
+    if isinstance(design.X, Blocked):
+        reading = READ * design.shape[1]
+        return float(min(FRESH ** (2.0 * reading / (3.0 * reading + columns**2)), 0.6))
     price = _price_of_step(design, columns) / (rows * columns**2)
     return float(min(max(FRESH**price, 0.2), 0.6))
 
@@ -246,6 +250,8 @@ def _rows(terms: LinearParts, state: NewtonState, columns: int) -> int:
     N = terms.model.design.shape[0]
     if _known_hessian(terms) is not None:
         return N
+    if isinstance(terms.model.design.X, Blocked) and columns**2 <= READ * terms.model.design.shape[1]:
+        return N  # what a sample saves is less than what its rows take to be read
     rows = max(state.rows or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
     return N if 2 * rows > N else rows
 
@@ -373,7 +379,8 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
     if sp.issparse(X) and X.format == "csc":
         X, columns = X[:, columns].tocsr(), np.arange(len(columns))
     length = max(64, min(512, (1 << 22) // (8 * (X.shape[1] if sp.issparse(X) else len(columns)))))
-    blocks, kept = DenseBlocks(X, columns, length), np.empty((min(length, len(rows)), len(columns)), dtype=dtype)
+    blocks = DenseBlocks(X, columns, length)
+    kept: Array = np.empty((min(length, len(rows)), len(columns)), dtype=dtype)
     for first in range(0, len(rows), length):
         part, weights = rows[first : first + length], scale[first : first + length, None]
         whole = part[-1] - part[0] == len(part) - 1  # one after the other

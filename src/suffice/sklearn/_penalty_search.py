@@ -29,8 +29,8 @@ from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._sketch import Sketch
-from suffice.sklearn._starting_points import best_of_a_few, best_of_a_sketch
+from suffice.sklearn._sketch import Sketch, sketches
+from suffice.sklearn._starting_points import best_of_a_few, best_of_sketches
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 from suffice.space import Space
@@ -174,19 +174,22 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem, options = self.problem, self.options
         problem.until = self._until(SEARCHING)
-        sketch = None
+        sketch: Sketch | None = None
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
             own = getattr(self.folds[0].adapter, "first_looks", None)
-            lattice = (problem, self.folds, self.space, self.statistical, options.derivatives != "never")
-            sketch = Sketch.of(self.folds, problem.problem.losses, self.space) if self.statistical else None
-            if sketch is not None and sketch.complete:
-                starts = best_of_a_sketch(problem, self.folds, self.space, sketch)
-                options = replace(options, initial_radius=SKETCHED * options.initial_radius)
+            kind = sketches(self.folds, problem.problem.losses, self.space)
+            if own is not None:
+                starts = own(problem)
+            elif kind is not None:
+                starts, sketch = best_of_sketches(problem, self.folds, self.space, kind)
             else:
-                starts = best_of_a_few(*lattice, sketch) if own is None else own(problem)
+                derivatives = options.derivatives != "never"
+                starts = best_of_a_few(problem, self.folds, self.space, self.statistical, derivatives)
+            if sketch is not None and self.statistical:
+                options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
@@ -213,7 +216,7 @@ class PenaltySearch:
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
         looked_at = [made for _, _, made in problem.notes] if self.statistical else []
-        if sketch is None or not sketch.complete:
+        if sketch is None or not self.statistical:
             self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         else:  # which has seen the edges
             self.result = search(starts, options)

@@ -1,12 +1,17 @@
-r"""F over the whole space at a glance, for squares: where a search begins, and no proof of anything.
+r"""F over the whole space at a glance: where a search begins, and no proof of anything.
 
-With Phi(w) = 1/2 sum_i a_i (x_i . w + b - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1, a free b centres rows and targets, and
-all that a fold's solutions depend on is  G = X^T A X  and  c = X^T A y.  So they cost little once these are known:
+For squares, Phi(w) = 1/2 sum_i a_i (x_i . w + b - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1, a free b centres rows and
+targets, and all that a fold's solutions depend on is  G = X^T A X  and  c = X^T A y.  So they cost little once these
+are known:
 
 - without an l1, G = V diag(s) V^T gives  w = V (V^T c) / (s + l2)  for all l2 at once; where rows are fewer than
   columns, the same by the matrix of their products, X A X^T;
-- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where rows are
-  fewer than columns there is no small G, and it takes longer than certified looks do.)
+- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where columns
+  are many, and more than rows, there is no small G, and it takes longer than certified looks do.)
+
+Any other smooth psi is taken for the quadratic that it is near known weights v, with  G = X^T A psi'' X  less what b
+takes up, and  c = G v - X^T A psi'.  Held-out losses are psi's own. That is near F where solutions are not far from v.
+Whether it is shows where the sketch is least and F is looked at; if not, F is sketched anew, near the weights there.
 
 None of this is accurate to more than DESCENT of the targets' variance, or certified: what is found here is where the
 certified search begins, which proves what it returns. But it shows valleys that a few certified looks would miss, for
@@ -22,7 +27,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,22 +36,27 @@ from sklearn.linear_model import enet_path
 from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
 from suffice.lower.signed_factor import weighted_gram
+from suffice.protocols import conforms
 from suffice.sklearn._devices import rows_here
-from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
-from suffice.terms.margin_losses import Squared
+from suffice.terms.intercept import Intercepted
+from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 
 MOST = 2000  # rows and columns of G
-DESCENT, SWEEPS = 1e-4, 200
+DESCENT, SWEEPS = 1e-5, 200
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
-RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (0.5, 2.0, 3.5)
+RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
 NEGLIGIBLE, LEAST_L2 = 1e-4, 1e-4  # of l1_max, and of L: where the space begins, or it is not sketched
 TURNED, TURNED_SE, NEARLY_SE = 1.1, 0.5, 0.1  # as for looks (`suffice.sklearn._starting_points`)
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
 
+FEW = 600  # columns: G is made of these whatever the number of rows
+
 Theta = tuple[float, ...]
+Kind = Literal["squares", "near weights"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,27 +64,34 @@ class FoldSketch:
     """What one fold's solutions depend on; margins of held-out rows are  X w + level - mean . w."""
 
     rows: Array | None  # sqrt(a) x_i, centred, where they are fewer than columns
-    G: Array  # X^T A X, or X A X^T
+    G: Array  # as in the module's text, or X A X^T
     c: Array
-    y: Array  # sqrt(a) y_i
+    y: Array  # sqrt(a) y_i, of these rows
+    size: float  # ||y||, or what stands for it
     mean: Array
     level: float
     held: HeldOut
 
     @classmethod
-    def of(cls, fold: LinearFold, held: HeldOut) -> FoldSketch:
-        X, a, y = fold.design.X, host(fold.design.weights), host(fold.y)
-        used = a > 0.0
-        mean, level = np.zeros(X.shape[1]), 0.0
-        if fold.minimised_out:
-            mean, level = fold.design.adjoint(a), float(a @ y)
-        if np.count_nonzero(used) < X.shape[1]:
+    def of(cls, fold: LinearFold, held: HeldOut, v: Array | None = None) -> FoldSketch:
+        """Near weights v, which do not matter for squares."""
+        design, a, y = fold.design, host(fold.design.weights), host(fold.y)
+        used, d = a > 0.0, design.shape[1]
+        if np.count_nonzero(used) < d > FEW:
+            mean, level = (design.adjoint(a), float(a @ y)) if fold.minimised_out else (np.zeros(d), 0.0)
             root = np.sqrt(a[used])
-            rows, y = (rows_here(X, used) - mean) * root[:, None], root * (y[used] - level)
-            return cls(rows, rows @ rows.T, rows.T @ y, y, mean, level, held)
-        c, root = fold.design.adjoint(a * (y - level)), np.sqrt(a)
-        G = weighted_gram(X, np.arange(X.shape[1]), root, False)[0]
-        return cls(None, G - np.outer(mean, mean), c, root * (y - level), mean, level, held)
+            rows, y = (rows_here(design.X, used) - mean) * root[:, None], root * (y[used] - level)
+            return cls(rows, rows @ rows.T, rows.T @ y, y, norm(y), mean, level, held)
+        v, model = np.zeros(d) if v is None else v, fold.unpenalised
+        image = model.image(v)
+        b = model.intercept(image)[0] if isinstance(model, Intercepted) else 0.0
+        psi, m = cast("MarginLoss", fold.psi), host(image) + b
+        C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
+        G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
+        mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
+        size = math.sqrt(2.0 * float(a @ psi.value(m, y)))
+        G = G - np.outer(mean, C.sum() * mean)
+        return cls(None, G, G @ v - design.adjoint(pull), y, size, mean, b + float(mean @ v), held)
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -91,7 +108,7 @@ class FoldSketch:
     def descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
         """Weights at penalties of one ratio, from large to small, a column for each; from weights near the first."""
         # One row and one target: their number and size are all that is taken of them beside G and c.
-        row, size = np.zeros((1, len(self.c))), np.array([norm(self.y)])
+        row, size = np.zeros((1, len(self.c))), np.array([self.size])
         _, W, _ = enet_path(
             row, size, l1_ratio=float(l1[0] / (l1[0] + l2[0])), alphas=l1 + l2, precompute=self.G, Xy=self.c,
             coef_init=None if near is None else near.copy(),  # it is written to
@@ -120,24 +137,15 @@ class Sketch:
     weights: dict[Theta, list[Array]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Sketch | None:
-        """None for other losses than squares, groups of columns, sparse rows, spaces that do not go down to where an l1
-        does not matter, and where it would cost too much."""
-        models = [fold.model for fold in folds]
-        logarithmic = all(scale == "log" for scale in space.space.scales.values())
-        known = all(_squares(model, loss) for model, loss in zip(models, losses, strict=True))
-        if space.groups or not logarithmic or not known:
-            return None
+    def of(
+        cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace, near: Sequence[Array] | None = None
+    ) -> Sketch:
+        """`near`: weights of every fold, for other losses than squares."""
+        models, weights = [fold.model for fold in folds], [None] * len(folds) if near is None else near
+        sketches = [FoldSketch.of(*known) for known in zip(models, losses, weights, strict=True)]
         l1_max = max(model.l1_max for model in models)
-        lower = {name: range_[0] for name, range_ in space.space.ranges.items()}
-        if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max:
-            return None
-        wide = any(model.design.shape[0] < model.design.shape[1] for model in models)
-        if wide and len(lower) == 1 and space.ratio > 0.0:
-            return None
-        sketches = [FoldSketch.of(model, loss) for model, loss in zip(models, losses, strict=True)]
         L = max(float(sketch.spectrum[0][-1]) for sketch in sketches)
-        return cls(sketches, space.space, space.ratio, l1_max, L) if lower.get("l2", 0.0) <= LEAST_L2 * L else None
+        return cls(sketches, space.space, space.ratio, l1_max, L)
 
     @property
     def complete(self) -> bool:
@@ -159,12 +167,17 @@ class Sketch:
         """F there."""
         return float(self.seen[theta].sum())
 
+    def weights_at(self, theta: Theta) -> list[Array]:
+        """Those of every fold where F was sketched."""
+        known = self.weights.get(theta)
+        return [fold.ridge(self._pairs([theta])[1])[:, 0] for fold in self.folds] if known is None else known
+
     @property
     def _lowest(self) -> Theta:
         return min(self.seen, key=self.height)
 
     @property
-    def _standard_error(self) -> float:
+    def standard_error(self) -> float:
         """That of the least F over folds."""
         parts = self.seen[self._lowest] * len(self.folds)
         return float(np.std(parts, ddof=1)) / math.sqrt(len(parts)) if len(parts) > 1 else math.inf
@@ -220,7 +233,7 @@ class Sketch:
             part = line[first : first + AT_ONCE]
             self._descend(part, line[first - 1] if first else None)
             heights += [self.height(theta) for theta in part]
-            least, error = min(heights), self._standard_error
+            least, error = min(heights), self.standard_error
             turned = heights[-1] > min(TURNED * least, least + TURNED_SE * error)
             again = least < heights[-2] < heights[-1] > least + NEARLY_SE * error if len(heights) > 2 else False
             if turned or again:
@@ -256,11 +269,30 @@ class Sketch:
             share *= 0.5 if self._lowest == middle else 1.0
 
 
-def _squares(model: Any, loss: Any) -> bool:
-    """Whether this is a fold of squares, dense, small enough."""
-    if not (type(model) is LinearFold and isinstance(model.psi, Squared) and isinstance(loss, HeldOut)):
-        return False
+def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Kind | None:
+    """How F can be sketched; None for groups of columns, sparse rows, several margins, spaces that do not go down to
+    where penalties do not matter, and where it would cost too much."""
+    models = [fold.model for fold in folds]
+    if space.groups or any(scale != "log" for scale in space.space.scales.values()):
+        return None
+    kinds = {_kind(model, loss) for model, loss in zip(models, losses, strict=True)}
+    if len(kinds) > 1 or None in kinds:
+        return None
+    lower = {name: ends[0] for name, ends in space.space.ranges.items()}
+    l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
+    if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max or lower.get("l2", 0.0) > LEAST_L2 * L:
+        return None
+    wide = any(np.count_nonzero(host(model.design.weights)) < model.design.shape[1] > FEW for model in models)
+    return None if wide and len(lower) == 1 and space.ratio > 0.0 else kinds.pop()
+
+
+def _kind(model: Any, loss: Any) -> Kind | None:
+    if not (type(model) is LinearFold and isinstance(loss, HeldOut)) or loss.offset is not None:
+        return None
     X = model.design.X
-    if sp.issparse(X) or sp.issparse(loss.design.X) or loss.offset is not None:
-        return False
-    return bool(min(X.shape) <= MOST)
+    if sp.issparse(X) or sp.issparse(loss.design.X) or min(X.shape) > MOST:
+        return None
+    if isinstance(model.psi, Squared):
+        return "squares"
+    tall = np.count_nonzero(host(model.design.weights)) >= X.shape[1] or X.shape[1] <= FEW
+    return "near weights" if tall and conforms(model.psi, Bending) and model.kind != "column" else None

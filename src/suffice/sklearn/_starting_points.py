@@ -36,6 +36,10 @@ as the derivative where F is levelling out says that F will have turned at the n
 parabola is least. Neither the third line, nor a valley's neighbours, nor points halfway to them are looked at: the
 search that follows will.
 
+Where F can be sketched (`suffice.sklearn._sketch`) a search with `frugal` looks begins where the sketch is least, after
+a look there; a sketch near known weights is made again, near those found there, if F is not what it shows within
+TRUSTED_SE, until it shows nothing lower than what was looked at. It is given up after SKETCHES.
+
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
 """
@@ -44,7 +48,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -52,9 +56,10 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._sketch import Sketch
+from suffice.sklearn._sketch import Kind, Sketch
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
+from suffice.upper.evaluation import Evaluation
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100
@@ -69,6 +74,7 @@ TURNED = 1.1  # F has turned upwards where it has become so many times the least
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
 TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
+SKETCHES, TRUSTED_SE = 3, 0.1  # how often F is sketched; how far F may be from it
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
@@ -115,13 +121,44 @@ def best_of_a_few(
             return [lattice.theta(place) for place in valleys[:2] if lattice.heights[place] <= limit]
 
 
-def best_of_a_sketch(noted: RecordedProblem, folds: list[Any], space: PenaltySpace, sketch: Sketch) -> list[Array]:
-    """Where to begin: where a sketch of F is least, unless the plainest model is better still."""
-    lattice = Lattice.of(noted, folds, space, frugal=True)
+def best_of_sketches(
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind
+) -> tuple[list[Array], Sketch | None]:
+    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows."""
+    lattice, losses = Lattice.of(noted, folds, space, frugal=True), noted.problem.losses
     lattice.look(lattice.plainest)
-    best = sketch.best()
-    made = noted.look(best, within=LOOK * math.sqrt(noted.best.cost / len(noted.best.e)), max_steps=STEPS)
-    return [noted.best.point if noted.best.interval[1] < made.interval[0] else best]
+    near = None
+    if kind != "squares":  # begin where no place of the space is far
+        middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
+        lattice.look(middle)
+        near = [solution.x for solution in noted.notes[-1][2].solutions]
+    looks: list[Evaluation] = []
+    for _ in range(SKETCHES):
+        sketch = Sketch.of(folds, losses, space, near)
+        best = sketch.best()
+        if not sketch.complete:
+            return best_of_a_few(noted, folds, space, True, sketch=sketch), None
+        height, doubt = sketch.height(tuple(best.tolist())), TRUSTED_SE * sketch.standard_error
+        if looks and height >= min(made.cost for made in looks):
+            break  # nowhere is F lower than it was seen to be
+        looks.append(_look_from(sketch, best, noted))
+        low, high = looks[-1].interval
+        if kind == "squares" or low - doubt <= height <= high + doubt:
+            break
+        near = [solution.x for solution in looks[-1].solutions]
+    else:
+        return best_of_a_few(noted, folds, space, True, True), None
+    plainest = noted.notes[0][2]
+    return [min((plainest, *looks), key=lambda made: made.cost).point], sketch
+
+
+def _look_from(sketch: Sketch, best: Array, noted: RecordedProblem) -> Evaluation:
+    """F where the sketch is least, from its weights there."""
+    known = noted.best
+    starts = zip(known.solutions, sketch.weights_at(tuple(best.tolist())), strict=True)
+    here = [solution.start_at(x) for solution, x in starts]
+    warm = replace(known, theta=best, solutions=here, jacobian=None, gradient=None)
+    return noted.look(best, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
 
 
 @dataclass

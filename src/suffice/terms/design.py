@@ -18,7 +18,6 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,8 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
-from suffice.terms.blocks import Blocked, Even, RowBlocks, View
+from suffice.lazy import cached_property
+from suffice.terms.blocks import Blocked, Chosen, Even, RowBlocks, View
 from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
@@ -129,6 +129,11 @@ class Design:
     def with_weights_here(self) -> Design:
         """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
         return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
+
+    def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
+        """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
+        (`Blocked.rows_of`)."""
+        return Design(self.X, Chosen(numbers, k, complement, count))
 
     def _surveyed(self) -> Design:
         if not math.isfinite(self.survey.largest):

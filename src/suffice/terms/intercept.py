@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
+from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, LossModel, rounding_of_pull, rounding_through
 from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend, slope_size
