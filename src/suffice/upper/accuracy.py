@@ -75,6 +75,25 @@ def for_model(delta: float, known: Evaluation | None, options: Options, least: f
     return options.accuracy_factor * delta**2 * size
 
 
+def for_point(delta: float, distance: float, point: Evaluation, incumbent: Evaluation, options: Options) -> float:
+    """The accuracy that a model on a radius delta needs of one of its points at this distance from the incumbent.
+
+    What a point at a distance d errs by reaches the trust region as delta / d of it, and where residuals are larger
+    than at the incumbent so is what a linear model misses.
+    """
+    if options.policy == "weights":
+        return for_model(delta, incumbent, options)
+    larger = point if point.cost > incumbent.cost else incumbent
+    return for_model(math.sqrt(delta * max(distance, delta)), larger, options)
+
+
+def influence(share: float, point: Evaluation, incumbent: Evaluation) -> float:
+    """How much of an error of F at a point of the model is one of the decrease that it foresees: `share` is the value
+    of the point's Lagrange polynomial at the end of the step, and d m = 2 l_t(s) r(s).d r_t, where d F_t = 2 r_t.d r_t."""
+    ratio = math.sqrt(min(1.0, incumbent.cost / point.cost)) if point.cost > 0.0 else 1.0
+    return max(min(1.0, abs(share)) * ratio, 1e-6)
+
+
 def for_decision(T: float, known: Evaluation) -> float:
     """The accuracy at which F errs by no more than T, for residuals like the known ones."""
     inexact = known.e > 0

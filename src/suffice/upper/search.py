@@ -30,13 +30,15 @@ from suffice.upper.accuracy import (
     first_look,
     for_decision,
     for_model,
+    for_point,
+    influence,
     seen,
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points, smoothed_model, stack
 from suffice.upper.geometry import across, elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
-from suffice.upper.interpolation import lagrange_gradients
+from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 from suffice.upper.judge import Verdict, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
 from suffice.upper.records import Judged, budget_status, record_of
@@ -252,13 +254,14 @@ def _step(state: State, setting: Setting) -> State:
         if state.delta > state.rho:
             return replace(state, delta=max(options.shrink * min(length, state.delta), state.rho))
         return _mend(state, setting, short=True)
+    shares = _influences(state, u, options)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
-        error = seen(point.evaluation, options).error
+        error = shares[t] * seen(point.evaluation, options).error
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
         if rough and not limit.exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
-            return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
+            return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted / shares[t], setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
     foreseen = tuple(model.value(s) for model in models)
     plan = Plan(predicted, length, foreseen)
@@ -266,6 +269,19 @@ def _step(state: State, setting: Setting) -> State:
         plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.incumbent] + fitted.bias)
     state = replace(state, plan=plan)
     return _ask(state, Purpose.STEP, u, within)
+
+
+def _influences(state: State, u: Array, options: Options) -> list[float]:
+    """How much of an error of F at each point of the model is one of the decrease that it foresees at u."""
+    if len(state.points) == 1 or options.policy == "weights":
+        return [1.0] * len(state.points)
+    points, k = np.array([point.u for point in state.points]), state.incumbent
+    shares = lagrange_values(lagrange_gradients(points, k), points, k, u)
+    current = state.points[k].evaluation
+    return [
+        1.0 if t == k else influence(share, point.evaluation, current)
+        for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))
+    ]
 
 
 def _on_a_plateau(state: State, setting: Setting) -> bool:
@@ -317,13 +333,15 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
-        within = first_look(state.promise, radius, current, options)
+        within = for_model(radius, current, options)
         return _ask_near(state, setting, Purpose.GEOMETRY, points[state.incumbent], u, within, replaces=t)
-    needed = for_model(state.delta, current, options)
-    # A short step stays short while delta falls to rho: what is needed there is asked for at once.
-    goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
-    for t, point in enumerate(state.points):
+    distances = np.linalg.norm(points - points[state.incumbent], axis=1)
+    for t, (point, distance) in enumerate(zip(state.points, distances.tolist(), strict=True)):
+        needed = for_point(state.delta, distance, point.evaluation, current, options)
         if achieved(point.evaluation, options) > needed and not limit.exhausted(point, state, options):
+            # A short step stays short while delta falls to rho: what is needed there is asked for at once.
+            radius = state.rho if short else state.delta
+            goal = REFINEMENT * for_point(radius, distance, point.evaluation, current, options)
             pending = Pending(Purpose.REFINE_POINT, point.u, limit.askable(goal, state), point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
@@ -495,7 +513,7 @@ def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State
     points = np.array([point.u for point in state.points])
     u = probe(points[k], moves, radius, scaling.low, scaling.high, len(state.records))
     t = point_to_replace(points, lagrange_gradients(points, k), k, u, radius, False)
-    within = first_look(state.promise, radius, state.points[k].evaluation, setting.options)
+    within = for_model(radius, state.points[k].evaluation, setting.options)
     return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
 
 
