@@ -28,15 +28,15 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.doubt import Doubt, Steep
 from suffice.lower.verified import LinearVerification, Verification
+from suffice.protocols import conforms
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, slope_size
 from suffice.terms.rounding import TINY, gamma, norm_rounding
@@ -124,16 +124,25 @@ def error_of_moved(
         with np.errstate(over="ignore", invalid="ignore"):
             low, high = (float(v @ end) for end in score.range(m, h, y))
             second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
-        if math.isfinite(score.curvature):
-            second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
-        change = share * (first + second)
-        low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
-        low = max(loss - change, share * low, 0.0) if change == change else share * low
-        high = min(loss + change, share * high) if change == change else share * high
-        lipschitz = math.sqrt(share) * score.slope * far
-        return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
+        return least_error(score, share, loss, first, second, (low, high), far) + rounding
 
     return bound
+
+
+def least_error(
+    score: Phi, share: float, loss: float, first: float, second: float, ends: tuple[float, float], far: float
+) -> float:
+    """The error of r, but for its own rounding, by the least of the three bounds: `first` and `second` order, sums of
+    phi that stay within `ends`, and Lipschitz for margins that move by `far`."""
+    low, high = ends
+    if math.isfinite(score.curvature):
+        second = min(second, 0.5 * score.curvature * far * far) if second == second else math.inf
+    change = share * (first + second)
+    low, high = (end if end == end else other for end, other in ((low, 0.0), (high, math.inf)))
+    low = max(loss - change, share * low, 0.0) if change == change else share * low
+    high = min(loss + change, share * high) if change == change else share * high
+    lipschitz = math.sqrt(share) * score.slope * far
+    return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf)
 
 
 class Phi(Protocol):
@@ -358,7 +367,7 @@ class HeldOut:
     def _at(self, w: Array) -> LossAt:
         design, score, y, train = self.design, self.score, self.y, self.train
         times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
-        v = np.ones(design.shape[0]) if self.counted else design.weights
+        v = np.ones(design.shape[0]) if self.counted else host(design.weights)
         m: Array = host(design.margins(w))
         m = m if self.offset is None else m + self.offset
         image, b = m, 0.0
@@ -413,7 +422,7 @@ class HeldOut:
             up = 1.0 + gamma(sum(design.shape) + 16)
             shift = of_sums + (0.0 if train is None else doubt.intercept + 4.0 * EPS * abs(b))
             shift += 0.0 if doubt.b is None else abs(b - doubt.b)
-            h = (design.absolute_margins(doubt.each) if provable else row_norms * doubt.size) * up + shift + blur
+            h = design.absolute_margins(doubt.each) * up + shift + blur
             h += 4.0 * EPS * np.abs(m)
             bend = score.bend(m, h, y)
             off = bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
@@ -429,13 +438,12 @@ class HeldOut:
                 return Steep(value, of_value, size)
             return Steep(value, of_value, size, total, self.share * of_b * up + 4.0 * EPS * abs(total))
 
-        provable = isinstance(design.X, np.ndarray) or sp.issparse(design.X)
-        return LossAt(residuals, error, verified if provable else None, self._linear(m, v, image), steep)
+        return LossAt(residuals, error, verified, self._linear(m, v, image), steep)
 
     def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
-        if not isinstance(self.score, SmoothPhi):
+        if not conforms(self.score, SmoothPhi):
             return None
-        design, train, score = self.design, self.train, self.score
+        design, train, score = self.design, self.train, cast("SmoothPhi", self.score)
 
         def slopes() -> Array:
             return math.sqrt(self.share) * np.sqrt(v) * score.residual_slopes(m, self.y)

@@ -5,6 +5,8 @@ r"""Held-out losses of blocks of rows (`suffice.terms.blocks`), wherever these a
 with one residual r_b for every block, the root of its rows' part: what every single row has stays with it. Bounds are
 those of `suffice.held_out`, of which the first order and the Lipschitz bound need no more than a few sums that one pass
 over X gives. The one per sample is used where phi'' has no bound: it takes a pass over the margins for every radius.
+Where the minimiser w + h is verified (`suffice.lower.verified`) all of them are, in one more pass over X, with the
+bounds on x_i . h that the factor gives.
 
 With s_i = d residual_i / d m_i of every row,  d r_b / d w = (share / r_b) sum_i v_i residual_i s_i x_i.
 """
@@ -19,7 +21,10 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
-from suffice.held_out import DevianceScore, HeldOut, Linear, LossAt, Phi, SmoothPhi, root_error
+from suffice.held_out import DevianceScore, HeldOut, Linear, LossAt, Phi, SmoothPhi, least_error, root_error
+from suffice.lower.signed_factor import SignedFactor
+from suffice.lower.verified import LinearVerification, Verification
+from suffice.lower.verified_blocks import travelling
 from suffice.terms.blocks import Block, Length, Margins, Most
 from suffice.terms.jobs import pulled
 from suffice.terms.rounding import gamma, norm_rounding
@@ -95,6 +100,42 @@ class Ranges:
                 h = h + self.score.blur(m, y)
             low, high = (float(v @ end) for end in self.score.range(m, h, y))
             return low, high, 0.5 * float(v @ (self.score.bend(m, h, y) * h * h))
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Sums for margins that move by x_i . n, n being scaled, and no more than `doubt` ||x_i||_{H^-1}, `even` and their
+    blur besides: sum v phi' x . n, with its size, what rounds there, ||v^(1/2) h||, and what `Ranges` gives. a, y,
+    norms are given."""
+
+    score: Phi
+    times: float
+    factor: SignedFactor
+    n: Array
+    doubt: float
+    even: float
+    slack: float
+    shift: float = 0.0
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Any:
+        m, a, y, norms = _margins(block, self.shift), block["a"], block["y"], block["norms"]
+        counts = a > 0.0
+        m, v, y, norms = m[counts], _weights(a[counts], self.times), y[counts], norms[counts]
+        if len(m) == 0:
+            return 0.0, 0.0, 0.0, Length(0.0), 0.0, 0.0, 0.0
+        pulls, blur = v * self.score.derivative(m, y), self.slack * norms
+        if isinstance(self.score, DevianceScore):
+            blur = blur + self.score.blur(m, y)
+        along, rounded, lengths = self.factor.over_rows(block.X[counts], self.n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            h = np.abs(along) + rounded + self.doubt * lengths + self.even + blur
+            low, high = (float(v @ end) for end in self.score.range(m, h, y))
+            second = 0.5 * float(v @ (self.score.bend(m, h, y) * h * h))
+            size = np.abs(pulls)
+            first = float(pulls @ along), float(size @ np.abs(along)), float(size @ rounded)
+            return (*first, Length(norm(np.sqrt(v) * h)), low, high, second)
 
 
 @dataclass(frozen=True)
@@ -187,7 +228,24 @@ class HeldOutRows(HeldOut):
             lipschitz = math.sqrt(self.share) * score.slope * far
             return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf) + rounding
 
-        return LossAt(residuals, error, None, self._row_linear(margins, given, times, residuals, shift, image))
+        def verified(proof: Verification) -> float:
+            assert isinstance(proof, LinearVerification)
+            factor, S = proof.factor, proof.factor.support
+            moved = of_sums + (0.0 if self.train is None else 4.0 * EPS * abs(shift) + abs(shift - proof.b))
+            entries = design.pull_gammas[S] * design.column_norms[S] * root * float(weighted) * up
+            vector = adjoint[S]
+            if factor.intercept:
+                vector, entries = np.append(vector, pulls), np.append(entries, gamma(rows) * absolute)
+            n = proof.step / factor.scale
+            job = Moved(score, times, travelling(factor), n, proof.slack, moved, slack, shift)
+            along, sizes, rounded, far, low, high, second = design.X.run(job, [margins], **given)
+            first = abs(along) + gamma(rows + 4) * sizes * up + rounded * up + pull * moved + blurred
+            first += proof.against(vector, entries + design.underflow)
+            ends = low * (2.0 - up), high * up
+            return least_error(score, self.share, loss, first, second * up, ends, float(far) * up) + rounding
+
+        linear = self._row_linear(margins, given, times, residuals, shift, image)
+        return LossAt(residuals, error, verified, linear)
 
     def _shift(self, w: Array) -> tuple[float, Any]:
         """The intercept, and the margins that it belongs to."""

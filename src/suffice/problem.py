@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 
 from suffice.arrays import Array, positive, whole_number
+from suffice.protocols import conforms
 from suffice.terms.linear import LossModel
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
@@ -41,7 +42,7 @@ class Composite:
             if missing:
                 raise TypeError(f"{name} must offer {' and '.join(methods)}, {term!r} lacks {' and '.join(missing)}")
         ridge = self.prox.l2 if isinstance(self.prox, ElasticNet) else 0.0
-        own = not isinstance(self.smooth, ImagedSmooth)  # without bounds of its own on rounding
+        own = not conforms(self.smooth, ImagedSmooth)  # without bounds of its own on rounding
         linear = isinstance(
             self.smooth.term if isinstance(self.smooth, Ridged) else self.smooth, LossModel | Multinomial
         )

@@ -55,6 +55,7 @@ from suffice.lower.verified_softmax import SoftmaxVerification, VerifiableSoftma
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.space import Space
+from suffice.terms.blocks import Blocked
 from suffice.terms.margin_losses import Bending
 from suffice.terms.multinomial import forget
 from suffice.terms.prox import L1, WeightedL1, Zero
@@ -143,6 +144,8 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     linear, softmax = Verifiable.of(canonical, len(x)), VerifiableSoftmax.of(canonical, len(x))
     if (linear is None and softmax is None) or (linear is not None and linear.positive is not None):
         return None
+    if loss.at(x).steep is None or (linear is not None and isinstance(linear.design.X, Blocked)):
+        return None  # of blocks of rows it is not told how their margins move, one by one
     found = _closer(problem, x)
     if found is None:
         solver = "newton" if softmax is None else "newton_softmax"
@@ -262,16 +265,16 @@ def _on(free: Any, values: Array) -> Array:
 
 def _bending(model: Verifiable, known: LinearVerification, x: Array, image: Array, of_x: Doubt) -> float | None:
     """a: H of the exact minimiser is the factor's times e^(+-a). None where a row may reach a kink, or a is large."""
-    design, a, m = model.design, host(model.design.weights), image + known.b
+    design, a, y, m = model.design, host(model.design.weights), host(model.model.y), host(image) + known.b
     up = 1.0 + gamma(sum(design.shape) + 16)
     delta = design.absolute_margins(of_x.each + design.margin_rounding(x) * np.abs(x)) * up
-    delta += of_x.intercept + 8.0 * EPS * (np.abs(image) + abs(known.b)) + TINY * len(x)
+    delta += of_x.intercept + 8.0 * EPS * (np.abs(m) + 2.0 * abs(known.b)) + TINY * len(x)
     counts, loss = a > 0.0, model.loss
     if isinstance(loss, Bending):
         bend = loss.third * float(delta[counts].max(initial=0.0)) * (1.0 + 8.0 * EPS) + 32.0 * U
         return bend if bend < 1.0 else None
-    distance = loss.kink_distance(m, model.y) - 8.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
-    curved = np.where(loss.curvature_between(m, m, model.y) > 0.0, loss.curvature * a, 0.0)
+    distance = loss.kink_distance(m, y) - 8.0 * EPS * (np.abs(m) + np.abs(y) + 1.0)
+    curved = np.where(loss.curvature_between(m, m, y) > 0.0, loss.curvature * a, 0.0)
     if np.any((distance <= delta) & counts) or not np.array_equal(known.factor.curvature, curved):
         return None
     return 0.0

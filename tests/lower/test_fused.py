@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import solve
-from suffice.lower import fused
+from suffice.arrays import host
+from suffice.lower import batched_columns, fused
+from suffice.lower.fista import AdaptiveFista
 from suffice.lower.many import solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.terms.design import ALIGNED, Design
@@ -84,8 +86,30 @@ def test_an_iteration_is_the_one_written_out(loss, n, d):
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])
+def test_a_batch_of_these_iterations_is_the_method(solver, monkeypatch):
+    """On the CPU, by Triton's interpreter."""
+    if _device() != "cpu":
+        pytest.skip("no interpreter")
+    import torch
+
+    monkeypatch.setattr(fused, "available", lambda X, loss: not isinstance(X, np.ndarray))
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((150, 12)), rng.standard_normal((12, 5))
+    design = Design.of(torch.asarray(X))
+    there, here = (
+        [ElasticNetLogistic(rows, X @ column > 0.0).at(l1=0.01, l2=0.05) for column in w.T] for rows in (design, X)
+    )
+    for one, problem in zip(solve_together(there, steps=25, solver=solver), here, strict=True):
+        np.testing.assert_allclose(one.x, solve(problem, steps=25, solver=solver).x, rtol=1e-12, atol=1e-13)
+    for one, problem in zip(solve_together(there, within=[1e-2] * 5, solver=solver), here, strict=True):
+        assert one.reached
+        assert np.linalg.norm(one.x - solve(problem, within=1e-10).x) <= one.certificate.radius + 1e-10
+
+
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])
 @pytest.mark.parametrize("family", [ElasticNet, ElasticNetLogistic, ElasticNetHuber])
-def test_solutions_from_a_device_are_proven(family):
+def test_solutions_from_a_device_are_proven(family, solver):
     if _device() != "cuda":
         pytest.skip("no device")
     import torch
@@ -98,10 +122,44 @@ def test_solutions_from_a_device_are_proven(family):
     here = [family(X, target).at(l1=0.01, l2=0.003) for target in targets]
     assert fused.available(design.X, there[0].smooth.loss)
     for steps in (1, 7, 200):
-        for one, problem in zip(solve_together(there, steps=steps, solver="fista"), here, strict=True):
-            np.testing.assert_allclose(one.x, solve(problem, steps=steps, solver="fista").x, rtol=1e-8, atol=1e-10)
+        for one, problem in zip(solve_together(there, steps=steps, solver=solver), here, strict=True):
+            np.testing.assert_allclose(one.x, solve(problem, steps=steps, solver=solver).x, rtol=1e-8, atol=1e-10)
     for within in (1e-2, 1e-7):
-        for one, problem in zip(solve_together(there, within=[within] * 30, solver="fista"), here, strict=True):
+        for one, problem in zip(solve_together(there, within=[within] * 30, solver=solver), here, strict=True):
             exact = solve(problem, within=1e-11, solver="newton")
             assert one.reached
             assert np.linalg.norm(one.x - exact.x) <= one.certificate.radius + exact.certificate.radius
+
+
+@pytest.mark.parametrize("n", [1, 20, 70, 90])
+@pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
+def test_an_adaptive_iteration_is_the_one_written_out(loss, n):
+    """Some columns' steps are too long and are not made; these stay, margins and all."""
+    device = _device()
+    import torch
+
+    rng = np.random.default_rng(n)
+    N, d = 203, 37
+    X, Y, a = rng.standard_normal((N, d)), np.sign(rng.standard_normal((N, n))), rng.random(N) / N
+    l1, mu, L = 0.01 * rng.random(n), 0.1 + 0.1 * rng.random(n), 2.0 + rng.random(n)
+    W, before = rng.standard_normal((d, n)), rng.standard_normal((d, n))
+    failed = rng.random(n) < 0.3
+    numbers = (1.0 + rng.random(n), np.arange(n) % 3 * 1.0, 10.0 ** rng.uniform(-1, 1, n), rng.random(n))
+    start = (W, before, X @ W, X @ before, W + 1.0, W - 1.0)
+
+    def there(array):
+        return torch.tensor(array, device=device)  # a copy: the iteration writes to its margins
+
+    design, given = Design(there(X), there(a)), [there(one) for one in (Y, l1, mu, mu, L)]
+    step = fused.adaptive_iteration(design, loss, *given, 1.1, 0.5)
+    found = step(fused.Moving(*map(there, start), *map(there, numbers), there(failed)))
+
+    solver = AdaptiveFista(grow=1.1, shrink=0.5)
+    shared = batched_columns.Shared((), solver, Design(X, a), a, loss, Y, l1, mu, mu, L)
+    W, before, M, M_before, Z, G = start
+    state = batched_columns.Columns(W, before, M, M_before, Z, M, G, *numbers, failed)
+    expected = batched_columns._step(shared, state)
+    made = expected.k > state.k
+    assert n < 20 or (made.any() and not made.all())
+    for name, value in vars(found).items():
+        np.testing.assert_allclose(host(value), getattr(expected, name), rtol=1e-11, atol=1e-12, err_msg=name)

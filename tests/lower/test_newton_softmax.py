@@ -13,8 +13,8 @@ from suffice.journal.codec import decode, encode
 from suffice.lower import newton_softmax
 from suffice.lower.newton_softmax import Local, NewtonSoftmax, SoftmaxProduct, SoftmaxState
 from suffice.lower.solver import iterate
-from tests.lower.test_verified import minimiser
 from tests.lower.test_verified_softmax import data, model
+from tests.reference_verified import minimiser
 
 SOLVER = "newton_softmax"
 SHAPES = {"tall": (25, 4, 3), "wide": (8, 10, 3), "many classes": (30, 2, 6)}

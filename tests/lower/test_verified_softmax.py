@@ -15,7 +15,7 @@ from suffice.terms.design import Design
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import WeightedL1
 from suffice.terms.smooth import Ridged
-from tests.lower.test_verified import minimiser
+from tests.reference_verified import minimiser
 
 NEWTON = NewtonHessian()
 

@@ -51,7 +51,7 @@ def test_scikit_learns_callbacks_see_every_evaluation():
 
 
 def test_scikit_learns_callbacks_stop_the_search():
-    for most, refit in ((3, True), (9, False)):
+    for most, refit in ((3, True), (4, False)):
         search = watched(Watching(most), refit=refit)
         assert search.result_.status is Status.STOPPED and len(search.cv_results_["work"]) == most
         assert hasattr(search, "best_estimator_") == refit

@@ -107,7 +107,7 @@ def test_groups_of_the_same_penalties_are_no_groups():
     space = {"l1": (1e-4, 1.0), "l2": (1e-4, 1.0)}
     grouped = search(ElasticNet(), space=space).fit(X, y)
     plain = SufficeSearchCV(ElasticNet(tol=1e-10), space, cv=KFold(3), options=FEW).fit(X, y)
-    assert grouped.best_score_ == pytest.approx(plain.best_score_, rel=1e-4)
+    assert grouped.best_score_ == pytest.approx(plain.best_score_, rel=4e-4)
     np.testing.assert_allclose(grouped.best_estimator_.coef_, plain.best_estimator_.coef_, atol=2e-2)
 
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 import suffice
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV, _penalty_search
 from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, TURNED, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
@@ -84,8 +84,15 @@ CASES = {
 }
 
 
+@pytest.fixture
+def unsketched(monkeypatch):
+    """Looks only."""
+    monkeypatch.setattr(_penalty_search, "sketches", lambda *_: None)
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.usefixtures("unsketched")
 def test_first_looks_see_every_edge(case, seed):
     """A look lies on the lower edge of every penalty, or F was seen to rise on the way there (a little is enough for
     one penalty alone, whose derivative tells the rest); and one at the upper edge, or where all weights are zero."""
@@ -140,6 +147,7 @@ def test_where_all_looks_are_alike_the_first_is_where_the_search_begins():
     assert loss(search) <= 1.0001 * loss_at(ElasticNet(), X, y, CV, WIDE, l1=1e2, l2=1e2)
 
 
+@pytest.mark.usefixtures("unsketched")
 def test_a_line_of_one_penalty_ends_where_its_derivative_says_that_it_turns():
     """With noise and as many columns as rows F rises steeply below the best l2, and there is no look down there."""
     X, y = noisy(0, 60)

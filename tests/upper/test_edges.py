@@ -152,3 +152,22 @@ def test_infinite_bounds_are_never_near_and_an_edge_that_was_reached_is_none():
     assert [place.tolist() for place in edges(np.array([0.9, 0.5]), LOWER, UPPER)] == [[1.0, 0.5]]
     at_a_corner = around(np.array([0.0, 1.0]), np.array([0.1, 0.1]), LOWER, UPPER)
     np.testing.assert_allclose(at_a_corner, [[0.1, 1.0], [0.0, 0.9]])
+
+
+@pytest.mark.parametrize(("height", "looked_at"), [(0.5, False), (1e-3, True)])
+def test_a_single_parameter_is_not_moved_to_where_first_looks_have_shown_that_f_rises(height, looked_at):
+    """Looks on both sides of the valley: where F is far higher there it will not be lower between."""
+    objective, looks = suffice.exact(lambda theta: np.array([1.0, theta[0]])), []
+    bounds = np.array([-6.0]), np.array([6.0])
+    before = [suffice.Evaluation(np.array([x]), [1.0, height], [0.0, 0.0]) for x in (-1.2, 1.2)]
+
+    def search(starts, options):
+        return suffice.tune(objective, starts[0], bounds=bounds, options=options)
+
+    def look(theta, within, warm):
+        looks.append(theta)
+        return objective.evaluate(theta, within=within, warm=warm)
+
+    options = suffice.Options(initial_radius=0.8, enough=1e-4, max_evaluations=100)
+    search_with_edges(search, look, bounds, [np.array([0.1])], options, before)
+    assert bool(looks) == looked_at

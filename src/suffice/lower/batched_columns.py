@@ -10,7 +10,7 @@ columns at once, by the least of
     rate(k) ||x^0 - x_hat||                                a priori, for `fista`.
 
 X may live on any device; then all columns do, and the host only sees the estimates (on CUDA every few iterations) and
-the columns that leave. `fista` on a CUDA device is made of a few kernels of its own (`suffice.lower.fused`).
+the columns that leave. On a CUDA device both are made of a few kernels of their own (`suffice.lower.fused`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def share_a_design(problems: Sequence[Composite]) -> bool:
 class Shared:
     """What stays the same: X with its weights, psi, and the columns' targets, penalties and constants.
 
-    `iteration` is one step of `fista` made elsewhere (`suffice.lower.fused`), where there is one."""
+    `iteration` is one step made elsewhere (`suffice.lower.fused`), where there is one."""
 
     problems: tuple[Composite, ...]
     solver: Any
@@ -79,7 +79,7 @@ class Shared:
         first = problems[0].smooth
         assert isinstance(first, LinearModel)
         xp = namespace(first.design.weights)
-        quick = not solver.adaptive and fused.available(first.design.X, first.loss)
+        quick = fused.available(first.design.X, first.loss)
 
         def per_column(values: list[float]) -> Any:
             return like(np.array(values), first.design.weights)
@@ -108,7 +108,10 @@ class Shared:
         return made if self.iteration is None else made._with_iteration()
 
     def _with_iteration(self) -> Shared:
-        made = fused.iteration(self.design, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
+        given = (self.design, self.loss, self.Y, self.l1, self.l2, self.mu, self.L)
+        if not self.adaptive:
+            return replace(self, iteration=fused.iteration(*given))
+        made = fused.adaptive_iteration(*given, self.solver.grow, self.solver.shrink)
         return replace(self, iteration=made)
 
 
@@ -117,7 +120,8 @@ class Columns:
     """What moves: matrices with one column per problem, and one number each.
 
     Z and G are the points and gradients of the last step that was made, `tau` its length or the next one to try. The
-    margins M of W, those before and those of Z have no rows for `fista`, which needs none between steps.
+    margins M of W, those before and those of Z have no rows for `fista`, which needs none between steps, and those of Z
+    have none where steps are made elsewhere.
     """
 
     W: Any
@@ -219,8 +223,9 @@ def _columns(shared: Shared, starts: Sequence[Solution]) -> Columns:
         M, M_before = images("image", W), images("previous_image", W_before)
     tau = numbers("tau") if shared.adaptive else 1.0 / shared.L
     failed = numbers("failed") > 0.5
+    M_z = M if shared.iteration is None else shared.Y[:0, :]
     return Columns(
-        *(W, W_before, M, M_before, W, M, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken"), failed)
+        *(W, W_before, M, M_before, W, M_z, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken"), failed)
     )
 
 
@@ -232,6 +237,9 @@ def _step(shared: Shared, s: Columns) -> Columns:
     """One iteration of every column; a column whose step was too long stays where it is."""
     if not shared.adaptive:
         return _plain_step(shared, s)
+    if shared.iteration is not None:
+        moved = shared.iteration(fused.Moving(**{name: getattr(s, name) for name in fused.Moving.__dataclass_fields__}))
+        return replace(s, **vars(moved))
     xp = namespace(s.t)
     longer = xp.where((s.k > 0.0) & ~s.failed, shared.solver.grow * s.tau, s.tau)
     tau = xp.minimum(longer, 1.0 / shared.mu)
@@ -345,7 +353,7 @@ def _evidence(shared: Shared, s: Columns, j: int) -> Evidence:
     else:
         c, majoriser = contraction(q), canonical.L
         a_priori = rate(canonical.L / canonical.mu, int(s.k[j]))
-    z, image, rounding = column(s.Z, j), _image(shared, s.M_z, j), None
+    z, image, rounding = column(s.Z, j), _image(s.M_z, j), None
     if shared.adaptive:
         before = column(s.W_before, j)
         size = carried_size(before, z)
@@ -357,7 +365,7 @@ def _evidence(shared: Shared, s: Columns, j: int) -> Evidence:
 def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     """Column j with its proof; a column none of whose steps was made keeps the proof it had."""
     problem, k = shared.problems[j], int(s.k[j])
-    x, image = column(s.W, j), _image(shared, s.M, j)
+    x, image = column(s.W, j), _image(s.M, j)
     if not np.isfinite(x).all():  # beyond the range of floats nothing is known but the start
         return start
     tau, taken = (float(s.tau[j]), float(s.taken[j])) if shared.adaptive else (0.0, 0.0)
@@ -366,7 +374,7 @@ def _solution(shared: Shared, s: Columns, j: int, start: Solution) -> Solution:
     if made and shared.adaptive and bool(s.failed[j]):  # the length to try next is not that of the last step
         evidence = _evidence(shared, replace(s, tau=s.taken), j)
     state = FistaState(
-        *(x, column(s.W_before, j), float(s.t[j]), k, image, _image(shared, s.M_before, j), evidence),
+        *(x, column(s.W_before, j), float(s.t[j]), k, image, _image(s.M_before, j), evidence),
         *(tau, taken, shared.adaptive and bool(s.failed[j])),
     )
     proof = start.certificate
@@ -383,9 +391,9 @@ def column(matrix: Any, j: int) -> Array:
     return column
 
 
-def _image(shared: Shared, margins: Any, j: int) -> Any:
-    """Column j of margins as it is kept: a copy, where it lives; None for `fista`."""
-    if not shared.adaptive:
+def _image(margins: Any, j: int) -> Any:
+    """Column j of margins as it is kept: a copy, where it lives; None where there are none."""
+    if margins.shape[0] == 0:
         return None
     return column(margins, j) if isinstance(margins, np.ndarray) else margins[:, j] + 0.0
 

@@ -30,7 +30,7 @@ The rules, each usable alone:
                   user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
                   bounded;
 - `tightest`      the default: `free` and, where that is not enough and the signs of x have settled, `verified`,
-                  whichever is smaller. Batches of problems go without the latter.
+                  whichever is smaller. Batches of problems go without the latter as long as rounding allows.
 
 Rounding, with u = 2^-53. A gradient that errs by at most e is the exact gradient of a problem whose minimiser lies
 within e/mu, so every a-posteriori radius is increased by e/mu. e holds

@@ -1,4 +1,4 @@
-r"""A FISTA iteration of many columns on a CUDA device in four kernels, written in Triton:
+r"""A FISTA iteration of many columns on a CUDA device in a few kernels, written in Triton:
 
     extrapolate   t' and beta of every column, Z = W + beta (W - W_before)
     residuals     R = a psi'(X Z, Y):  margins stay in registers, only R is written
@@ -8,6 +8,16 @@ r"""A FISTA iteration of many columns on a CUDA device in four kernels, written 
 Two of them read X, and little else is read or written: an iteration costs what its two products cost. A library's
 products are made for widths of 64, 128, ...; here the columns are cut into pieces of P1 + P2, each a power of two, so
 that 70 columns are padded to 72. X is read by columns (`Design.by_columns`); an X stored by rows is copied once.
+
+With step lengths that are tried (`fista_adaptive`) margins M of W are known, and those of Z are M + beta (M -
+M_before), made where they are needed:
+
+    ahead         the length tau that is tried, t', beta and Z of every column
+    slopes        R = a psi'(M_z, Y)
+    adjoint, descend as above
+    arrive        M' = X W', and sum a c (m' - m_z)^2 over the rows of a tile, c the largest psi'' between both
+    judge         of every column the majoriser, whether tau was short enough, and the next length to try
+    settle        columns whose step was too long take their W and M back: nothing else is copied
 """
 
 from __future__ import annotations
@@ -16,16 +26,21 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
+from suffice.arrays import EPS
 from suffice.terms.design import ALIGNED, Design
 from suffice.terms.margin_losses import Huber, Logistic, MarginLoss, Squared
 from suffice.terms.products import device_blocks
+from suffice.terms.rounding import gamma
 
 WIDEST = 80  # columns in one piece
 # Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.
 MARGINS, ADJOINT = (32, 32, 2, 3), (64, 32, 4, 4)
+ARRIVAL = MARGINS
+SLOPES = 32, 4  # rows of a tile, and warps, where there is no product
+SETTLED = 64  # rows
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 
 
@@ -71,51 +86,186 @@ class Shape:
         return _up(self.pieces * self.width)
 
 
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """The products of an iteration with their memory, for a design and the targets of some columns."""
+
+    design: Design
+    loss: MarginLoss
+    l1: Any
+    l2: Any
+    targets: Any  # padded, as Z, R and the parts of X^T R are
+    Z: Any
+    R: Any
+    parts: Any
+    wide: Any  # the next W, padded
+    delta: Any
+    shape: Shape
+    chunk: int
+
+    @classmethod
+    def of(cls, design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any) -> Kernels:
+        torch = importlib.import_module("torch")
+        X, n = design.by_columns, Y.shape[1]
+        N, d = X.shape
+        shape = Shape.of(n)
+        high, deep = ADJOINT[:2]
+        multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
+        # No sum is longer than those that the rounding of `Design.pull` allows for.
+        splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
+
+        def zeros(*size: int) -> Any:
+            return torch.zeros((*size, shape.stride), dtype=X.dtype, device=X.device)
+
+        targets = zeros(N)
+        targets[:, :n] = Y
+        delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
+        chunk = math.ceil(N / splits / deep) * deep
+        return cls(design, loss, l1, l2, targets, zeros(d), zeros(N), zeros(splits, d), zeros(d), delta, shape, chunk)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """N, d and the number of columns."""
+        return (*self.design.shape, len(self.l1))
+
+    @property
+    def columns(self) -> int:
+        """Their number, padded to a power of two."""
+        return 1 << (len(self.l1) - 1).bit_length()
+
+    @property
+    def name(self) -> str:
+        """That of psi."""
+        return type(self.loss).__name__.lower()
+
+    @cached_property
+    def rows(self) -> Any:
+        """X for products along rows: products read fastest along what they sum over, where that is aligned."""
+        X = self.design.X
+        return X if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 else self.design.by_columns
+
+    def residuals(self) -> None:
+        """R = a psi'(X Z, Y)."""
+        N, d, n = self.sizes
+        _triton().residuals[(math.ceil(N / MARGINS[0]), self.shape.pieces)](
+            *(self.rows, self.Z, self.targets, self.design.weights, self.R, N, d, n),
+            *(self.rows.stride(0), self.rows.stride(1), self.shape.stride, self.delta, self.name),
+            *(*MARGINS[:2], self.shape.P1, self.shape.P2),
+            num_warps=MARGINS[2],
+            num_stages=MARGINS[3],
+        )
+
+    def descended(self, tau: Any) -> tuple[Any, Any]:
+        """The next W, and G at Z, from R."""
+        torch, X, (N, d, n) = importlib.import_module("torch"), self.design.by_columns, self.sizes
+        high, deep, warps, stages = ADJOINT
+        splits, stride = len(self.parts), self.shape.stride
+        _triton().adjoint[(math.ceil(d / high), splits, self.shape.pieces)](
+            *(X, self.R, self.parts, N, d, self.chunk, X.stride(1), stride),
+            *(high, deep, self.shape.P1, self.shape.P2),
+            num_warps=warps,
+            num_stages=stages,
+        )
+        W, G = (torch.empty((d, n), dtype=X.dtype, device=X.device) for _ in range(2))
+        _triton().descend[(d,)](
+            *(self.parts, self.Z, self.l1, self.l2, tau, G, W, self.wide, d, n, stride, splits),
+            COLUMNS=self.columns,
+            num_warps=2,
+        )
+        return W, G
+
+
 def iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
 ) -> Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]:
     """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem.
 
     Z is a view of memory that the next iteration writes to."""
-    torch, kernels = importlib.import_module("torch"), _triton()
-    X, weights = design.by_columns, design.weights
-    # Products read fastest along what they sum over: X Z along rows, where those are aligned, X^T R along columns.
-    rows = design.X if design.X.stride(1) == 1 and design.X.stride(0) % ALIGNED == 0 else X
-    (N, d), n = X.shape, Y.shape[1]
-    shape = Shape.of(n)
-    name = type(loss).__name__.lower()
-    delta = weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
-    high, deep, warps, stages = ADJOINT
-    multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
-    # No sum is longer than those that the rounding of `Design.pull` allows for.
-    splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
-    chunk = math.ceil(N / splits / deep) * deep
-    Z = torch.zeros((d, shape.stride), dtype=X.dtype, device=X.device)
-    R = torch.zeros((N, shape.stride), dtype=X.dtype, device=X.device)
-    targets = torch.zeros_like(R)
-    targets[:, :n] = Y
-    parts = torch.zeros((splits, d, shape.stride), dtype=X.dtype, device=X.device)
-    small = 1 << (n - 1).bit_length()
+    torch, made = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2)
+    (_, d, n), tau = made.sizes, 1.0 / L
 
     def step(W: Any, W_before: Any, t: Any) -> tuple[Any, Any, Any, Any]:
-        W_next, G, t_next = torch.empty_like(W), torch.empty_like(W), torch.empty_like(t)
-        kernels.extrapolate[(math.ceil(d / 8),)](
-            *(W, W_before, t, mu, L, Z, t_next, d, n, shape.stride), ROWS=8, COLUMNS=small, num_warps=4
+        t_next = torch.empty_like(t)
+        _triton().extrapolate[(math.ceil(d / 8),)](
+            *(W, W_before, t, mu, L, made.Z, t_next, d, n, made.shape.stride), ROWS=8, COLUMNS=made.columns, num_warps=4
         )
-        kernels.residuals[(math.ceil(N / MARGINS[0]), shape.pieces)](
-            *(rows, Z, targets, weights, R, N, d, n, rows.stride(0), rows.stride(1), shape.stride, delta, name),
-            *(*MARGINS[:2], shape.P1, shape.P2),
-            num_warps=MARGINS[2],
-            num_stages=MARGINS[3],
+        made.residuals()
+        W_next, G = made.descended(tau)
+        return W_next, made.Z[:, :n], G, t_next
+
+    return step
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What an adaptive iteration changes: see `suffice.lower.batched_columns.Columns`."""
+
+    W: Any
+    W_before: Any
+    M: Any
+    M_before: Any
+    Z: Any
+    G: Any
+    t: Any
+    k: Any
+    tau: Any
+    taken: Any
+    failed: Any
+
+
+def adaptive_iteration(
+    design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any, grow: float, shrink: float
+) -> Callable[[Moving], Moving]:
+    """One iteration with step lengths that are tried: columns whose step was too long stay where they are.
+
+    M of the state that it is given becomes the next M_before, and is written to."""
+    torch, made, kernels = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2), _triton()
+    (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
+    spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
+    constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
+    tiles = math.ceil(N / ARRIVAL[0])
+    along = torch.zeros((tiles, stride), dtype=made.R.dtype, device=made.R.device)
+    flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
+
+    def step(s: Moving) -> Moving:
+        t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
+        kernels.ahead[(math.ceil(d / 8),)](
+            *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
+            *(made.Z, t, tau, beta, d, n, stride),
+            ROWS=8,
+            COLUMNS=made.columns,
+            num_warps=4,
         )
-        kernels.adjoint[(math.ceil(d / high), splits, shape.pieces)](
-            *(X, R, parts, N, d, chunk, X.stride(1), shape.stride),
-            *(high, deep, shape.P1, shape.P2),
-            num_warps=warps,
-            num_stages=stages,
+        kernels.slopes[(math.ceil(N / SLOPES[0]), shape.pieces)](
+            *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
+            *(stride, made.delta, made.name, SLOPES[0], shape.P1, shape.P2),
+            num_warps=SLOPES[1],
         )
-        kernels.descend[(d,)](*(parts, Z, l1, l2, L, G, W_next, d, n, shape.stride, splits), COLUMNS=small, num_warps=2)
-        return W_next, Z[:, :n], G, t_next
+        W, G = made.descended(tau)
+        M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
+        kernels.arrive[(tiles, shape.pieces)](
+            *(made.rows, made.wide, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, d, n),
+            *(made.rows.stride(0), made.rows.stride(1), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride),
+            *(made.delta, made.name, *ARRIVAL[:2], shape.P1, shape.P2),
+            num_warps=ARRIVAL[2],
+            num_stages=ARRIVAL[3],
+        )
+        failed = torch.empty_like(flag)
+        kernels.judge[(n,)](
+            *(along, W, s.W, made.Z, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
+            *(taken, d, n, stride, tiles),
+            BLOCK=1024,
+            num_warps=4,
+        )
+        W_next, W_before, Z, G_next = (torch.empty_like(W) for _ in range(4))
+        kernels.settle[(math.ceil(N / SETTLED),)](
+            *(flag, W, s.W, s.W_before, made.Z, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
+            *(stride, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
+            ROWS=SETTLED,
+            COLUMNS=made.columns,
+            num_warps=4,
+        )
+        return Moving(W_next, W_before, M, s.M, Z, G_next, t_next, k, tau_next, taken, failed.view(torch.bool))
 
     return step
 

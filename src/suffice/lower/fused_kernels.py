@@ -24,6 +24,89 @@ def extrapolate(W, W_before, t, mu, L, Z, t_next, d, n, stride, ROWS: tl.constex
 
 
 @triton.jit
+def ahead(
+    W,
+    W_before,
+    t,
+    tau,
+    taken,
+    k,
+    failed,
+    mu,
+    constants,
+    Z,
+    t_next,
+    tau_next,
+    beta_next,
+    d,
+    n,
+    stride,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """`extrapolate` for step lengths that grow while they are short enough."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    old, m = tl.load(t + j, mask=j < n, other=0.0), tl.load(mu + j, mask=j < n, other=1.0)
+    length, last = tl.load(tau + j, mask=j < n, other=0.5), tl.load(taken + j, mask=j < n, other=0.5)
+    grows = (tl.load(k + j, mask=j < n, other=0.0) > 0.0) & (tl.load(failed + j, mask=j < n, other=0) == 0)
+    length = tl.minimum(tl.where(grows, tl.load(constants) * length, length), 1.0 / m)
+    q = length * m
+    before = tl.where(last > 0.0, last * m, q)
+    a = 1.0 - before * old * old
+    new = 0.5 * (a + tl.sqrt(a * a + 4.0 * (before / q) * old * old))
+    void = 1.0 - q < 1e-12
+    beta = tl.where(void, 0.0, (old - 1.0) * (1.0 - q * new) / (new * tl.where(void, 1.0, 1.0 - q)))
+    place, inside = i[:, None] * n + j[None, :], (i < d)[:, None] & (j < n)[None, :]
+    w = tl.load(W + place, mask=inside, other=0.0)
+    w_before = tl.load(W_before + place, mask=inside, other=0.0)
+    tl.store(Z + i[:, None] * stride + j[None, :], w + beta[None, :] * (w - w_before), mask=inside)
+    if tl.program_id(0) == 0:
+        tl.store(t_next + j, new, mask=j < n)
+        tl.store(tau_next + j, length, mask=j < n)
+        tl.store(beta_next + j, beta, mask=j < n)
+
+
+@triton.jit
+def _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before):
+    """Those of Z, from those of W and the W before."""
+    inside = (i < N)[:, None] & (j < n)[None, :]
+    b = tl.load(beta + j, mask=j < n, other=0.0)
+    m = tl.load(M + i[:, None].to(tl.int64) * row + j[None, :], mask=inside, other=0.0)
+    before = tl.load(M_before + i[:, None].to(tl.int64) * row_before + j[None, :], mask=inside, other=0.0)
+    return m + b[None, :] * (m - before)
+
+
+@triton.jit
+def slopes(
+    M,
+    M_before,
+    beta,
+    Y,
+    weights,
+    R,
+    N,
+    n,
+    row,
+    row_before,
+    stride,
+    delta,
+    LOSS: tl.constexpr,
+    ROWS: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+):
+    """R from margins that are known."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
+    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
+    a = tl.load(weights + i, mask=i < N, other=0.0)
+    m1 = _margins_ahead(M, M_before, beta, i, j1, N, n, row, row_before)
+    _write_residuals(m1, Y, a, R, i, j1, N, n, stride, delta, LOSS)
+    if P2 > 0:
+        m2 = _margins_ahead(M, M_before, beta, i, j2, N, n, row, row_before)
+        _write_residuals(m2, Y, a, R, i, j2, N, n, stride, delta, LOSS)
+
+
+@triton.jit
 def _write_residuals(m, Y, a, R, i, j, N, n, stride, delta, LOSS: tl.constexpr):
     inside = (i < N)[:, None] & (j < n)[None, :]
     place = i[:, None].to(tl.int64) * stride + j[None, :]
@@ -37,6 +120,43 @@ def _write_residuals(m, Y, a, R, i, j, N, n, stride, delta, LOSS: tl.constexpr):
         derivative = tl.minimum(tl.maximum(m - y, -limit), limit)
     r = tl.where(inside, a[:, None] * derivative, 0.0).to(R.dtype.element_ty)
     tl.store(R + place, r, mask=(i < N)[:, None])
+
+
+@triton.jit
+def _product(
+    X,
+    Z,
+    i,
+    j1,
+    j2,
+    N,
+    d,
+    row,
+    column,
+    stride,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+):
+    """Rows i of X Z, in both pieces of the columns."""
+    dtype = X.dtype.element_ty
+    m1 = tl.zeros((ROWS, P1), dtype=dtype)
+    m2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
+    for first in range(0, d, DEPTH):
+        k = first + tl.arange(0, DEPTH)
+        inside = k < d
+        x = tl.load(
+            X + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
+            mask=(i < N)[:, None] & inside[None, :],
+            other=0.0,
+        )
+        z1 = tl.load(Z + k[:, None] * stride + j1[None, :], mask=inside[:, None], other=0.0)
+        m1 = tl.dot(x, z1, m1, input_precision="ieee", out_dtype=dtype)
+        if P2 > 0:
+            z2 = tl.load(Z + k[:, None] * stride + j2[None, :], mask=inside[:, None], other=0.0)
+            m2 = tl.dot(x, z2, m2, input_precision="ieee", out_dtype=dtype)
+    return m1, m2
 
 
 @triton.jit
@@ -59,28 +179,189 @@ def residuals(
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    dtype = X.dtype.element_ty
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    m1 = tl.zeros((ROWS, P1), dtype=dtype)
-    m2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
-    for first in range(0, d, DEPTH):
-        k = first + tl.arange(0, DEPTH)
-        inside = k < d
-        x = tl.load(
-            X + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
-            mask=(i < N)[:, None] & inside[None, :],
-            other=0.0,
-        )
-        z1 = tl.load(Z + k[:, None] * stride + j1[None, :], mask=inside[:, None], other=0.0)
-        m1 = tl.dot(x, z1, m1, input_precision="ieee", out_dtype=dtype)
-        if P2 > 0:
-            z2 = tl.load(Z + k[:, None] * stride + j2[None, :], mask=inside[:, None], other=0.0)
-            m2 = tl.dot(x, z2, m2, input_precision="ieee", out_dtype=dtype)
+    m1, m2 = _product(X, Z, i, j1, j2, N, d, row, column, stride, ROWS, DEPTH, P1, P2)
     a = tl.load(weights + i, mask=i < N, other=0.0)
     _write_residuals(m1, Y, a, R, i, j1, N, n, stride, delta, LOSS)
     if P2 > 0:
         _write_residuals(m2, Y, a, R, i, j2, N, n, stride, delta, LOSS)
+
+
+@triton.jit
+def _write_arrived(
+    m, M, M_before, M_next, beta, Y, a, along, i, j, N, n, row, row_before, row_next, stride, delta, LOSS: tl.constexpr
+):
+    """New margins, and every column's part of sum a c (m - m_z)^2, c the largest psi'' between m and m_z."""
+    inside = (i < N)[:, None] & (j < n)[None, :]
+    z = _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before)
+    y = tl.load(Y + i[:, None].to(tl.int64) * stride + j[None, :], mask=inside, other=0.0)
+    if LOSS == "squared":
+        c = 1.0 + 0.0 * m
+    elif LOSS == "logistic":
+        nearest = tl.where(m * z > 0.0, tl.minimum(tl.abs(m), tl.abs(z)), 0.0)
+        p = 1.0 / (1.0 + tl.exp(-nearest))
+        c = p * (1.0 - p)
+    else:
+        limit = tl.load(delta)
+        bent = (tl.minimum(m, z) - y <= limit) & (tl.maximum(m, z) - y >= -limit)
+        c = tl.where(bent, 1.0 + 0.0 * m, 0.0 * m)
+    change = m - z
+    part = tl.sum(tl.where(inside, a[:, None] * c * change * change, 0.0), axis=0)
+    tl.store(along + tl.program_id(0) * stride + j, part)
+    tl.store(M_next + i[:, None].to(tl.int64) * row_next + j[None, :], m, mask=inside)
+
+
+@triton.jit
+def arrive(
+    X,
+    W,
+    M,
+    M_before,
+    M_next,
+    beta,
+    Y,
+    weights,
+    along,
+    N,
+    d,
+    n,
+    x_row,
+    x_column,
+    row,
+    row_before,
+    row_next,
+    stride,
+    delta,
+    LOSS: tl.constexpr,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+):
+    """X W, with what tells whether the step to W was short enough."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
+    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
+    m1, m2 = _product(X, W, i, j1, j2, N, d, x_row, x_column, stride, ROWS, DEPTH, P1, P2)
+    a = tl.load(weights + i, mask=i < N, other=0.0)
+    _write_arrived(
+        m1, M, M_before, M_next, beta, Y, a, along, i, j1, N, n, row, row_before, row_next, stride, delta, LOSS
+    )
+    if P2 > 0:
+        _write_arrived(
+            m2, M, M_before, M_next, beta, Y, a, along, i, j2, N, n, row, row_before, row_next, stride, delta, LOSS
+        )
+
+
+@triton.jit
+def judge(
+    along,
+    W_next,
+    W,
+    Z,
+    l2,
+    L,
+    constants,
+    t_new,
+    tau_new,
+    t,
+    k,
+    taken,
+    made,
+    failed,
+    t_next,
+    k_next,
+    tau_next,
+    taken_next,
+    d,
+    n,
+    stride,
+    tiles,
+    BLOCK: tl.constexpr,
+):
+    """Of one column: whether its step was short enough, and what it goes on with."""
+    j, b = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(along + b * stride + j, mask=b < tiles, other=0.0))
+    for first in range(BLOCK, tiles, BLOCK):
+        total += tl.sum(tl.load(along + (first + b) * stride + j, mask=first + b < tiles, other=0.0))
+    moved, new, old, over = 0.0 * total, 0.0 * total, 0.0 * total, 0.0 * total
+    for first in range(0, d, BLOCK):
+        i = first + b
+        w = tl.load(W_next + i * n + j, mask=i < d, other=0.0)
+        w_old = tl.load(W + i * n + j, mask=i < d, other=0.0)
+        z = tl.load(Z + i * stride + j, mask=i < d, other=0.0)
+        moved += tl.sum((w - z) * (w - z))
+        new += tl.sum(w * w)
+        old += tl.sum(w_old * w_old)
+        over += tl.sum((z - w_old) * (z - w_old))
+    moved, length, most = tl.sqrt(moved), tl.load(tau_new + j), tl.load(L + j)
+    sizes = tl.sqrt(new) + 3.0 * tl.sqrt(old) + tl.sqrt(over)
+    bound = tl.sqrt(total) * tl.load(constants + 2) + tl.load(constants + 3) * sizes
+    known = moved > tl.load(constants + 4)
+    ratio = bound / tl.where(known, moved, 1.0)
+    majoriser = tl.where(known, tl.minimum(ratio * ratio + tl.load(l2 + j), most), most)
+    is_made = length * majoriser <= tl.load(constants + 5)
+    shorter = tl.minimum(tl.load(constants + 1) * length, tl.load(constants + 6) / majoriser)
+    tl.store(made + j, tl.where(is_made, 1, 0).to(tl.int8))
+    tl.store(failed + j, tl.where(is_made, 0, 1).to(tl.int8))
+    steps = tl.load(k + j)
+    tl.store(k_next + j, tl.where(is_made, steps + 1.0, steps))
+    tl.store(t_next + j, tl.where(is_made, tl.load(t_new + j), tl.load(t + j)))
+    tl.store(tau_next + j, tl.where(is_made, length, tl.maximum(shorter, 1.0 / most)))
+    tl.store(taken_next + j, tl.where(is_made, length, tl.load(taken + j)))
+
+
+@triton.jit
+def settle(
+    made,
+    W_trial,
+    W,
+    W_before,
+    Z_trial,
+    Z,
+    G_trial,
+    G,
+    W_next,
+    W_before_next,
+    Z_next,
+    G_next,
+    M_next,
+    M,
+    M_before,
+    N,
+    d,
+    n,
+    stride,
+    row_next,
+    row,
+    row_before,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Columns whose step was made go on with it; others stay, and take their margins back."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    goes = tl.load(made + j, mask=j < n, other=1) > 0
+    if tl.program_id(0) * ROWS < d:
+        inside, place = (i < d)[:, None] & (j < n)[None, :], i[:, None] * n + j[None, :]
+        w = tl.load(W + place, mask=inside, other=0.0)
+        new, before = (
+            tl.load(W_trial + place, mask=inside, other=0.0),
+            tl.load(W_before + place, mask=inside, other=0.0),
+        )
+        tl.store(W_next + place, tl.where(goes[None, :], new, w), mask=inside)
+        tl.store(W_before_next + place, tl.where(goes[None, :], w, before), mask=inside)
+        z = tl.load(Z_trial + i[:, None] * stride + j[None, :], mask=inside, other=0.0)
+        tl.store(Z_next + place, tl.where(goes[None, :], z, tl.load(Z + place, mask=inside, other=0.0)), mask=inside)
+        g = tl.load(G_trial + place, mask=inside, other=0.0)
+        tl.store(G_next + place, tl.where(goes[None, :], g, tl.load(G + place, mask=inside, other=0.0)), mask=inside)
+    stays = tl.where(goes, 0, 1)
+    if tl.sum(stays) > 0:
+        rows = i[:, None].to(tl.int64)
+        back = (i < N)[:, None] & (j < n)[None, :] & (stays > 0)[None, :]
+        m = tl.load(M + rows * row + j[None, :], mask=back, other=0.0)
+        m_before = tl.load(M_before + rows * row_before + j[None, :], mask=back, other=0.0)
+        tl.store(M_next + rows * row_next + j[None, :], m, mask=back)
+        tl.store(M + rows * row + j[None, :], m_before, mask=back)
 
 
 @triton.jit
@@ -123,16 +404,18 @@ def adjoint(
 
 
 @triton.jit
-def descend(parts, Z, l1, l2, L, G, W, d, n, stride, SPLITS: tl.constexpr, COLUMNS: tl.constexpr):
-    """One row of G and of the next W."""
+def descend(parts, Z, l1, l2, tau, G, W, wide, d, n, stride, SPLITS: tl.constexpr, COLUMNS: tl.constexpr):
+    """One row of G and of the next W, which is also written as wide as Z."""
     i, j = tl.program_id(0), tl.arange(0, COLUMNS)
     inside = j < n
     z = tl.load(Z + i * stride + j, mask=inside, other=0.0)
     g = tl.load(l2 + j, mask=inside, other=0.0) * z
     for s in range(SPLITS):
         g += tl.load(parts + (s * d + i).to(tl.int64) * stride + j, mask=inside, other=0.0)
-    tau = 1.0 / tl.load(L + j, mask=inside, other=1.0)
-    threshold = tau * tl.load(l1 + j, mask=inside, other=0.0)
-    v = z - tau * g
+    length = tl.load(tau + j, mask=inside, other=1.0)
+    threshold = length * tl.load(l1 + j, mask=inside, other=0.0)
+    v = z - length * g
+    w = v - tl.minimum(tl.maximum(v, -threshold), threshold)
     tl.store(G + i * n + j, g, mask=inside)
-    tl.store(W + i * n + j, v - tl.minimum(tl.maximum(v, -threshold), threshold), mask=inside)
+    tl.store(W + i * n + j, w, mask=inside)
+    tl.store(wide + i * stride + j, w, mask=inside)

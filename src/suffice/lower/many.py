@@ -3,7 +3,7 @@ r"""Many solves at a time.
 Problems go through one iteration on matrices where the solver offers that (`Batching`), each to its own accuracy; the
 others one after the other. A problem leaves its batch when it is proven. Proofs are made in one place, `certify_step`;
 it is asked about a problem as soon as an estimate of its radius, without rounding and for all problems at once, says
-that it may succeed.
+that it may succeed. What rounding forbids to prove that way is verified (`suffice.lower.verified`), one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.lower.certificate import Certificate
+from suffice.lower.certificate import Certificate, tighter, verified
 from suffice.lower.solution import Ask, Batch, Outcome, Solution, Solver, out_of_reach, patience
 from suffice.lower.solver import SOLVERS, continues, find_solver, refuse, solve, start_point
 from suffice.problem import Composite
@@ -162,6 +162,8 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
             solution = batch.solution(int(i), replace(starts[j], steps=starts[j].steps + taken))
             proof = solution.certificate
             outcome = _ended(proof, asked[j], bool(spent[i]), bool(stuck[i]))
+            if outcome is Outcome.PRECISION:
+                solution, outcome = _verified(solution, asks[j], outcome)
             if outcome is not None:
                 solutions[j] = replace(solution, outcome=outcome)
             else:  # rounding, which the estimate leaves out, spoils the proof: ask again when it would not
@@ -172,6 +174,17 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
             left = [left[i] for i in kept]
             batch = batch.only(kept) if left else None
     return [solutions[j] for j in range(len(asks))]
+
+
+def _verified(solution: Solution, ask: Ask, outcome: Outcome) -> tuple[Solution, Outcome]:
+    """The solution with the proof of its signed support, if there is one: where rounding spoils all other rules."""
+    evidence = getattr(solution.state, "evidence", None)
+    if evidence is None:
+        return solution, outcome
+    proof = tighter(solution.certificate, verified(ask.problem.canonical, solution.x, evidence))
+    solution = replace(solution, certificate=proof)
+    enough = ask.enough is not None and proof.verification is not None and ask.enough(solution)
+    return solution, Outcome.REACHED if enough or proof.radius <= float(ask.within or 0.0) else outcome
 
 
 def _ended(proof: Certificate, within: float, spent: bool, stuck: bool) -> Outcome | None:

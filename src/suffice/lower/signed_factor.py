@@ -9,8 +9,10 @@ So ||E + E'|| <= delta, which gives
     (1 - tau) R^T R  <=  H  <=  (1 + tau) R^T R,        tau = delta ||R^-1||^2,        ||R^-1|| <= ||Z|| / (1 - ||F||),
     ||R^-T v||  <=  ||Z^T v|| / (1 - ||F||).
 
-Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, not N. All of this but the sums is the
-same for the softmax's H (`suffice.lower.softmax_factor`): `Factor` is what both have.
+Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, not N. Where X lives on a device, sums are
+made there, in whatever order, each block of rows a product of its own; H comes here, and is factored here. Blocks that
+are never in memory as a whole (`suffice.terms.blocks`) give a part each (`suffice.lower.verified_blocks`). All of this
+but the sums is the same for the softmax's H (`suffice.lower.softmax_factor`): `Factor` is what both have.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma
 
@@ -35,6 +37,7 @@ Indices = npt.NDArray[np.intp]
 LARGEST_TAU = 0.5
 COPIED_ROWS = 4096  # at a time
 GRAM_ROWS = 512  # in a block of a sum over rows
+BYTES_ELSEWHERE = 1 << 28  # of copies of rows, or of Gram matrices, that a device holds at a time
 SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
 UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
 LEAST = 1e-200  # more than all that underflows in a sum of scaled entries
@@ -118,7 +121,7 @@ class SignedFactor(Factor):
 
     support: Indices
     intercept: bool
-    curvature: Array  # C
+    curvature: Any  # C; None where it stays with rows in blocks
     l2: Array  # of the support
 
     @classmethod
@@ -126,11 +129,18 @@ class SignedFactor(Factor):
         cls, design: Design, support: Indices, C: Array, l2: Array, intercept: bool, gram: Array | None = None
     ) -> SignedFactor | None:
         """None where it cannot be proven that H is positive definite. `gram` is X^T C X where that is known."""
-        N, s = design.shape[0], len(support)
         if gram is None:
-            H, terms = _gram(design.X, support, np.sqrt(C), intercept)
+            H, terms = weighted_gram(design.X, support, np.sqrt(C), intercept)
         else:
-            H, terms = np.asfortranarray(gram[np.ix_(support, support)]), N
+            H, terms = np.asfortranarray(gram[np.ix_(support, support)]), design.shape[0]
+        return cls.of_gram(H, terms, design.shape[0], support, C, l2, intercept)
+
+    @classmethod
+    def of_gram(
+        cls, H: Array, terms: float, N: int, support: Indices, C: Any, l2: Array, intercept: bool
+    ) -> SignedFactor | None:
+        """From X^T C X on the support, overwritten, whose entries are sums over N rows that pass so many roundings."""
+        s = len(support)
         H[np.arange(s), np.arange(s)] += l2
         scale = scale_of(np.diag(H))
         if scale is None:
@@ -147,9 +157,9 @@ class SignedFactor(Factor):
         """(t . n, the rounding of that, a bound on ||t||_{(R^T R)^-1}) of all rows t of X, n being scaled."""
         along, rounding, norms = (np.empty(X.shape[0]) for _ in range(3))
         for place, rows in self.blocks(X):
-            along[place] = rows @ n
-            rounding[place] = gamma(len(n) + 4) * (np.abs(rows) @ np.abs(n)) + LEAST
-            norms[place] = (row_norms(rows @ self.Z) + self.slack * row_norms(rows)) * self.up + LEAST
+            along[place] = host(rows @ like(n, rows))
+            rounding[place] = gamma(len(n) + 4) * host(abs(rows) @ like(np.abs(n), rows)) + LEAST
+            norms[place] = (row_norms(rows @ like(self.Z, rows)) + self.slack * row_norms(rows)) * self.up + LEAST
         return along, rounding, norms
 
     def norms(self, design: Design, useful: float) -> Array:
@@ -158,23 +168,36 @@ class SignedFactor(Factor):
         H is no less than C_i x_i x_i^T, so that x_i^T H^-1 x_i <= 1 / C_i whatever X is; only rows for which neither
         that nor their length is enough are solved for.
         """
-        ones = self.scale[len(self.support) :]
-        bounds: Array = design.row_norms * float(self.scale.max()) + float(ones.sum())
-        bounds = bounds * (1.0 + gamma(sum(design.shape) + 8)) * self.inverse_norm
-        with np.errstate(divide="ignore"):
-            bounds = np.minimum(bounds, math.sqrt(1.0 + self.tau) * (1.0 + 8.0 * EPS) / np.sqrt(self.curvature))
-        matter = np.flatnonzero((bounds > useful) & (design.weights > 0.0))
+        X, counts = design.X, host(design.weights) > 0.0
+        return self.norms_of_rows(X, design.row_norms, self.curvature, counts, useful)
+
+    def norms_of_rows(self, X: Any, lengths: Array, C: Array, counts: npt.NDArray[np.bool_], useful: float) -> Array:
+        """`norms` of these rows, of which some count, with their lengths and weights in H."""
+        bounds = self.rough_norms(lengths, C, X.shape)
+        matter = np.flatnonzero((bounds > useful) & counts)
         for first in range(0, len(matter), COPIED_ROWS):
             these = matter[first : first + COPIED_ROWS]
-            for place, rows in self.blocks(design.X[these]):
+            chosen = namespace(X).take(X, like(these, X), axis=0) if lives_elsewhere(X) else X[these]
+            for place, rows in self.blocks(chosen):
                 sizes = row_norms(rows) * (1.0 + gamma(len(self) + 8))
-                sharp = (row_norms(rows @ self.Z) + self.slack * sizes) * self.up + LEAST
+                sharp = (row_norms(rows @ like(self.Z, rows)) + self.slack * sizes) * self.up + LEAST
                 bounds[these[place]] = np.minimum(bounds[these[place]], sharp)
         return bounds
 
+    def rough_norms(self, lengths: Array, C: Array, shape: tuple[int, int]) -> Array:
+        """`norms` from lengths and weights in H alone."""
+        ones = self.scale[len(self.support) :]
+        bounds: Array = lengths * float(self.scale.max()) + float(ones.sum())
+        bounds = bounds * (1.0 + gamma(sum(shape) + 8)) * self.inverse_norm
+        with np.errstate(divide="ignore"):
+            return np.minimum(bounds, math.sqrt(1.0 + self.tau) * (1.0 + 8.0 * EPS) / np.sqrt(C))
 
-def row_norms(A: Array) -> Array:
+
+def row_norms(A: Any) -> Array:
     """||.|| of every row."""
+    if not isinstance(A, np.ndarray):
+        xp = namespace(A)
+        return host(xp.sqrt(xp.sum(A * A, axis=1)))
     norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
     return norms
 
@@ -200,7 +223,10 @@ def rows_at_once(N: int) -> tuple[int, int]:
     return B, B + math.ceil(N / B) + 1
 
 
-def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Array]]:
+def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
+    if lives_elsewhere(X):
+        yield from _blocks_elsewhere(X, support, scale)
+        return
     s, N, B = len(support), X.shape[0], GRAM_ROWS
     X = X.tocsr() if sp.issparse(X) else X
     kept = np.empty((min(B, N), len(scale)))
@@ -212,8 +238,27 @@ def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Arr
         yield slice(first, first + len(rows)), rows
 
 
-def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
+def _blocks_elsewhere(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
+    """Blocks as large as a device likes them: what is asked of a row is no sum over rows."""
+    xp, N, s = namespace(X), int(X.shape[0]), len(support)
+    factors, B = like(scale, X), max(BYTES_ELSEWHERE // (8 * len(scale)), 1)
+    for first in range(0, N, B):
+        place = slice(first, min(first + B, N))
+        rows = chosen_columns(X[place, :], support) * factors[:s]
+        if len(scale) > s:
+            rows = xp.concat([rows, xp.broadcast_to(factors[s:], (rows.shape[0], len(scale) - s))], axis=1)
+        yield place, rows
+
+
+def chosen_columns(X: Any, columns: Indices) -> Any:
+    """These columns of a dense X, where it lives."""
+    return X if len(columns) == X.shape[1] else namespace(X).take(X, like(columns, X), axis=1)
+
+
+def weighted_gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
     """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
+    if lives_elsewhere(X):
+        return _gram_elsewhere(X, support, root, intercept)
     s, (B, terms) = len(support), rows_at_once(X.shape[0])
     X = X.tocsr() if sp.issparse(X) else X
     H = np.zeros((s + intercept, s + intercept), order="F")
@@ -226,6 +271,25 @@ def _gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array
             H[s, s] += weight @ weight
     H[s:, :s] = H[:s, s:].T
     return H, terms
+
+
+def _gram_elsewhere(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
+    """The same blocks, many of them at a time, each a matrix of its own: they are then added in any order."""
+    xp, N, s = namespace(X), int(X.shape[0]), len(support) + intercept
+    B, terms = rows_at_once(N)
+    together = max(BYTES_ELSEWHERE // (8 * s * max(s, B)), 1)  # blocks
+    weights, H = like(root, X)[:, None], None
+    for first in range(0, N, together * B):
+        part = slice(first, min(first + together * B, N))
+        rows = chosen_columns(X[part, :], support) * weights[part, :]
+        rows = xp.concat([rows, weights[part, :]], axis=1) if intercept else rows
+        whole = rows.shape[0] // B
+        parts = xp.reshape(rows[: whole * B, :], (whole, B, s))
+        found = xp.sum(xp.matmul(xp.permute_dims(parts, (0, 2, 1)), parts), axis=0)
+        rest = rows[whole * B :, :]
+        found = found + rest.T @ rest
+        H = found if H is None else H + found
+    return np.array(host(H), order="F"), terms + 1
 
 
 def _dense_block(X: Any, first: int, B: int, support: Indices) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from suffice.lower.newton_softmax import NewtonSoftmax
 from suffice.lower.newton_tv import NewtonTV
 from suffice.lower.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 from suffice.problem import Canonical, Composite
+from suffice.protocols import conforms
 from suffice.terms.prox import check_size
 
 SOLVERS: dict[str, Solver] = {
@@ -240,7 +241,7 @@ class UnsuitedError(ValueError, TypeError):
 def refusal(solver: str | Solver, problem: Composite) -> str | None:
     """Why the solver does not take this problem, or None if it does."""
     method = find_solver(solver)
-    reason = method.takes(problem.canonical) if isinstance(method, Selective) else None
+    reason = cast("Selective", method).takes(problem.canonical) if conforms(method, Selective) else None
     return None if reason is None else f"solver={method.name!r} {reason}"
 
 

@@ -27,6 +27,9 @@ Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows 
 as 0 in H, which is then no more than the Hessian anywhere near: ||h||_H <= lambda, if lambda <= rho. Since these rows
 pull by at most c a_i |x_i . h| more, ||r||_{H^-1} <= rho sum_i c a_i ||x_i||^2_{H^-1} over them.
 
+Sums over rows are made where the rows are (`suffice.lower.verified_rows`): in main memory, on a device, or block by
+block from a disk or on a cluster (`suffice.lower.verified_blocks`). What is bounded holds for any order of them.
+
 Rounding. H has a factor that is good for proofs (`suffice.lower.signed_factor`). The margins' own rounding, delta_i,
 moves u by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1 whatever X is; that of sums is bounded
 entry by entry. Both are part of lambda and of epsilon.
@@ -35,23 +38,25 @@ entry by entry. Both are part of lambda and of epsilon.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
+from suffice.lower.verified_blocks import InBlocks
+from suffice.lower.verified_rows import InMemory, Rows
 from suffice.problem import Canonical
 from suffice.protocols import conforms
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.margin_losses import LARGEST, Bending, Kinked, Squared, slope_size
+from suffice.terms.linear import LossModel
+from suffice.terms.margin_losses import Bending, Kinked
 from suffice.terms.prox import WeightedL1
 from suffice.terms.rounding import TINY, U, gamma
 from suffice.terms.structure import BoxL1
@@ -59,7 +64,6 @@ from suffice.terms.structure import BoxL1
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
 LITTLE = 0.01  # of rho: what the margins' rounding may add before it is bounded more sharply
-COLUMN_BYTES = 1 << 22  # of columns outside the support that are copied at a time
 TRIES = 4  # to find the rows that may reach a kink
 
 
@@ -67,17 +71,14 @@ TRIES = 4  # to find the rows that may reach a kink
 class Verifiable:
     """Phi as it is verified: margins X w, or X w + b with a free b; l1 and l2 are one per column."""
 
-    design: Design
-    y: Array
-    loss: Any  # Bending or Kinked
+    model: LossModel
     l1: Array
     l2: Array
-    intercept: Intercepted | None = None  # the model whose b is minimised out
     positive: npt.NDArray[np.bool_] | None = None  # weights that must not be negative
 
     @classmethod
     def of(cls, problem: Canonical, size: int) -> Verifiable | None:
-        """None for anything but a linear model in main memory with a psi of known kind, and an l1 penalty or none."""
+        """None for anything but a linear model with a psi of known kind, and an l1 penalty or none."""
         g, positive = problem.g, None
         if isinstance(g, BoxL1) and g.one_sided:
             positive = np.broadcast_to(np.asarray(g.lower) == 0.0, size)
@@ -85,12 +86,29 @@ class Verifiable:
         parts = LinearParts.of(problem)
         if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
-        model = parts.model
-        if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
-            return None
         l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
-        intercept = model if isinstance(model, Intercepted) else None
-        return cls(model.design, model.y, model.loss, l1, l2, intercept, positive)
+        return cls(parts.model, l1, l2, positive)
+
+    @property
+    def design(self) -> Design:
+        return self.model.design
+
+    @property
+    def loss(self) -> Any:
+        """Bending or Kinked."""
+        return self.model.loss
+
+    @property
+    def intercept(self) -> Intercepted | None:
+        """The model whose b is minimised out."""
+        return self.model if isinstance(self.model, Intercepted) else None
+
+    def rows(self, w: Array, image: Any, b: float, S: Indices) -> Rows:
+        """What is asked of rows at w, S being the columns of H."""
+        intercept = self.intercept is not None
+        if isinstance(self.design.X, Blocked):
+            return InBlocks(self.model, w, image, b, S, intercept)
+        return InMemory(self.design, self.loss, host(self.model.y), w, host(image), b, S, intercept)
 
     def outward(self, gradient: Array, these: Any) -> Array:
         """How far entries of the gradient of f pull zeros away from 0: |.|, or downhill where that is allowed only."""
@@ -139,7 +157,7 @@ class Region:
     remainder: float  # ||r||
     pull: float  # on a column of unit ||.||_C, at most
     remainder_pull: float  # of r
-    C: Array  # largest, for columns outside the support
+    C: Any  # largest, for columns outside the support: as `Rows.C`
 
 
 @dataclass(frozen=True)
@@ -168,45 +186,37 @@ def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVe
         return _verify(model, w, image, gradient, b)
 
 
-def _verify(model: Verifiable, w: Array, image: Array, gradient: Array, b: float) -> LinearVerification | None:
-    design, l1 = model.design, model.l1
+def _verify(model: Verifiable, w: Array, image: Any, gradient: Array, b: float) -> LinearVerification | None:
+    design, l1, N = model.design, model.l1, model.design.shape[0]
     signed = l1 > 0.0 if model.positive is None else (l1 > 0.0) | model.positive
     if model.positive is not None and np.any(model.positive & (w < 0.0)):
         return None
     S: Indices = np.flatnonzero((w != 0.0) | ~signed)
     size = len(S) + (model.intercept is not None)
-    if size == 0 or size > largest_matrix(design) or size > len(image) + np.count_nonzero(model.l2[S]):
+    if size == 0 or size > largest_matrix(design) or size > N + np.count_nonzero(model.l2[S]):
         return None
-    a, m = host(design.weights), image + b
-    if not np.isfinite(m).all():
+    rows = model.rows(w, image, b, S)
+    slopes = rows.slopes()
+    if slopes is None:
         return None
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
     sigma = np.where(signed[S], np.sign(w[S]), 0.0)
-    slopes, bends = model.loss.derivative(m, model.y), model.loss.curvature_between(m, m, model.y)
-    sizes = slope_size(model.loss, slopes, bends, m, model.y)
-    rough = norm(np.sqrt(a) * sizes) * (1.0 + gamma(sum(design.shape) + 8))
-    of_sums = design.pull_gammas * design.column_norms * rough + 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
+    of_sums = design.pull_gammas * design.column_norms * slopes.rough
+    of_sums += 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
     of_sums += design.underflow
     u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
     if model.intercept is not None:
-        u = np.append(u, float((a * slopes).sum()))
-        doubt = gamma(len(m) + OF_FACTORS) * float(a @ sizes) * (1.0 + gamma(len(m)))
-        error = np.append(error, doubt + design.underflow)
+        u = np.append(u, slopes.total)
+        error = np.append(error, gamma(N + OF_FACTORS) * slopes.size + design.underflow)
 
-    def blur(sharp: bool) -> Array:
-        """How far the margins may be off; sharper, and whatever the units of columns, at the price of a product."""
-        sizes = design.absolute_margins(w) if sharp else design.row_norms * norm(w)
-        off: Array = design.margin_rounding(w) * sizes * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
-        return off + 4.0 * EPS * (np.abs(image) + abs(b))
-
-    found = _region(model, S, m, blur, u, error)
+    found = _region(model, rows, u, error, model.l2[S])
     if found is None:
         return None
     factor, region = found
     place = Place.of(factor, region, u)
     bounds = signs_kept(factor, region, place, w[S], sigma, slice(len(S)))
-    if bounds is None or not _zeros(model, factor, region, gradient, of_sums, place):
+    if bounds is None or not _zeros(model, rows, factor, region, gradient, of_sums, place):
         return None
     return LinearVerification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, b)
 
@@ -227,37 +237,31 @@ def signs_kept(
     return radius * (1.0 + 16.0 * EPS), min(up * place.arithmetic * whole, radius)
 
 
-def _region(
-    model: Verifiable, S: Indices, m: Array, blur: Callable[[bool], Array], u: Array, error: Array
-) -> tuple[SignedFactor, Region] | None:
-    """Steps 1 and 2 for margins that are off by `blur`: roughly bounded, if that is little beside the rest of u."""
-    between, unbounded = model.loss.curvature_between, math.isinf(model.loss.curvature)
+def _region(model: Verifiable, rows: Rows, u: Array, error: Array, l2: Array) -> tuple[SignedFactor, Region] | None:
+    """Steps 1 and 2; how far margins are off is roughly bounded, if that is little beside the rest of u."""
     if not conforms(model.loss, Bending):
-        return _kinked_region(model, S, m, blur(True), u, error)
-    a, M = host(model.design.weights), model.loss.third
-    C = a * model.loss.second(m, model.y)
-    gram = model.design.gram if isinstance(model.loss, Squared) and model.intercept is None else None
-    factor = SignedFactor.of(model.design, S, C, model.l2[S], model.intercept is not None, gram)
+        return _kinked_region(model, rows, u, error, l2)
+    M = model.loss.third
+    factor = rows.factor(l2)
     if factor is None:
         return None
 
     def bend(useful: float) -> float:
-        return M * float(np.max(factor.norms(model.design, useful)[a > 0.0])) if M > 0.0 else 0.0
+        return M * rows.reach(factor, useful) if M > 0.0 else 0.0
 
     for sharp in (False, True):
-        off = blur(sharp)
-        if unbounded and not np.all(between(m - off, m + off, model.y) < LARGEST):
+        off = rows.off(sharp)
+        if off is None:
             continue  # rates were cut off
-        own = M * float(off[a > 0.0].max()) + 16.0 * U if M > 0.0 else 0.0
-        shaken = math.sqrt(float(C @ (off * off))) * (1.0 + gamma(len(m) + 8))
-        region = bent_region(factor, own, shaken, u, error, bend, C)
+        own, shaken = M * off[0] + 16.0 * U if M > 0.0 else 0.0, off[1]
+        region = bent_region(factor, own, shaken, u, error, bend, rows.C)
         if region is not None and (sharp or max(shaken, own * region.rho) <= LITTLE * region.rho):
             return factor, region
     return None
 
 
 def bent_region(
-    factor: Factor, own: float, shaken: float, u: Array, error: Array, bend: Callable[[float], float], C: Array
+    factor: Factor, own: float, shaken: float, u: Array, error: Array, bend: Callable[[float], float], C: Any
 ) -> Region | None:
     """Steps 1 and 2 of the module's text. The factor's H, and C, belong to margins that are off: by as much as changes
     H by no more than e^(+-own), and by `shaken` in its norm. u errs by `error`, entry by entry, besides. `bend` gives
@@ -281,81 +285,62 @@ def bent_region(
 
 
 def _kinked_region(
-    model: Verifiable, S: Indices, m: Array, blur: Array, u: Array, error: Array
+    model: Verifiable, rows: Rows, u: Array, error: Array, l2: Array
 ) -> tuple[SignedFactor, Region] | None:
-    a, c = host(model.design.weights), model.loss.curvature
-    distance = model.loss.kink_distance(m, model.y) - blur - 4.0 * EPS * (np.abs(m) + np.abs(model.y) + 1.0)
-    curved = model.loss.curvature_between(m, m, model.y) > 0.0
-    doubtful = distance <= 0.0
+    kinks, more = rows.kinks(), 1.0 + gamma(model.design.shape[0] + 8)
     for _ in range(TRIES):
-        H = np.where(curved & ~doubtful, c * a, 0.0)
-        factor = SignedFactor.of(model.design, S, H, model.l2[S], model.intercept is not None)
+        factor = kinks.factor(l2)
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        norms = up * factor.norms(model.design, 0.0)
-        heavy = c * a * doubtful
-        of_margins = math.sqrt(float(factor.curvature @ (blur * blur))) + float(heavy @ (norms * blur)) + 1e-150
-        of_margins *= 1.0 + gamma(len(m) + 8)
+        kinks, of_rest, of_heavy, squares = kinks.pulls(factor, up)
+        of_margins = (of_rest + of_heavy + 1e-150) * more
         of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
         decrement = up * factor.norm_of(u * factor.scale) + of_u
         rho = 1.01 * decrement
-        reached = (distance <= rho * norms) & (a > 0.0)
-        if not (reached & ~doubtful).any():
+        if not kinks.reached(rho):
             break
         rho = 2.0 * decrement  # with rows left out of H there will be a larger one
-        doubtful |= (distance <= rho * norms) & (a > 0.0)
+        kinks = kinks.wider(rho)
     else:
         return None
-    squares = float(heavy @ (norms * norms)) * (1.0 + gamma(len(m) + 8))
+    squares *= more
     root = math.sqrt(squares) * (1.0 + 8.0 * EPS)
-    largest = (factor.curvature + heavy) * (1.0 + 32.0 * EPS)
-    direct = math.sqrt(float(largest @ (blur * blur))) * (1.0 + gamma(len(m) + 8)) + 1e-150
+    largest, direct = kinks.largest()
+    direct = direct * more + 1e-150
     pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
     return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
 
 
 def _zeros(
-    model: Verifiable, factor: SignedFactor, region: Region, gradient: Array, of_sums: Array, place_of_h: Place
+    model: Verifiable,
+    rows: Rows,
+    factor: SignedFactor,
+    region: Region,
+    gradient: Array,
+    of_sums: Array,
+    place_of_h: Place,
 ) -> bool:
     """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
-    design, C = model.design, region.C
-    a, up = host(design.weights), 1.0 + gamma(design.shape[0] + 16)
+    design, N = model.design, model.design.shape[0]
+    up = 1.0 + gamma(N + 16)
     outside = np.ones(design.shape[1], dtype=bool)
     outside[factor.support] = False
-    steepest = math.sqrt(float(np.max(np.divide(C, a, out=np.zeros_like(C), where=a > 0.0)))) * up
+    steepest = math.sqrt(rows.steepest(region.C)) * up
     slope, limit = model.outward(gradient, slice(None)) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
     doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
     if len(doubtful) == 0:
         return True
-    squares = np.zeros(len(doubtful))
-    for place, block in _columns(design.X, doubtful):
-        squares += C[place] @ block**2
-    lengths = np.sqrt(squares) * up + LEAST
+    lengths = np.sqrt(rows.squares(doubtful, region.C)) * up + LEAST
     left = ~(slope[doubtful] + region.pull * lengths < limit[doubtful])
     if not left.any():
         return True
     doubtful, lengths = doubtful[left], lengths[left]
-    along, blur, _ = factor.over_rows(design.X, place_of_h.n)
-    own = factor.curvature  # r is what it leaves of the change
-    change, sizes = np.zeros(len(doubtful)), np.zeros(len(doubtful))
-    for place, block in _columns(design.X, doubtful):
-        change += block.T @ (own * along)[place]
-        sizes += np.abs(block).T @ (own * np.abs(along))[place]
-    error = gamma(design.shape[0] + 16) * sizes
-    error += lengths * up * (1.0 + region.eta) * math.sqrt(float(own @ blur**2))
-    error += lengths * up * region.eta * math.sqrt(float(own @ along**2))
-    error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(change)) + of_sums[doubtful]
-    there = model.outward(gradient[doubtful] + change, doubtful) + error
+    found = rows.change(doubtful, factor, place_of_h.n)
+    error = gamma(N + 16) * found.sizes
+    error += lengths * up * (1.0 + region.eta) * found.blur
+    error += lengths * up * region.eta * found.along
+    error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(found.change)) + of_sums[doubtful]
+    there = model.outward(gradient[doubtful] + found.change, doubtful) + error
     there += lengths * (place_of_h.epsilon + region.remainder_pull)
     return bool(np.all(there < limit[doubtful]))
-
-
-def _columns(X: Any, columns: Indices) -> Iterator[tuple[slice, Array]]:
-    """These columns, dense, a few rows at a time."""
-    X = X.tocsr() if sp.issparse(X) else X
-    length = max(COLUMN_BYTES // (8 * max(len(columns), 1)), 1)
-    for first in range(0, X.shape[0], length):
-        place = slice(first, first + length)
-        block = X[place][:, columns] if sp.issparse(X) else X[place].take(columns, axis=1)
-        yield place, block.toarray() if sp.issparse(block) else block

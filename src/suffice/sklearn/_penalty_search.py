@@ -29,7 +29,8 @@ from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._starting_points import best_of_a_few
+from suffice.sklearn._sketch import Sketch, sketches
+from suffice.sklearn._starting_points import best_of_a_few, best_of_sketches
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 from suffice.space import Space
@@ -51,6 +52,7 @@ PROVEN_BEYOND = 30  # evaluations for what all values beyond an edge could bring
 SHARE_BEYOND, SECONDS_BEYOND = 0.25, 1.0  # of the time that the search took, or so many seconds if that is more
 ALIKE = 1e-10  # relative: how far other penalties may be from the best ones there
 TELLING = 0.5  # of F: larger bounds tell nothing
+SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
@@ -172,13 +174,22 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem, options = self.problem, self.options
         problem.until = self._until(SEARCHING)
+        sketch: Sketch | None = None
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
             problem.purpose = "first look"
             own = getattr(self.folds[0].adapter, "first_looks", None)
-            lattice = (problem, self.folds, self.space, self.statistical, options.derivatives != "never")
-            starts = best_of_a_few(*lattice) if own is None else own(problem)
+            kind = sketches(self.folds, problem.problem.losses, self.space) if self.statistical else None
+            if own is not None:
+                starts = own(problem)
+            elif kind is not None:
+                starts, sketch = best_of_sketches(problem, self.folds, self.space, kind)
+            else:
+                derivatives = options.derivatives != "never"
+                starts = best_of_a_few(problem, self.folds, self.space, self.statistical, derivatives)
+            if sketch is not None:
+                options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
@@ -204,8 +215,11 @@ class PenaltySearch:
             problem.purpose = "edge"
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
-        looked_at = [made.point for _, _, made in problem.notes] if self.statistical else []
-        self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
+        looked_at = [made for _, _, made in problem.notes] if self.statistical else []
+        if sketch is None:
+            self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
+        else:  # which has seen the edges
+            self.result = search(starts, options)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)

@@ -36,6 +36,10 @@ as the derivative where F is levelling out says that F will have turned at the n
 parabola is least. Neither the third line, nor a valley's neighbours, nor points halfway to them are looked at: the
 search that follows will.
 
+Where F can be sketched (`suffice.sklearn._sketch`) a search with `frugal` looks begins where the sketch is least, after
+a look there; a sketch near known weights is made again, near those found there, if F is not what it shows within
+TRUSTED_SE, and given up after SKETCHES.
+
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
 """
@@ -44,7 +48,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -52,6 +56,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem, standard_error
+from suffice.sklearn._sketch import Kind, Sketch
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 
@@ -68,6 +73,7 @@ TURNED = 1.1  # F has turned upwards where it has become so many times the least
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
 TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
+SKETCHES, TRUSTED_SE = 3, 0.1  # how often F is sketched; how far F may be from it
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
@@ -75,11 +81,19 @@ Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def best_of_a_few(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False, derivatives: bool = False
+    noted: RecordedProblem,
+    folds: list[Any],
+    space: PenaltySpace,
+    frugal: bool = False,
+    derivatives: bool = False,
+    sketch: Sketch | None = None,
 ) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one;
-    `derivatives` may be asked for on frugal lines."""
+    `derivatives` may be asked for on frugal lines, and a sketch for what has no l1 that matters."""
     lattice = Lattice.of(noted, folds, space, frugal)
+    if sketch is not None:
+        lattice.sketch, (l1, l2) = sketch, lattice.levels
+        lattice.levels = [l1, sorted({*l2, float(sketch.best()[1])}, reverse=True)]
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
@@ -106,6 +120,36 @@ def best_of_a_few(
             return [lattice.theta(place) for place in valleys[:2] if lattice.heights[place] <= limit]
 
 
+def best_of_sketches(
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind
+) -> tuple[list[Array], Sketch | None]:
+    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows."""
+    lattice, losses = Lattice.of(noted, folds, space, frugal=True), noted.problem.losses
+    lattice.look(lattice.plainest)
+    near = None
+    if kind != "squares":  # begin where no place of the space is far
+        middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
+        lattice.look(middle)
+        near = [solution.x for solution in noted.notes[-1][2].solutions]
+    for _ in range(SKETCHES):
+        sketch = Sketch.of(folds, losses, space, near)
+        best = sketch.best()
+        if not sketch.complete:
+            return best_of_a_few(noted, folds, space, True, sketch=sketch), None
+        place, known = tuple(best.tolist()), noted.best
+        starts = zip(known.solutions, sketch.weights_at(place), strict=True)
+        here = [solution.start_at(x) for solution, x in starts]
+        warm = replace(known, theta=best, solutions=here, jacobian=None, gradient=None)
+        made = noted.look(best, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
+        height = sketch.height(place)
+        low, high = made.interval
+        doubt = TRUSTED_SE * sketch.standard_error
+        if kind == "squares" or low - doubt <= height <= high + doubt:
+            return [noted.best.point if noted.best.interval[1] < made.interval[0] else best], sketch
+        near = [solution.x for solution in made.solutions]
+    return best_of_a_few(noted, folds, space, True, True), None
+
+
 @dataclass
 class Lattice:
     """Levels of every kind of penalty, from large to small, and the heights of F seen so far."""
@@ -116,6 +160,7 @@ class Lattice:
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
     frugal: bool = False
+    sketch: Sketch | None = None  # of the edge of the least l1
 
     def __post_init__(self) -> None:
         self.inner: Place = tuple(
@@ -170,6 +215,10 @@ class Lattice:
         """F there, roughly; an upper bound where that takes too many steps."""
         if place not in self.heights:
             theta = self.theta(place)
+            if self.sketch is not None and self.heights and place[0] == self.levels[0][-1]:
+                l2 = self.noted.space.params(theta)["l2"]
+                self.heights[place] = float(self.sketch.without_l1(np.array([l2])).sum())
+                return self.heights[place]
             if not self.heights:
                 self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.noted.best

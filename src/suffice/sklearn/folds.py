@@ -34,6 +34,7 @@ from suffice.held_out import HeldOut
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
 from suffice.problems.linear import penalised
+from suffice.protocols import conforms
 from suffice.sklearn.scores import SCORES
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design
@@ -157,7 +158,7 @@ class LinearFold:
     @property
     def l2_in_place_of_none(self) -> float:
         """What l2 = 0 is solved with: 0 itself, where that can be verified."""
-        return 0.0 if isinstance(self.psi, Bending | Kinked) else self.l2_floor
+        return 0.0 if conforms(self.psi, Bending | Kinked) else self.l2_floor
 
     @cached_property
     def l1_max(self) -> float:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, positive
+from suffice.protocols import conforms
 
 
 @runtime_checkable
@@ -361,4 +362,4 @@ class Generic:
 
 def certifiable(term: Prox) -> CertifiableProx:
     """`term` itself if it knows its subdifferential, else its completion by definition."""
-    return term if isinstance(term, CertifiableProx) else Generic(term)
+    return cast("CertifiableProx", term) if conforms(term, CertifiableProx) else Generic(term)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
+from suffice.protocols import conforms
 
 
 @runtime_checkable
@@ -136,4 +137,4 @@ class Ridged(Imaged):
 
 def imaged(term: Smooth, L: float) -> ImagedSmooth:
     """`term` itself if it has a linear image of its own, else with the identity."""
-    return term if isinstance(term, ImagedSmooth) else Plain(term, L)
+    return cast("ImagedSmooth", term) if conforms(term, ImagedSmooth) else Plain(term, L)

@@ -11,7 +11,9 @@ nearer bound of a parameter be near if  |theta_i - bound_i| <= REACH (upper_i - 
                                                                       (with Options(enough=...) by 1/2 only, and
                                                                       FARTHER times that where F has not risen by GAIN),
 
-which are no more than m + 1 + 4 FEW points. (With more parameters, looks around the end would be nearly as many as the
+which are no more than m + 1 + 4 FEW points. A single parameter is not moved to or towards where F was seen to rise:
+if an evaluation on the same side, no farther away than the place or FARTHER steps, has proven F to be above (1 + RISEN)
+b, that side has been looked at. (With more parameters, looks around the end would be nearly as many as the
 evaluations of the search.) F is evaluated roughly first, to an error of ROUGH F, and to one of GAIN F / 4 if that does
 not tell whether F there, in [a', b'], is better by GAIN:  b' <= (1 - GAIN) a.  From the best of those points another
 search begins, with what is left of the budgets, and where it ends the same is done again, at points that were not seen.
@@ -43,6 +45,7 @@ STEPS = (0.25, 0.5)  # of initial_radius: how far to look around
 FARTHER = 4.0
 FEW = 3
 SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
+RISEN = 0.01  # of F
 
 Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
 Look = Callable[[Array, float, Evaluation], Evaluation]  # at theta, within, from a warm start
@@ -73,7 +76,7 @@ def search_with_edges(
     bounds: tuple[Array, Array],
     starts: Sequence[Array],
     options: Options,
-    before: Sequence[Array] = (),
+    before: Sequence[Evaluation] = (),
 ) -> Result:
     """The result of `search`, continued from better points on or near the edges of the box, if there are any. What was
     evaluated `before` is not looked at again.
@@ -89,16 +92,20 @@ def search_with_edges(
     while (best := _best(runs).evaluation) is not None and best.cost > 0.0:
         if runs[-1].status not in (Status.CONVERGED, Status.SUFFICES, Status.ACCURACY):
             break
-        seen = [np.array(record.theta) for run in runs for record in run.history] + [made.point for made in looks]
-        seen += before
+        lows = [(np.array(record.theta), record.interval[0]) for run in runs for record in run.history]
+        lows += [(made.point, made.interval[0]) for made in (*looks, *before)]
+        seen = [point for point, _ in lows]
         places = edges(best.point, *bounds)
-        for step in (share * radius for share in (STEPS if options.enough == 0.0 else STEPS[1:]) if len(radius) <= FEW):
+        shares = STEPS if options.enough == 0.0 else STEPS[1:]
+        for step in (share * radius for share in shares if len(radius) <= FEW):
             places += [
                 place
                 for place in around(best.point, step, *bounds)
                 if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
             ]
         unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]
+        if len(radius) == 1 and before:
+            unseen = [place for place in unseen if not _rises_towards(place, best, lows, FARTHER * STEPS[-1] * radius)]
         better = []
         for place in unseen:
             made = _looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None)
@@ -114,6 +121,13 @@ def search_with_edges(
             break
         runs.append(search([min(better, key=_high).point], left))
     return _joined(runs, looks)
+
+
+def _rises_towards(place: Array, best: Evaluation, lows: Sequence[tuple[Array, float]], reach: Array) -> bool:
+    """Whether F was proven to be higher on this side of the best point, no farther away than the place or `reach`."""
+    way, high = place - best.point, (1.0 + RISEN) * best.interval[1]
+    far = np.maximum(np.abs(way), reach)
+    return any(low > high and 0.0 < float((point - best.point) @ np.sign(way)) <= float(far[0]) for point, low in lows)
 
 
 def _looked_at(
