@@ -10,7 +10,9 @@ import scipy.sparse as sp
 import suffice
 from suffice import derivatives
 from suffice.arrays import norm
+from suffice.executors import Serial
 from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.lower.sensitivity import Solved
 from suffice.problems import (
     Denoising,
     ElasticNet,
@@ -366,3 +368,59 @@ def test_the_jacobian_in_the_weights_of_samples(dtype, monkeypatch):
         penalty=lambda params: np.sqrt(0.1 * np.array([params[name] for name in lower.names])),
     )
     check(problem, {"alpha": 0.1} | {name: 0.2 + 0.08 * i for i, name in enumerate(lower.names)}, monkeypatch)
+
+
+class Counting(Serial):
+    """Work as workers would do it, with what was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[Any] = []
+
+    def map(self, work: Any, tasks: Any) -> Any:
+        self.asked += tasks
+        return super().map(work, tasks)
+
+
+def two(executor: Any) -> suffice.BilevelProblem:
+    lower = [ElasticNet(X, y), ElasticNetLogistic(X, y > 0.0)]
+    return suffice.BilevelProblem(
+        lower, [SquaredError(X_val, y_val), LogLoss(X_val, y_val > 0.0)], space=PENALTIES, executor=executor
+    )
+
+
+def test_workers_say_how_their_minimisers_move_with_the_same_bits() -> None:
+    there = Counting()
+    here, spread = two(None), two(there)
+    theta = PENALTIES.theta(AT)
+    J = here.differentiate(here.evaluate(theta, within=1e-6)).J
+    np.testing.assert_array_equal(spread.differentiate(spread.evaluate(theta, within=1e-6)).J, J)
+    assert [type(task).__name__ for task in there.asked] == ["Task", "Task", "TangentTask", "TangentTask"]
+
+
+def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> None:
+    """There conjugate gradients take all problems that share X through one product."""
+    for name in ("suffice.lower.newton.largest_matrix", "suffice.lower.sensitivity.largest_matrix"):
+        monkeypatch.setattr(name, lambda *_: 0)
+    theta, there = PENALTIES.theta(AT), Counting()
+    one, other = (problem.differentiate(problem.evaluate(theta, within=1e-8)).J for problem in (two(None), two(there)))
+    np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
+    share = two(None)._share
+    task = derivatives.TangentTask(1, AT, np.ones(12), np.ones(2))
+    assert share.solve(task) is None and share.complaint(task, None) is None
+
+
+@pytest.mark.parametrize("answer", [3.0, Solved(np.zeros((12, 3)), 1.0, False)])
+def test_a_derivative_that_cannot_be_is_complained_about(answer: Any) -> None:
+    task = derivatives.TangentTask(0, AT, np.ones(12), np.ones(2))
+    assert "a derivative of shape (12, 2) was expected" in (two(None)._share.complaint(task, answer) or "")
+
+
+def test_a_singular_hessian_at_a_worker_leaves_an_evaluation_as_it_is(monkeypatch: Any) -> None:
+    def singular(*_: Any) -> Any:
+        raise np.linalg.LinAlgError("singular")
+
+    problem = two(Counting())
+    evaluation = problem.evaluate(PENALTIES.theta(AT), within=1e-6)
+    monkeypatch.setattr("suffice.bilevel.tangent_of", singular)
+    assert problem.differentiate(evaluation).J is None

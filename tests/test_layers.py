@@ -15,7 +15,7 @@ ROOT = Path(suffice.__file__).parent
 
 # From the bottom up. A layer is a set of packages and modules that do not import each other.
 ORDER = [
-    {"arrays", "protocols"},
+    {"arrays", "lazy", "protocols"},
     {"space", "options", "files", "signals", "executors", "datasets", "terms"},
     {"problem"},
     {"lower", "upper.evaluation"},

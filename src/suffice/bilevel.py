@@ -14,16 +14,18 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from suffice.arrays import Array, norm, positive, whole_number
-from suffice.derivatives import Penalty, ahead, differentiated
+from suffice.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.lower.many import solve_each
+from suffice.lower.sensitivity import Solved
 from suffice.lower.solution import Ask, Outcome, Solution, Solver
 from suffice.lower.solver import continues, find_solver
 from suffice.options import Policy
@@ -32,7 +34,9 @@ from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
 from suffice.stationarity import stationarity
+from suffice.terms.blocks import in_blocks
 from suffice.terms.multinomial import forget
+from suffice.terms.together import one_by_one, together
 from suffice.upper.evaluation import Evaluation
 
 INFORMATIVE = 0.2
@@ -87,6 +91,7 @@ class BilevelProblem:
         self.space, self.penalty, self.penalty_jacobian, self.solver = space, penalty, penalty_jacobian, solver
         self.max_steps = whole_number(max_steps, "max_steps", least=1)
         self.executor: Spread | None = find(executor)
+        self._each = together if all(in_blocks(problem) for problem in self.lower) else one_by_one
         self._share = Share(self.lower, self.losses, solver, self.max_steps)
 
     def __len__(self) -> int:
@@ -121,10 +126,13 @@ class BilevelProblem:
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
         where a lower-level problem or a loss offers no derivatives, or where H is singular. They are as accurate as the
-        evaluation's solutions, and proven to be nothing. It is made in this process, wherever solutions come from."""
+        evaluation's solutions, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
+        where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        executor, share = self.executor, self._share
+        elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known)
+            return differentiated(evaluation, *known, self._each, elsewhere)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
@@ -233,11 +241,15 @@ class BilevelProblem:
         return warm.solutions if theta is None else ahead(warm, theta)
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
-        problems = [self.lower[task.j].at(**task.params) for task in tasks]  # also computes what is sent along, once
+        # This also computes what is sent along, once.
+        problems = self._each([partial(self.lower[task.j].at, **task.params) for task in tasks])
         if self.executor is None:
             forget()
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
-            answers = [light(answer) for answer in _settle_all(settling, self.solver)]
+            # Problems in blocks of rows share passes, and no batch; others may share a batch.
+            groups = [[one] for one in settling] if self._each is together else [settling]
+            found = self._each([partial(_settle_all, group, self.solver) for group in groups])
+            answers = [light(answer) for group in found for answer in group]
             forget()  # what workers know is not known here either
         else:
             travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
@@ -249,9 +261,14 @@ class BilevelProblem:
         ]
 
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
-        values = [loss.at(solution.x) for loss, solution in zip(self.losses, solutions, strict=True)]
+        def judged(loss: Loss, solution: Solution) -> tuple[LossAt, float]:
+            value = loss.at(solution.x)
+            return value, 0.0 if exact else _error(value, solution)
+
+        pairs = zip(self.losses, solutions, strict=True)
+        judgements = self._each([partial(judged, loss, solution) for loss, solution in pairs])
+        values, errors = [value for value, _ in judgements], [error for _, error in judgements]
         penalties = self._penalties(theta)
-        errors = [0.0 if exact else _error(*pair) for pair in zip(values, solutions, strict=True)]
         return Evaluation(
             theta,
             np.concatenate([*(value.residuals for value in values), penalties]),
@@ -321,15 +338,17 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What a worker has to know in order to solve any of the problems."""
+    """What a worker has to know in order to solve any of the problems, or to differentiate a solution."""
 
     lower: tuple[LowerLevel, ...]
     losses: tuple[Loss, ...]
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task) -> Solution:
-        """The solution of one problem, fit for travelling."""
+    def solve(self, task: Task | TangentTask) -> Solution | Solved | None:
+        """The solution of one problem, fit for travelling, or how it moves."""
+        if isinstance(task, TangentTask):
+            return tangent_of(self.lower[task.j], task)
         problem = self.lower[task.j].at(**task.params)
         forget()
         return light(_settle_all([self.settle(task, problem)], self.solver)[0])
@@ -349,8 +368,12 @@ class Share:
         start = _at_home(task, solution.problem)
         return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
-    def complaint(self, task: Task, answer: Any) -> str | None:
+    def complaint(self, task: Task | TangentTask, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if isinstance(task, TangentTask):
+            shape = (len(task.x), len(task.slopes))
+            fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)
+            return None if fits else f"a derivative of shape {shape} was expected, got {type(answer).__name__}"
         if not isinstance(answer, Solution):
             return f"a Solution was expected, got {type(answer).__name__}"
         x, radius = answer.x, answer.certificate.radius

@@ -416,14 +416,13 @@ def _one_line_errors(command: str) -> Iterator[None]:
 def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
 
-    from suffice.result import OracleError, Status
+    from suffice.result import Status
     from suffice.tabular import live
     from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load
 
     began = time.monotonic()
-    goes_on = f"`suffice resume {out}` goes on"
     try:
-        with termination(KeyboardInterrupt):  # SIGTERM ends a run as Ctrl-C does
+        with _stopping(f"every finished evaluation is in {out}, and `suffice resume {out}` goes on"):
             if (known := kept(out, settings)) is not None:
                 if as_json:
                     return typer.echo(json.dumps(known["found"], allow_nan=False))
@@ -437,34 +436,18 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
                 outcome = execute(
                     settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
                 )
-    except KeyboardInterrupt as error:
-        typer.echo(f"suffice: interrupted; every finished evaluation is in {out}, and {goes_on}", err=True)
-        raise typer.Exit(1) from error
-    except OracleError as error:
-        typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from error
     except AfterSearchError as error:
         typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3) from error
     lines = live.conclude(outcome)
     keep(outcome, lines)
-    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
-    for failure in outcome.failures:
-        typer.echo(f"suffice: {failure}", err=True)
-    if outcome.failures:
-        model = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
-        typer.echo(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
-        raise typer.Exit(3)
-    if not outcome.success:
-        result = outcome.search.result_
-        more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
-        goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
-        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
-        raise typer.Exit(1)
+    more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
+    result = outcome.search.result_
+    again, larger = f"`suffice resume {out}`", f"`suffice resume {out}{more.get(result.status, '')}`"
+    _end(outcome, result, lines, as_json, again, larger)
 
 
 def _tune_on_cluster(settings: Any, paths: list[str], address: str, out: Path, as_json: bool) -> None:
-    from suffice.result import OracleError
     from suffice.tabular.on_cluster import lines, run, wish_of
 
     wish = wish_of(settings, paths)
@@ -473,22 +456,40 @@ def _tune_on_cluster(settings: Any, paths: list[str], address: str, out: Path, a
         if not as_json:
             typer.echo(f"{record.number:4d}  {record.purpose:<12} {-record.cost:.6g}", err=True)
 
+    with _stopping(f"every finished evaluation is in {out}, and the same command goes on"):
+        found = run(wish, address, out, callback=told)
+    _end(found, found.result, lines(found), as_json, "the same command", "the same command with a larger budget")
+
+
+@contextmanager
+def _stopping(goes_on: str) -> Iterator[None]:
+    """A run that is interrupted, by Ctrl-C or SIGTERM, or that cannot go on: one line and exit code 1."""
+    from suffice.result import OracleError
+
     try:
         with termination(KeyboardInterrupt):
-            found = run(wish, address, out, callback=told)
+            yield
     except KeyboardInterrupt as error:
-        typer.echo(f"suffice: interrupted; finished evaluations are in {out}, the same command goes on", err=True)
+        typer.echo(f"suffice: interrupted; {goes_on}", err=True)
         raise typer.Exit(1) from error
     except OracleError as error:
-        typer.echo(f"suffice: {' '.join(str(error).split())}; the same command goes on", err=True)
+        typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from error
-    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines(found)))
+
+
+def _end(found: Any, result: Any, lines: list[str], as_json: bool, again: str, larger: str) -> None:
+    """Tell what was found. Exit code 3 if something failed after the search, which `again` would repeat, 1 if it has
+    stopped early, and `larger` would go on."""
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines))
+    for failure in found.failures:
+        typer.echo(f"suffice: {failure}", err=True)
     if found.failures:
+        model = "" if found.model_file is None else f"the model is in {found.model_file}, "
+        typer.echo(f"suffice: {model}every evaluation is in {found.folder}, {again} tries again", err=True)
         raise typer.Exit(3)
-    if not found.result.success:
-        typer.echo(
-            f"suffice: stopped early, {found.result.message}; the same command with a larger budget goes on", err=True
-        )
+    if not result.success:
+        goes_on = f"; {larger} goes on" if result.status.can_go_on else ""
+        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
         raise typer.Exit(1)
 
 

@@ -11,13 +11,15 @@ differences of J, which is known exactly.
 
 Systems without a factor are solved to a residual of the relative accuracy that w_j has, between FINEST and COARSEST,
 from the solution of the last system nearby: a solution carries it as its `tangent`. Up to MOST_KEPT parameters all do:
-it says where the minimiser moves, and the next solve starts there (`ahead`).
+it says where the minimiser moves, and the next solve starts there (`ahead`). Systems with a factor may be solved
+elsewhere, one by one (`tangent_of`): it is H that takes the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,19 @@ import numpy as np
 from suffice.arrays import Array, frozen, norm
 from suffice.held_out import Linear
 from suffice.losses import Loss
-from suffice.lower.sensitivity import Sensitive, Sensitivity, Solved, forward_together, pulled_back, solve_together
+from suffice.lower.sensitivity import (
+    Direct,
+    Sensitive,
+    Sensitivity,
+    Solved,
+    forward_together,
+    pulled_back,
+    solve_together,
+)
 from suffice.lower.solution import Solution
 from suffice.problems import LowerLevel
 from suffice.space import Space
+from suffice.terms.together import one_by_one
 from suffice.upper.evaluation import Evaluation
 
 MOST_COLUMNS = 64
@@ -41,15 +52,41 @@ Penalty = Callable[[Mapping[str, float]], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Linearised:
-    """One lower-level problem at its solution, with its loss."""
+class TangentTask:
+    """The derivative of the j-th minimiser, at these parameters; `slopes` are dp/dtheta."""
 
-    sensitivity: Sensitivity
+    j: int
+    params: Mapping[str, float]
+    x: Array
+    slopes: Array
+
+
+Elsewhere = Callable[[Sequence[TangentTask]], Sequence[Any]]
+
+
+def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
+    """dw/dtheta, where H has a factor; None elsewhere. A singular H raises an ArithmeticError or a LinAlgError."""
+    if not isinstance(problem, Sensitive):
+        return None
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        sensitivity, K = Sensitivity.of(problem.at(**task.params), task.x), problem.cross(task.x, **task.params)
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct):
+            return None
+        return sensitivity.forward(K, task.slopes, FINEST)
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """One lower-level problem at its solution, with its loss; `known` is dw/dtheta where that was made elsewhere, and
+    nothing else is needed."""
+
+    sensitivity: Sensitivity | None
     K: Any
     linear: Linear
     residuals: Array
     accuracy: float
     tangent: Array | None
+    known: Solved | None = None
 
     def start(self, *shape: int) -> Array | None:
         """The tangent, if it is one of this kind."""
@@ -64,28 +101,32 @@ def differentiated(
     space: Space,
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
+    each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
+    elsewhere: Elsewhere | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
-    ArithmeticError or a LinAlgError."""
-    theta, parts = evaluation.point, []
-    params = space.params(theta)
+    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.terms.together`), `elsewhere`
+    is `tangent_of` for several tasks at a time."""
+    theta = evaluation.point
+    params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
     if len(evaluation.solutions) != len(lower):
         return evaluation
-    for problem, loss, solution in zip(lower, losses, evaluation.solutions, strict=True):
-        part = _linearised(problem, loss, solution, params)
-        if part is None:
-            return evaluation
-        parts.append(part)
-    slopes, m = space.slopes(theta), len(theta)
+    made: Sequence[Any] = [None] * len(lower)
+    if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, evaluation.solutions):
+        made = elsewhere([TangentTask(j, params, one.x, slopes) for j, one in enumerate(evaluation.solutions)])
+    known = zip(lower, losses, evaluation.solutions, made, strict=True)
+    parts = each([partial(_linearised, *one[:3], params, one[3]) for one in known])
+    if any(part is None for part in parts):
+        return evaluation
     J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
-    known = evaluation.r[len(evaluation.r) - len(J) :]
+    of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
     if m <= MOST_COLUMNS:
         solved = _forward(parts, slopes, m)
-        blocks = [part.linear.forward(one.value) for part, one in zip(parts, solved, strict=True)]
+        blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
         derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
     else:
         gradient, solved = _adjoint(parts, slopes)
-        derivatives = {"gradient": gradient + 2.0 * (J.T @ known)}
+        derivatives = {"gradient": gradient + 2.0 * (J.T @ of_penalties)}
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [
@@ -114,12 +155,24 @@ def ahead(near: Evaluation, theta: Array) -> Sequence[Any]:
     return starts
 
 
-def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float]) -> Linearised | None:
+def _offers(lower: Sequence[LowerLevel], losses: Sequence[Loss], solutions: Sequence[Any]) -> bool:
+    """Whether there are derivatives of all problems and losses, as far as can be told without making them."""
+    return all(
+        isinstance(problem, Sensitive) and isinstance(one, Solution) and loss.at(one.x).linear is not None
+        for problem, loss, one in zip(lower, losses, solutions, strict=True)
+    )
+
+
+def _linearised(
+    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], known: Solved | None
+) -> Linearised | None:
     if not isinstance(problem, Sensitive) or not isinstance(solution, Solution):
         return None
     at = loss.at(solution.x)
     if at.linear is None:
         return None
+    if known is not None:
+        return Linearised(None, None, at.linear, at.residuals, FINEST, solution.tangent, known)
     sensitivity = Sensitivity.of(problem.at(**params), solution.x)
     K = problem.cross(solution.x, **params)
     if sensitivity is None or K is None:
@@ -131,22 +184,21 @@ def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[
 
 
 def _forward(parts: Sequence[Linearised], slopes: Array, m: int) -> list[Solved]:
-    return forward_together(
-        [part.sensitivity for part in parts],
-        [part.K for part in parts],
-        slopes,
-        [part.accuracy for part in parts],
-        [part.start(part.sensitivity.size, m) for part in parts],
-    )
+    left = [part for part in parts if part.known is None]
+    ones = [part.sensitivity for part in left if part.sensitivity is not None]
+    starts = [part.start(one.size, m) for part, one in zip(left, ones, strict=True)]
+    solved = iter(forward_together(ones, [part.K for part in left], slopes, [part.accuracy for part in left], starts))
+    return [next(solved) if part.known is None else part.known for part in parts]
 
 
 def _adjoint(parts: Sequence[Linearised], slopes: Array) -> tuple[Array, list[Solved]]:
     """The gradient of the losses' sum, and q of every problem as a column."""
+    ones = [part.sensitivity for part in parts if part.sensitivity is not None]
     solved = solve_together(
-        [part.sensitivity for part in parts],
+        ones,
         [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts],
         [part.accuracy for part in parts],
-        [part.start(part.sensitivity.size, 1) for part in parts],
+        [part.start(one.size, 1) for part, one in zip(parts, ones, strict=True)],
     )
     pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
     return np.sum(pulls, axis=0), solved

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +38,7 @@ from suffice.held_out import (
 )
 from suffice.held_out_rows import HeldOutRows
 from suffice.held_out_softmax import HeldOutSoftmax
+from suffice.lazy import cached_property
 from suffice.lower.doubt import Doubt, Steep
 from suffice.terms.blocks import Blocked, Even
 from suffice.terms.cox import CoxModel

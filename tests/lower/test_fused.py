@@ -58,10 +58,16 @@ def _device():
     return "cuda" if torch.cuda.is_available() else pytest.skip("no device")
 
 
+@pytest.fixture(params=["whole", "in parts"])
+def parts(request, monkeypatch):
+    """X Z is also made from parts of the columns of X, where there are few rows."""
+    monkeypatch.setattr(fused, "BUSY", 1000 if request.param == "in parts" else 0)
+
+
 @pytest.mark.parametrize("d", [32, 37])  # aligned rows or not
 @pytest.mark.parametrize("n", [1, 20, 70, 90])
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
-def test_an_iteration_is_the_one_written_out(loss, n, d):
+def test_an_iteration_is_the_one_written_out(loss, n, d, parts):
     device = _device()
     import torch
 
@@ -133,7 +139,7 @@ def test_solutions_from_a_device_are_proven(family, solver):
 
 @pytest.mark.parametrize("n", [1, 20, 70, 90])
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
-def test_an_adaptive_iteration_is_the_one_written_out(loss, n):
+def test_an_adaptive_iteration_is_the_one_written_out(loss, n, parts):
     """Some columns' steps are too long and are not made; these stay, margins and all."""
     device = _device()
     import torch

@@ -5,18 +5,23 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import cross_val_score
 
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.on_cluster import Wish, run, wish_of
 from suffice.tabular.parts import Summary, find_parts
 from suffice.tabular.predict import predict
-from suffice.tabular.preparation import prepared
+from suffice.tabular.preparation import Hashed, numbered, prepared
+from suffice.tabular.run import load
 from suffice.tabular.settings import Settings
 from suffice.tabular.table import TableError
 from suffice.terms.blocks import RowBlocks
 
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
+typer_testing = pytest.importorskip("typer.testing")
+
+from suffice.cli import app  # noqa: E402
 
 ROWS, FOLDS = 240, 3
 rng = np.random.default_rng(0)
@@ -55,19 +60,20 @@ def address():
 def test_preparations_are_those_of_scikit_learn_for_the_training_rows_of_every_fold():
     codes = FRAME.c.map({"x": 0.0, "y": 1.0, "z": 2.0}).fillna(3.0)
     raw = np.column_stack([FRAME.a, FRAME.b, codes])
-    found = prepared(RowBlocks.of(raw, block=50), 2, (4,), FOLDS)
+    fold = numbered(ROWS, FOLDS, 1, None)
+    found = prepared(RowBlocks.of(raw, block=50), 2, (4,), FOLDS, fold)
     frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
-    rows = np.arange(ROWS)
     for k, preparation in enumerate(found):
-        theirs = preparation_of(["a", "b"], ["c"], 10, dense=True).fit(frame[rows % FOLDS != k])
+        theirs = preparation_of(["a", "b"], ["c"], 10, dense=True).fit(frame[fold != k])
         np.testing.assert_allclose(preparation(raw), theirs.transform(frame), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("values", [[-0.0, 0.0, -1.5, 3.0], [1e100, -1e-300, 2.0, 5e-324, -7.0], [2.0, 2.0, np.nan]])
 def test_medians_are_exact(values):
     column = np.array(values * 7 + [0.25])[:, None]
-    for k, preparation in enumerate(prepared(RowBlocks.of(column, block=5), 1, (), 2)):
-        inside = np.arange(len(column)) % 2 != k
+    fold = np.arange(len(column)) % 2
+    for k, preparation in enumerate(prepared(RowBlocks.of(column, block=5), 1, (), 2, fold)):
+        inside = fold != k
         assert preparation.medians[0] == np.nanmedian(column[inside])
 
 
@@ -141,3 +147,94 @@ def test_summaries_of_parts_are_those_of_the_whole():
     parts = Summary.of(values[:40], "numeric").then(Summary.of(values[40:], "numeric"), "numeric")
     assert (parts.known, parts.low, parts.high, parts.increasing) == (whole.known, 0.0, 99.0, True)
     assert not Summary.of(values[40:], "numeric").then(Summary.of(values[:40], "numeric"), "numeric").increasing
+
+
+@pytest.mark.parametrize("how", [{"target": "y", "seed": 7}, {"target": "b", "skip_missing_target": True}])
+def test_folds_are_those_of_one_machine(files, how):
+    """The very splits of `suffice tune` without a cluster, of classes and of numbers."""
+    problem, _ = load(Settings(data=files(y=LABELS)[0], cv=3, **how))
+    labels = problem.y if problem.task == "classification" else None
+    numbers = numbered(len(problem.y), 3, how.get("seed", 0), labels)
+    for k, (_, held) in enumerate(problem.cv.split(problem.X, problem.y)):
+        assert np.flatnonzero(numbers == k).tolist() == held.tolist()
+
+
+def test_beyond_they_are_made_of_the_rows_numbers_whatever_the_blocks():
+    def numbers(block, seed=0):
+        rows, counts = RowBlocks.of(np.zeros((5000, 1)), block=block).run(Hashed(5, seed))
+        assert np.bincount(rows, minlength=5).tolist() == counts.tolist()
+        return rows
+
+    assert (numbers(5000) == numbers(77)).all()
+    assert (numbers(5000) != numbers(5000, seed=1)).mean() > 0.7
+    assert abs(np.bincount(numbers(100)) - 1000).max() < 150  # about five standard deviations
+
+
+def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
+    monkeypatch.setattr("suffice.tabular.on_cluster.MOST_SHUFFLED", 10)
+    found = run(Wish(data=files(y=LABELS), target="y", cv=2, max_evaluations=1), address, tmp_path / "run")
+    assert any("hash" in note for note in found.notes)
+
+
+def test_the_score_is_that_of_one_machine(files, address, tmp_path):
+    """The mean log loss of a table is the same number, to what is proven, here and there."""
+    paths = files(y=LABELS)
+    whole = tmp_path / "whole.parquet"
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
+    there = run(Wish(data=paths, target="y", cv=2, max_evaluations=3, seed=5), address, tmp_path / "there")
+    problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
+    penalties = there.plain()["penalties"]
+    estimator = problem.estimator.set_params(
+        model__C=1.0 / sum(penalties.values()) / (ROWS // 2),
+        model__l1_ratio=penalties["l1"] / sum(penalties.values()),
+        model__tol=1e-9,
+        model__max_iter=100_000,
+    )
+    here = cross_val_score(estimator, problem.X, problem.y, cv=problem.cv, scoring="neg_log_loss").mean()
+    low, high = there.plain()["interval"]
+    assert low - 1e-6 <= here <= high + 1e-6
+
+
+def invoked(*arguments):
+    return typer_testing.CliRunner().invoke(app, ["tune", *map(str, arguments)])
+
+
+def test_the_command_line_tunes_on_a_cluster(files, address, tmp_path):
+    known = [*files(y=LABELS), "--target", "y", "--cluster", address, "--out", tmp_path / "run", "--cv", 2]
+    made = invoked(*known, "--max-evaluations", 2, "--json")
+    assert made.exit_code == 1  # two evaluations are not enough
+    assert "stopped early" in made.stderr and "the same command with a larger budget goes on" in made.stderr
+    found = json.loads(made.stdout)
+    assert found["evaluations"] == 2 and found["model"] == "logistic"
+    again = invoked(*known, "--max-evaluations", 3)
+    assert "Best     l1 = " in again.stdout and "Score    mean log loss" in again.stdout
+    assert (tmp_path / "run" / "model.skops").exists() or (tmp_path / "run" / "model.joblib").exists()
+    other = invoked(*known, "--seed", 1)
+    assert other.exit_code == 2 and "holds another run" in other.stderr
+
+
+def test_an_interrupted_run_says_how_to_go_on(files, address, tmp_path, monkeypatch):
+    def interrupted(*args, **how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("suffice.tabular.on_cluster._run", interrupted)
+    made = invoked(*files(y=LABELS), "--target", "y", "--cluster", address, "--out", tmp_path / "run")
+    assert made.exit_code == 1
+    assert made.stderr.startswith("suffice: interrupted; every finished evaluation is in")
+    assert "the same command goes on" in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--weights", "a"], "--weights does not go with --cluster"), (["--model", "svm"], "svm is not for a cluster")],
+)
+def test_the_command_line_refuses_in_one_line(files, address, tmp_path, arguments, message):
+    paths = files(y=LABELS)
+    made = invoked(*paths, "--target", "y", "--cluster", address, "--out", tmp_path / "run", *arguments)
+    assert made.exit_code == 2
+    assert message in made.stderr and len(made.stderr.splitlines()) == 1
+
+
+def test_several_files_need_a_cluster(files):
+    made = invoked(*files(y=LABELS), "--target", "y")
+    assert made.exit_code == 2 and "several are for --cluster" in made.stderr

@@ -9,11 +9,11 @@ count; an object may describe itself by a method `fingerprint()` that returns a 
 
 from __future__ import annotations
 
+import functools
 import math
 import platform
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,7 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import host, lives_elsewhere
+from suffice.lazy import cached_property
 
+ON_DEMAND = (cached_property, functools.cached_property)
 DEPTH = 12
 BLOCK = 1 << 24  # bytes of a memory-mapped array that are looked at in one go
 
@@ -117,7 +119,7 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
         yield "values", host(value)
     elif hasattr(value, "__dict__"):
         for name, item in vars(value).items():
-            if not isinstance(getattr(type(value), name, None), cached_property):
+            if not isinstance(getattr(type(value), name, None), ON_DEMAND):
                 yield name, item
 
 

@@ -15,9 +15,13 @@ M_before), made where they are needed:
     ahead         the length tau that is tried, t', beta and Z of every column
     slopes        R = a psi'(M_z, Y)
     adjoint, descend as above
-    arrive        M' = X W', and sum a c (m' - m_z)^2 over the rows of a tile, c the largest psi'' between both
+    margins       M' = X W'
+    compare       sum a c (m' - m_z)^2 over the rows of a tile, c the largest psi'' between both
     judge         of every column the majoriser, whether tau was short enough, and the next length to try
     settle        columns whose step was too long take their W and M back: nothing else is copied
+
+Few rows make few tiles, which would leave most of the device idle: the columns of X are then cut as well, and margins
+are summed from their parts (`gathered`, `compare`).
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ from suffice.terms.rounding import gamma
 WIDEST = 80  # columns in one piece
 # Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.
 MARGINS, ADJOINT = (32, 32, 2, 3), (64, 32, 4, 4)
-ARRIVAL = MARGINS
-SLOPES = 32, 4  # rows of a tile, and warps, where there is no product
+ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product
+BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
 SETTLED = 64  # rows
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 
@@ -101,7 +105,8 @@ class Kernels:
     wide: Any  # the next W, padded
     delta: Any
     shape: Shape
-    chunk: int
+    chunk: int  # rows of a part of X^T R
+    cut: int  # columns of a part of X Z
 
     @classmethod
     def of(cls, design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any) -> Kernels:
@@ -121,7 +126,10 @@ class Kernels:
         targets[:, :n] = Y
         delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
         chunk = math.ceil(N / splits / deep) * deep
-        return cls(design, loss, l1, l2, targets, zeros(d), zeros(N), zeros(splits, d), zeros(d), delta, shape, chunk)
+        parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / (math.ceil(N / MARGINS[0]) * shape.pieces))))
+        cut = math.ceil(d / parts / MARGINS[1]) * MARGINS[1]
+        memory = (targets, zeros(d), zeros(N), zeros(splits, d), zeros(d))
+        return cls(design, loss, l1, l2, *memory, delta, shape, chunk, cut)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -144,13 +152,42 @@ class Kernels:
         X = self.design.X
         return X if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 else self.design.by_columns
 
+    @property
+    def margin_parts(self) -> int:
+        """How many parts X Z has."""
+        return math.ceil(self.design.shape[1] / self.cut)
+
+    @cached_property
+    def in_parts(self) -> Any:
+        """Memory for them."""
+        return self.R.new_zeros((self.margin_parts, *self.R.shape))
+
     def residuals(self) -> None:
         """R = a psi'(X Z, Y)."""
-        N, d, n = self.sizes
-        _triton().residuals[(math.ceil(N / MARGINS[0]), self.shape.pieces)](
-            *(self.rows, self.Z, self.targets, self.design.weights, self.R, N, d, n),
-            *(self.rows.stride(0), self.rows.stride(1), self.shape.stride, self.delta, self.name),
-            *(*MARGINS[:2], self.shape.P1, self.shape.P2),
+        (N, d, n), shape, stride = self.sizes, self.shape, self.shape.stride
+        given = (self.targets, self.design.weights, self.R)
+        if self.margin_parts > 1:
+            self.margins(self.Z, self.in_parts)
+            _triton().gathered[(math.ceil(N / ROWWISE[0]), shape.pieces)](
+                *(self.in_parts, *given, N, n, stride, stride, self.delta, self.name, self.margin_parts),
+                *(ROWWISE[0], shape.P1, shape.P2),
+                num_warps=ROWWISE[1],
+            )
+            return
+        _triton().residuals[(math.ceil(N / MARGINS[0]), shape.pieces)](
+            *(self.rows, self.Z, *given, N, d, n),
+            *(self.rows.stride(0), self.rows.stride(1), stride, self.delta, self.name),
+            *(*MARGINS[:2], shape.P1, shape.P2),
+            num_warps=MARGINS[2],
+            num_stages=MARGINS[3],
+        )
+
+    def margins(self, Z: Any, out: Any) -> None:
+        """The parts of X Z, for a Z that is padded."""
+        (N, d, n), shape = self.sizes, self.shape
+        _triton().margins[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
+            *(self.rows, Z, out, N, d, n, self.cut, self.rows.stride(0), self.rows.stride(1), shape.stride),
+            *(out.stride(-2), *MARGINS[:2], shape.P1, shape.P2),
             num_warps=MARGINS[2],
             num_stages=MARGINS[3],
         )
@@ -223,7 +260,7 @@ def adaptive_iteration(
     (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
     spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
     constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
-    tiles = math.ceil(N / ARRIVAL[0])
+    tiles = math.ceil(N / ROWWISE[0])
     along = torch.zeros((tiles, stride), dtype=made.R.dtype, device=made.R.device)
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
@@ -236,19 +273,20 @@ def adaptive_iteration(
             COLUMNS=made.columns,
             num_warps=4,
         )
-        kernels.slopes[(math.ceil(N / SLOPES[0]), shape.pieces)](
+        kernels.slopes[(tiles, shape.pieces)](
             *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
-            *(stride, made.delta, made.name, SLOPES[0], shape.P1, shape.P2),
-            num_warps=SLOPES[1],
+            *(stride, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
+            num_warps=ROWWISE[1],
         )
         W, G = made.descended(tau)
         M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
-        kernels.arrive[(tiles, shape.pieces)](
-            *(made.rows, made.wide, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, d, n),
-            *(made.rows.stride(0), made.rows.stride(1), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride),
-            *(made.delta, made.name, *ARRIVAL[:2], shape.P1, shape.P2),
-            num_warps=ARRIVAL[2],
-            num_stages=ARRIVAL[3],
+        parts = M if made.margin_parts == 1 else made.in_parts
+        made.margins(made.wide, parts)
+        kernels.compare[(tiles, shape.pieces)](
+            *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
+            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.delta, made.name),
+            *(made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
+            num_warps=ROWWISE[1],
         )
         failed = torch.empty_like(flag)
         kernels.judge[(n,)](

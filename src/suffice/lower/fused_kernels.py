@@ -130,7 +130,8 @@ def _product(
     j1,
     j2,
     N,
-    d,
+    start,
+    stop,
     row,
     column,
     stride,
@@ -139,13 +140,13 @@ def _product(
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """Rows i of X Z, in both pieces of the columns."""
+    """Rows i of X Z, in both pieces of the columns, summed from `start` to before `stop`."""
     dtype = X.dtype.element_ty
     m1 = tl.zeros((ROWS, P1), dtype=dtype)
     m2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
-    for first in range(0, d, DEPTH):
+    for first in range(start, stop, DEPTH):
         k = first + tl.arange(0, DEPTH)
-        inside = k < d
+        inside = k < stop
         x = tl.load(
             X + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
             mask=(i < N)[:, None] & inside[None, :],
@@ -181,7 +182,7 @@ def residuals(
 ):
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    m1, m2 = _product(X, Z, i, j1, j2, N, d, row, column, stride, ROWS, DEPTH, P1, P2)
+    m1, m2 = _product(X, Z, i, j1, j2, N, 0, d, row, column, stride, ROWS, DEPTH, P1, P2)
     a = tl.load(weights + i, mask=i < N, other=0.0)
     _write_residuals(m1, Y, a, R, i, j1, N, n, stride, delta, LOSS)
     if P2 > 0:
@@ -189,33 +190,94 @@ def residuals(
 
 
 @triton.jit
-def _write_arrived(
-    m, M, M_before, M_next, beta, Y, a, along, i, j, N, n, row, row_before, row_next, stride, delta, LOSS: tl.constexpr
+def margins(
+    X,
+    Z,
+    out,
+    N,
+    d,
+    n,
+    chunk,
+    x_row,
+    x_column,
+    stride,
+    row,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
 ):
-    """New margins, and every column's part of sum a c (m - m_z)^2, c the largest psi'' between m and m_z."""
-    inside = (i < N)[:, None] & (j < n)[None, :]
-    z = _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before)
-    y = tl.load(Y + i[:, None].to(tl.int64) * stride + j[None, :], mask=inside, other=0.0)
-    if LOSS == "squared":
-        c = 1.0 + 0.0 * m
-    elif LOSS == "logistic":
-        nearest = tl.where(m * z > 0.0, tl.minimum(tl.abs(m), tl.abs(z)), 0.0)
-        p = 1.0 / (1.0 + tl.exp(-nearest))
-        c = p * (1.0 - p)
-    else:
-        limit = tl.load(delta)
-        bent = (tl.minimum(m, z) - y <= limit) & (tl.maximum(m, z) - y >= -limit)
-        c = tl.where(bent, 1.0 + 0.0 * m, 0.0 * m)
-    change = m - z
-    part = tl.sum(tl.where(inside, a[:, None] * c * change * change, 0.0), axis=0)
-    tl.store(along + tl.program_id(0) * stride + j, part)
-    tl.store(M_next + i[:, None].to(tl.int64) * row_next + j[None, :], m, mask=inside)
+    """The part of X Z that comes from one chunk of columns of X."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
+    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
+    start = tl.program_id(2) * chunk
+    stop = tl.minimum(start + chunk, d)
+    m1, m2 = _product(X, Z, i, j1, j2, N, start, stop, x_row, x_column, stride, ROWS, DEPTH, P1, P2)
+    place = out + tl.program_id(2).to(tl.int64) * N * row + i[:, None].to(tl.int64) * row
+    tl.store(place + j1[None, :], m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
+    if P2 > 0:
+        tl.store(place + j2[None, :], m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
 
 
 @triton.jit
-def arrive(
-    X,
-    W,
+def _summed(parts, i, j, N, n, row, SPLITS: tl.constexpr):
+    """Margins from their parts."""
+    inside = (i < N)[:, None] & (j < n)[None, :]
+    place = parts + i[:, None].to(tl.int64) * row + j[None, :]
+    m = tl.load(place, mask=inside, other=0.0)
+    for s in tl.static_range(1, SPLITS):
+        m += tl.load(place + s * N * row, mask=inside, other=0.0)
+    return m
+
+
+@triton.jit
+def gathered(
+    parts,
+    Y,
+    weights,
+    R,
+    N,
+    n,
+    row,
+    stride,
+    delta,
+    LOSS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    ROWS: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+):
+    """R from margins in parts."""
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
+    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
+    a = tl.load(weights + i, mask=i < N, other=0.0)
+    _write_residuals(_summed(parts, i, j1, N, n, row, SPLITS), Y, a, R, i, j1, N, n, stride, delta, LOSS)
+    if P2 > 0:
+        _write_residuals(_summed(parts, i, j2, N, n, row, SPLITS), Y, a, R, i, j2, N, n, stride, delta, LOSS)
+
+
+@triton.jit
+def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, row, row_before, stride, delta, LOSS: tl.constexpr):
+    """Every column's part of sum a c (m - m_z)^2, c the largest psi'' between m and m_z."""
+    inside = (i < N)[:, None] & (j < n)[None, :]
+    z = _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before)
+    change = m - z
+    square = a[:, None] * change * change
+    if LOSS == "logistic":
+        nearest = tl.where(m * z > 0.0, tl.minimum(tl.abs(m), tl.abs(z)), 0.0)
+        p = 1.0 / (1.0 + tl.exp(-nearest))
+        square *= p * (1.0 - p)
+    elif LOSS == "huber":
+        limit = tl.load(delta)
+        y = tl.load(Y + i[:, None].to(tl.int64) * stride + j[None, :], mask=inside, other=0.0)
+        bent = (tl.minimum(m, z) - y <= limit) & (tl.maximum(m, z) - y >= -limit)
+        square = tl.where(bent, square, 0.0)
+    tl.store(along + tl.program_id(0) * stride + j, tl.sum(tl.where(inside, square, 0.0), axis=0))
+
+
+@triton.jit
+def compare(
+    parts,
     M,
     M_before,
     M_next,
@@ -224,33 +286,33 @@ def arrive(
     weights,
     along,
     N,
-    d,
     n,
-    x_row,
-    x_column,
+    row_of_parts,
     row,
     row_before,
     row_next,
     stride,
     delta,
     LOSS: tl.constexpr,
+    SPLITS: tl.constexpr,
     ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """X W, with what tells whether the step to W was short enough."""
+    """What tells whether the step was short enough; new margins in several parts are summed."""
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    m1, m2 = _product(X, W, i, j1, j2, N, d, x_row, x_column, stride, ROWS, DEPTH, P1, P2)
     a = tl.load(weights + i, mask=i < N, other=0.0)
-    _write_arrived(
-        m1, M, M_before, M_next, beta, Y, a, along, i, j1, N, n, row, row_before, row_next, stride, delta, LOSS
-    )
+    place = M_next + i[:, None].to(tl.int64) * row_next
+    m1 = _summed(parts, i, j1, N, n, row_of_parts, SPLITS)
+    if SPLITS > 1:
+        tl.store(place + j1[None, :], m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
+    _compare(m1, M, M_before, beta, Y, a, along, i, j1, N, n, row, row_before, stride, delta, LOSS)
     if P2 > 0:
-        _write_arrived(
-            m2, M, M_before, M_next, beta, Y, a, along, i, j2, N, n, row, row_before, row_next, stride, delta, LOSS
-        )
+        m2 = _summed(parts, i, j2, N, n, row_of_parts, SPLITS)
+        if SPLITS > 1:
+            tl.store(place + j2[None, :], m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
+        _compare(m2, M, M_before, beta, Y, a, along, i, j2, N, n, row, row_before, stride, delta, LOSS)
 
 
 @triton.jit
@@ -410,7 +472,7 @@ def descend(parts, Z, l1, l2, tau, G, W, wide, d, n, stride, SPLITS: tl.constexp
     inside = j < n
     z = tl.load(Z + i * stride + j, mask=inside, other=0.0)
     g = tl.load(l2 + j, mask=inside, other=0.0) * z
-    for s in range(SPLITS):
+    for s in tl.static_range(SPLITS):
         g += tl.load(parts + (s * d + i).to(tl.int64) * stride + j, mask=inside, other=0.0)
     length = tl.load(tau + j, mask=inside, other=1.0)
     threshold = length * tl.load(l1 + j, mask=inside, other=0.0)

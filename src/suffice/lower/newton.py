@@ -40,6 +40,7 @@ from suffice.lower.parts import LinearParts
 from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
+from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
@@ -50,6 +51,7 @@ GROWTH = 1.5  # of the working set, relative to the support,
 WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
+READ = 64  # operations that an entry of X costs in a pass over blocks of rows
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
@@ -195,8 +197,11 @@ def _target(terms: LinearParts, here: Evidence, W: Indices, H: Quadratic) -> Arr
 def _good_enough(design: Design, rows: int, columns: int) -> float:
     """The factor by which a step with an old H has to shorten the least subgradient to be worth its price.
 
-    A fresh H takes rows columns^2 operations more than a step without.
+    A fresh H takes rows columns^2 operations more than a step without; in blocks of rows, a pass more than two of them.
     """
+    if isinstance(design.X, Blocked):
+        reading = READ * design.shape[1]
+        return float(min(FRESH ** (2.0 * reading / (3.0 * reading + columns**2)), 0.6))
     price = _price_of_step(design, columns) / (rows * columns**2)
     return float(min(max(FRESH**price, 0.2), 0.6))
 
@@ -245,6 +250,8 @@ def _rows(terms: LinearParts, state: NewtonState, columns: int) -> int:
     N = terms.model.design.shape[0]
     if _known_hessian(terms) is not None:
         return N
+    if isinstance(terms.model.design.X, Blocked) and columns**2 <= READ * terms.model.design.shape[1]:
+        return N  # what a sample saves is less than what its rows take to be read
     rows = max(state.rows or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
     return N if 2 * rows > N else rows
 
@@ -369,17 +376,16 @@ def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np
     G = np.zeros((len(columns), len(columns)))
     if lives_elsewhere(X):
         return _gram_elsewhere(X, columns, rows, scale)
-    width = X.shape[1] if sp.issparse(X) and _whole_rows(X, columns) else len(columns)
-    block = max(64, min(512, (1 << 22) // (8 * width)))
     if sp.issparse(X) and X.format == "csc":
         X, columns = X[:, columns].tocsr(), np.arange(len(columns))
-    for first in range(0, len(rows), block):
-        part = rows[first : first + block]
-        B = _block(X, part, columns)
-        if dtype is np.float32 and isinstance(B, np.ndarray):
-            B = np.multiply(B, scale[first : first + block, None], dtype=np.float32, casting="same_kind")
-        else:
-            B = B * scale[first : first + block, None]
+    length = max(64, min(512, (1 << 22) // (8 * (X.shape[1] if sp.issparse(X) else len(columns)))))
+    blocks = DenseBlocks(X, columns, length)
+    kept: Array = np.empty((min(length, len(rows)), len(columns)), dtype=dtype)
+    for first in range(0, len(rows), length):
+        part, weights = rows[first : first + length], scale[first : first + length, None]
+        whole = part[-1] - part[0] == len(part) - 1  # one after the other
+        block = blocks(slice(int(part[0]), int(part[-1]) + 1) if whole else part)
+        B = np.multiply(block, weights, out=kept[: len(part)], dtype=dtype, casting="same_kind")
         G += B.T @ B
     return G
 
@@ -396,18 +402,3 @@ def _gram_elsewhere(X: Any, columns: Indices, rows: Indices, scale: Array) -> Ar
         B = (B if every[1] else xp.take(B, chosen, axis=1)) * weights[part, None]
         G = B.T @ B if G is None else G + B.T @ B
     return np.zeros((size, size)) if G is None else np.array(host(G), dtype=np.float64)
-
-
-def _whole_rows(X: Any, columns: Indices) -> bool:
-    """Whether whole rows are made dense: choosing columns of a dense matrix is faster, if it is small enough."""
-    return int(X.shape[1]) <= 16 * len(columns)
-
-
-def _block(X: Any, rows: Indices, columns: Indices) -> Any:
-    if sp.issparse(X):
-        whole = len(rows) > 0 and rows[-1] - rows[0] == len(rows) - 1  # one after the other
-        part = X[rows[0] : rows[-1] + 1] if whole else X[rows]
-        if _whole_rows(X, columns):
-            return part.toarray().take(columns, axis=1)
-        return part[:, columns].toarray()
-    return X[rows].take(columns, axis=1)

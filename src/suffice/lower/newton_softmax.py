@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.lower.certificate import Evidence
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import search

@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +35,7 @@ from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice.arrays import EPS, Array, host, like, norm
+from suffice.lazy import cached_property
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.prox import l1_least_subgradient, soft

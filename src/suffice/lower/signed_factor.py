@@ -29,6 +29,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma
 
@@ -229,9 +230,9 @@ def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any
         return
     s, N, B = len(support), X.shape[0], GRAM_ROWS
     X = X.tocsr() if sp.issparse(X) else X
-    kept = np.empty((min(B, N), len(scale)))
+    kept, dense = np.empty((min(B, N), len(scale))), DenseBlocks(X, support, B)
     for first in range(0, N, B):
-        block = _dense_block(X, first, B, support)
+        block = dense(slice(first, min(first + B, N)))
         rows = kept[: block.shape[0]]
         np.multiply(block, scale[:s], out=rows[:, :s])
         rows[:, s:] = scale[s:]
@@ -261,9 +262,9 @@ def weighted_gram(X: Any, support: Indices, root: Array, intercept: bool) -> tup
         return _gram_elsewhere(X, support, root, intercept)
     s, (B, terms) = len(support), rows_at_once(X.shape[0])
     X = X.tocsr() if sp.issparse(X) else X
-    H = np.zeros((s + intercept, s + intercept), order="F")
-    for first in range(0, X.shape[0], B):
-        block, weight = _dense_block(X, first, B, support), root[first : first + B]
+    H, dense, N = np.zeros((s + intercept, s + intercept), order="F"), DenseBlocks(X, support, B), X.shape[0]
+    for first in range(0, N, B):
+        block, weight = dense(slice(first, min(first + B, N))), root[first : first + B]
         rows = np.multiply(block, weight[:, None], out=None if np.may_share_memory(block, X) else block)
         H[:s, :s] += rows.T @ rows
         if intercept:
@@ -290,13 +291,3 @@ def _gram_elsewhere(X: Any, support: Indices, root: Array, intercept: bool) -> t
         found = found + rest.T @ rest
         H = found if H is None else H + found
     return np.array(host(H), order="F"), terms + 1
-
-
-def _dense_block(X: Any, first: int, B: int, support: Indices) -> Array:
-    """B rows of X on the support: of all columns of a dense X a view, else a copy."""
-    block = X[first : first + B]
-    if sp.issparse(block):
-        dense: Array = (block[:, support] if len(support) < X.shape[1] else block).toarray()
-        return dense
-    part: Array = block.take(support, axis=1) if len(support) < X.shape[1] else block
-    return part

@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.lazy import cached_property
 from suffice.lower.doubt import Doubt, penalties_doubt
 from suffice.problem import Composite
-from suffice.terms.blocks import Blocked, Even
+from suffice.terms.blocks import Blocked, Chosen, Even
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.linear import LinearModel, LossModel
@@ -234,6 +234,6 @@ def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Even) or isinstance(other, Even):
+    if isinstance(one, Even | Chosen) or isinstance(other, Even | Chosen):
         return bool(one == other)
     return one is other or np.array_equal(host(one), host(other))

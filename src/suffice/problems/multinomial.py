@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
+from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.problems.linear import least_zeroing_l1, penalised
 from suffice.terms.design import Design

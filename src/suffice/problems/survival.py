@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from suffice.arrays import positive
+from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.problems.linear import least_zeroing_l1
 from suffice.terms.cox import CoxModel

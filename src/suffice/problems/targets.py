@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import frozen, positive
+from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.terms.design import Design
 from suffice.terms.prox import L1

@@ -9,12 +9,13 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, indexable
+from sklearn.utils import check_array, check_consistent_length, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice.arrays import Array
+from suffice.arrays import Array, lives_elsewhere
+from suffice.sklearn._devices import checked_elsewhere, here
 from suffice.sklearn._target import inside
 from suffice.terms.cox import signed_times
 
@@ -54,9 +55,14 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         y = signed_times(y)  # of survival: events and times
     labels = is_classifier(search.estimator)
     estimator = inside(search.estimator)
+    y, sample_weight = here(y), here(sample_weight)
     shape = np.asarray(y).shape
     several = several and len(shape) == 2 and shape[1] > 1
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+    if lives_elsewhere(X):
+        X = checked_elsewhere(search, X)
+        y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
+        check_consistent_length(y, _RowCount(int(X.shape[0])))
+    elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
     else:
@@ -68,7 +74,7 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         check_classification_targets(y)
     else:
         y = np.asarray(y, dtype=np.float64)
-    X, y = indexable(X, y)
+    X, y = (X, y) if lives_elsewhere(X) else indexable(X, y)
     weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight
 

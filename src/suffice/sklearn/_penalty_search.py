@@ -180,7 +180,7 @@ class PenaltySearch:
         else:
             problem.purpose = "first look"
             own = getattr(self.folds[0].adapter, "first_looks", None)
-            kind = sketches(self.folds, problem.problem.losses, self.space) if self.statistical else None
+            kind = sketches(self.folds, problem.problem.losses, self.space)
             if own is not None:
                 starts = own(problem)
             elif kind is not None:
@@ -188,7 +188,7 @@ class PenaltySearch:
             else:
                 derivatives = options.derivatives != "never"
                 starts = best_of_a_few(problem, self.folds, self.space, self.statistical, derivatives)
-            if sketch is not None:
+            if sketch is not None and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
@@ -216,7 +216,7 @@ class PenaltySearch:
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
         looked_at = [made for _, _, made in problem.notes] if self.statistical else []
-        if sketch is None:
+        if sketch is None or not self.statistical:
             self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         else:  # which has seen the edges
             self.result = search(starts, options)

@@ -28,6 +28,7 @@ from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
+from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
@@ -79,7 +80,7 @@ class FittedSearch:
         check_is_fitted(search, "best_penalties_")
         if y is None:
             raise ValueError("y must be the targets that the search was fitted to, got None")
-        X, y = indexable(X, column_or_1d(y))
+        X, y = indexable(here(X), column_or_1d(here(y)))
         width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
         if width is not None and width != getattr(search, "n_features_in_", width):
             raise ValueError(

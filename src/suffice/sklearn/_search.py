@@ -40,7 +40,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import outside_stacklevel, positive
+from suffice.arrays import lives_elsewhere, outside_stacklevel, positive
 from suffice.bilevel import BilevelProblem
 from suffice.executors import Processes
 from suffice.global_search import GlobalOptions, certify_global
@@ -61,6 +61,7 @@ from suffice.sklearn._cv_results import (
     table_of_scores,
     without_data,
 )
+from suffice.sklearn._devices import Place, answered, check_place, here
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch, Tolerance, check_tolerance
@@ -144,6 +145,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         least one evaluation is made.
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
+    device : device of torch, such as "cuda" or "cuda:1", default None
+        Where the rows of folds live, in float64: products with X are made there. None: where X is, which may also be an
+        array of torch, CuPy or JAX on any device. Steps of a pipeline before the estimator are fitted in main memory.
+        For dense X, and for LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge.
+        The final model is NumPy's; so are predictions, unless scikit-learn's `array_api_dispatch` is set.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
@@ -224,18 +230,19 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         callback: Callable[[Record], object] | None = None,
         groups_of_features: Mapping[str, Any] | None = None,
         certify_global: float | None = None,
+        device: Any = None,
     ) -> None:
         self.estimator, self.space, self.cv, self.scoring, self.refit = estimator, space, cv, scoring, refit
         self.tolerance, self.initial, self.options = tolerance, initial, options
         self.n_jobs, self.random_state, self.verbose = n_jobs, random_state, verbose
         self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
-        self.certify_global = certify_global
+        self.certify_global, self.device = certify_global, device
 
     @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
-        final, _ = split_pipeline(self.estimator)
+        final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         check_tolerance(self.tolerance)
         if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
@@ -250,7 +257,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         several = getattr(adapter, "several", False) and not transforms_target(self.estimator)
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight, several)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
-        data = SearchData(self.estimator, X, y, weight, grouped)
+        place = Place.of(self.device, X)
+        if place is not None:
+            check_place(self, X, y, adapter, final, before is not None, effective_n_jobs(self.n_jobs))
+        data = SearchData(self.estimator, X, y, weight, grouped, place=place)
         classes = data.classes
         if classes is not None and len(classes) < 2:
             raise ValueError(
@@ -262,7 +272,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self._choose_score(adapter)
 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(splitter.split(X, y, **routed.split))
+        numbered = np.arange(len(y))[:, None] if lives_elsewhere(X) else X  # splitters count rows
+        splits = list(splitter.split(numbered, y, **routed.split))
         self.n_splits_ = len(splits)
         data = data.sharing(splits)
         folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
@@ -440,7 +451,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         data, near = replace(data, estimator=estimator), self._fold_weights.solutions
         if self.refit == "sklearn":
             with task.propagated(estimator):
-                estimator.fit(data.X, data.y, **arguments)
+                estimator.fit(here(data.X), data.y, **arguments)
             found = held_against_ours(data, self.best_penalties_, estimator, near, until)
         else:
             found = fit_final(data, self.best_penalties_, near, until)
@@ -470,7 +481,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def score(self, X: Any, y: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
         check_is_fitted(self, "best_estimator_")
-        best = self.best_estimator_
+        best, X, y = self.best_estimator_, here(X), here(y)
         if transforms_target(best) and not self.surrogate_:
             best, y = fitted_inside(best), transformed(best, y)
         return float(self.scorer_(best, X, y))
@@ -495,25 +506,25 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def predict(self, X: Any) -> Any:
         """`best_estimator_.predict`."""
         check_is_fitted(self)
-        return self.best_estimator_.predict(X)
+        return answered(self.best_estimator_.predict(here(X)), X)
 
     @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """`best_estimator_.predict_proba`."""
         check_is_fitted(self)
-        return self.best_estimator_.predict_proba(X)
+        return answered(self.best_estimator_.predict_proba(here(X)), X)
 
     @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """`best_estimator_.predict_log_proba`."""
         check_is_fitted(self)
-        return self.best_estimator_.predict_log_proba(X)
+        return answered(self.best_estimator_.predict_log_proba(here(X)), X)
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Any:
         """`best_estimator_.decision_function`."""
         check_is_fitted(self)
-        return self.best_estimator_.decision_function(X)
+        return answered(self.best_estimator_.decision_function(here(X)), X)
 
     @property
     def classes_(self) -> Any:

@@ -6,12 +6,12 @@ are known:
 
 - without an l1, G = V diag(s) V^T gives  w = V (V^T c) / (s + l2)  for all l2 at once; where rows are fewer than
   columns, the same by the matrix of their products, X A X^T;
-- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where rows are
-  fewer than columns there is no small G, and it takes longer than certified looks do.)
+- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond for a few columns. (Where columns
+  are many, and more than rows, there is no small G, and it takes longer than certified looks do.)
 
 Any other smooth psi is taken for the quadratic that it is near known weights v, with  G = X^T A psi'' X  less what b
-takes up, and  c = G v - X^T A psi'.  Held-out losses are psi's own. Where rows are many times as many as columns,
-solutions do not lie far apart, and this is near F; whether it is shows where the sketch is least and F is looked at.
+takes up, and  c = G v - X^T A psi'.  Held-out losses are psi's own. That is near F where solutions are not far from v.
+Whether it is shows where the sketch is least and F is looked at; if not, F is sketched anew, near the weights there.
 
 None of this is accurate to more than DESCENT of the targets' variance, or certified: what is found here is where the
 certified search begins, which proves what it returns. But it shows valleys that a few certified looks would miss, for
@@ -30,27 +30,30 @@ from functools import cached_property
 from typing import Any, Literal, cast
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.linear_model import enet_path
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
+from suffice.lower.signed_factor import weighted_gram
 from suffice.protocols import conforms
+from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 
-MOST, ROWS = 2000, 1 << 14  # rows and columns of G; rows that are multiplied at a time
+MOST = 2000  # rows and columns of G
 DESCENT, SWEEPS = 1e-5, 200
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
-RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (0.5, 2.0, 3.5)
+RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
 NEGLIGIBLE, LEAST_L2 = 1e-4, 1e-4  # of l1_max, and of L: where the space begins, or it is not sketched
 TURNED, TURNED_SE, NEARLY_SE = 1.1, 0.5, 0.1  # as for looks (`suffice.sklearn._starting_points`)
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
 
-MANY = 10  # rows per column: where an other loss than squares is sketched
+FEW = 600  # columns: G is made of these whatever the number of rows
 
 Theta = tuple[float, ...]
 Kind = Literal["squares", "near weights"]
@@ -72,28 +75,23 @@ class FoldSketch:
     @classmethod
     def of(cls, fold: LinearFold, held: HeldOut, v: Array | None = None) -> FoldSketch:
         """Near weights v, which do not matter for squares."""
-        X, a, y = fold.design.X, fold.design.weights, fold.y
-        used = a > 0.0
-        if np.count_nonzero(used) < X.shape[1]:
-            mean, level = (a @ X, float(a @ y)) if fold.minimised_out else (np.zeros(X.shape[1]), 0.0)
+        design, a, y = fold.design, host(fold.design.weights), host(fold.y)
+        used, d = a > 0.0, design.shape[1]
+        if np.count_nonzero(used) < d > FEW:
+            mean, level = (design.adjoint(a), float(a @ y)) if fold.minimised_out else (np.zeros(d), 0.0)
             root = np.sqrt(a[used])
-            rows, y = (X[used] - mean) * root[:, None], root * (y[used] - level)
+            rows, y = (rows_here(design.X, used) - mean) * root[:, None], root * (y[used] - level)
             return cls(rows, rows @ rows.T, rows.T @ y, y, norm(y), mean, level, held)
-        v, model = np.zeros(X.shape[1]) if v is None else v, fold.unpenalised
-        m, b = np.asarray(model.image(v)), 0.0
-        if isinstance(model, Intercepted):
-            b = model.intercept(m)[0]
-            m = m + b
-        psi, y = cast("MarginLoss", fold.psi), fold.y
+        v, model = np.zeros(d) if v is None else v, fold.unpenalised
+        image = model.image(v)
+        b = model.intercept(image)[0] if isinstance(model, Intercepted) else 0.0
+        psi, m = cast("MarginLoss", fold.psi), host(image) + b
         C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
-        G, root = np.zeros((X.shape[1],) * 2), np.sqrt(C)[:, None]
-        for first in range(0, len(X), ROWS):
-            rows = X[first : first + ROWS] * root[first : first + ROWS]
-            G += rows.T @ rows
-        mean = X.T @ C / C.sum() if isinstance(model, Intercepted) else np.zeros(X.shape[1])
-        G -= np.outer(mean, C.sum() * mean)
+        G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
+        mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
         size = math.sqrt(2.0 * float(a @ psi.value(m, y)))
-        return cls(None, G, G @ v - X.T @ pull, y, size, mean, b + float(mean @ v), held)
+        G = G - np.outer(mean, C.sum() * mean)
+        return cls(None, G, G @ v - design.adjoint(pull), y, size, mean, b + float(mean @ v), held)
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -121,9 +119,9 @@ class FoldSketch:
     def losses(self, W: Array) -> Array:
         """The fold's part of F for every column of W."""
         held = self.held
-        margins = np.asarray(held.design.X @ W) + (self.level - self.mean @ W)
+        margins = host(held.design.margins(W)) + (self.level - self.mean @ W)
         each = [held.score.residuals(m, held.y) for m in margins.T]
-        return held.share * np.array([float(held.design.weights @ r**2) for r in each])
+        return held.share * np.array([float(host(held.design.weights) @ r**2) for r in each])
 
 
 @dataclass(eq=False)
@@ -284,7 +282,7 @@ def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -
     l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
     if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max or lower.get("l2", 0.0) > LEAST_L2 * L:
         return None
-    wide = any(model.design.shape[0] < model.design.shape[1] for model in models)
+    wide = any(np.count_nonzero(host(model.design.weights)) < model.design.shape[1] > FEW for model in models)
     return None if wide and len(lower) == 1 and space.ratio > 0.0 else kinds.pop()
 
 
@@ -292,9 +290,9 @@ def _kind(model: Any, loss: Any) -> Kind | None:
     if not (type(model) is LinearFold and isinstance(loss, HeldOut)) or loss.offset is not None:
         return None
     X = model.design.X
-    if not isinstance(X, np.ndarray) or not isinstance(loss.design.X, np.ndarray) or min(X.shape) > MOST:
+    if sp.issparse(X) or sp.issparse(loss.design.X) or min(X.shape) > MOST:
         return None
     if isinstance(model.psi, Squared):
         return "squares"
-    many = np.count_nonzero(model.design.weights) >= MANY * X.shape[1]
-    return "near weights" if many and conforms(model.psi, Bending) and model.kind != "column" else None
+    tall = np.count_nonzero(host(model.design.weights)) >= X.shape[1] or X.shape[1] <= FEW
+    return "near weights" if tall and conforms(model.psi, Bending) and model.kind != "column" else None

@@ -38,7 +38,7 @@ search that follows will.
 
 Where F can be sketched (`suffice.sklearn._sketch`) a search with `frugal` looks begins where the sketch is least, after
 a look there; a sketch near known weights is made again, near those found there, if F is not what it shows within
-TRUSTED_SE, and given up after SKETCHES.
+TRUSTED_SE, until it shows nothing lower than what was looked at. It is given up after SKETCHES.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -59,6 +59,7 @@ from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._sketch import Kind, Sketch
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
+from suffice.upper.evaluation import Evaluation
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100
@@ -131,23 +132,33 @@ def best_of_sketches(
         middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
         lattice.look(middle)
         near = [solution.x for solution in noted.notes[-1][2].solutions]
+    looks: list[Evaluation] = []
     for _ in range(SKETCHES):
         sketch = Sketch.of(folds, losses, space, near)
         best = sketch.best()
         if not sketch.complete:
             return best_of_a_few(noted, folds, space, True, sketch=sketch), None
-        place, known = tuple(best.tolist()), noted.best
-        starts = zip(known.solutions, sketch.weights_at(place), strict=True)
-        here = [solution.start_at(x) for solution, x in starts]
-        warm = replace(known, theta=best, solutions=here, jacobian=None, gradient=None)
-        made = noted.look(best, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
-        height = sketch.height(place)
-        low, high = made.interval
-        doubt = TRUSTED_SE * sketch.standard_error
+        height, doubt = sketch.height(tuple(best.tolist())), TRUSTED_SE * sketch.standard_error
+        if looks and height >= min(made.cost for made in looks):
+            break  # nowhere is F lower than it was seen to be
+        looks.append(_look_from(sketch, best, noted))
+        low, high = looks[-1].interval
         if kind == "squares" or low - doubt <= height <= high + doubt:
-            return [noted.best.point if noted.best.interval[1] < made.interval[0] else best], sketch
-        near = [solution.x for solution in made.solutions]
-    return best_of_a_few(noted, folds, space, True, True), None
+            break
+        near = [solution.x for solution in looks[-1].solutions]
+    else:
+        return best_of_a_few(noted, folds, space, True, True), None
+    plainest = noted.notes[0][2]
+    return [min((plainest, *looks), key=lambda made: made.cost).point], sketch
+
+
+def _look_from(sketch: Sketch, best: Array, noted: RecordedProblem) -> Evaluation:
+    """F where the sketch is least, from its weights there."""
+    known = noted.best
+    starts = zip(known.solutions, sketch.weights_at(tuple(best.tolist())), strict=True)
+    here = [solution.start_at(x) for solution, x in starts]
+    warm = replace(known, theta=best, solutions=here, jacobian=None, gradient=None)
+    return noted.look(best, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
 
 
 @dataclass

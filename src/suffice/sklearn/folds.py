@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array, frozen
+from suffice.arrays import Array, frozen, like
 from suffice.held_out import HeldOut
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
@@ -50,14 +50,15 @@ Intercept = Literal["none", "free", "column"]
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Rows less `shift` that several folds have in common; those that a fold holds out have a weight of 0 there."""
+    """Rows less `shift` that several folds have in common, or that live on a device; those that a fold holds out have a
+    weight of 0 there."""
 
-    X: Array
+    X: Any
     shift: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.X.shape
+        return tuple(self.X.shape)
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,11 @@ class LinearFold:
         if isinstance(psi, Squared) and intercept == "free" and (self.centred or shared is not None):
             self.y_shift = float(a @ y)
             self.y_rest = float(a @ (y - self.y_shift))
-        self.design = Design.of(rows, sample_weight)
-        self.y = frozen(self._targets(y))
         self.minimised_out = intercept == "free" and not (self.centred and isinstance(psi, Squared))
+        self.design = Design.of(rows, sample_weight)
+        if self.minimised_out:
+            self.design = self.design.with_weights_here()
+        self.y = like(frozen(self._targets(y)), self.design.weights)
         if self.minimised_out:
             model = self._model(0.0)
             _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept

@@ -6,7 +6,8 @@ Steps of a pipeline before the linear estimator are fitted to the training rows;
 Folds of a large dense X, without such steps, are views of one copy of it (`OneCopy`): its rows lie in the order of the
 folds that hold them out, less the mean of their columns if there is an intercept. A fold has all rows for training,
 those that it holds out with a weight of 0, which costs products a fifth more for five folds; copies of the training
-rows would take four times as much memory as X.
+rows would take four times as much memory as X. On a device (`suffice.sklearn._devices`) they are so whatever their
+size.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 from sklearn.utils import _safe_indexing, check_array
 
-from suffice.arrays import Array
+from suffice.arrays import Array, lives_elsewhere
 from suffice.losses import Loss
+from suffice.sklearn._devices import Place, rows_here, taken
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Adapter, Fold, find_adapter
 from suffice.sklearn.folds import Shared
@@ -40,11 +42,15 @@ class OneCopy:
     ends: npt.NDArray[np.intp]
 
     @classmethod
-    def of(cls, X: Any, splits: Sequence[tuple[Any, Any]], intercept: bool) -> OneCopy | None:
+    def of(
+        cls, X: Any, splits: Sequence[tuple[Any, Any]], intercept: bool, place: Place | None = None
+    ) -> OneCopy | None:
         """None where folds do not hold out every row once, and train on all others."""
-        if not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and X.nbytes >= LARGE):
+        large = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and X.nbytes >= LARGE
+        if place is None and not large:
             return None
-        N, held = len(X), [np.arange(len(X))[test] for _, test in splits]
+        N = int(X.shape[0])
+        held = [np.arange(N)[test] for _, test in splits]
         order = np.concatenate(held)
         if not np.array_equal(np.sort(order), np.arange(N)):
             return None
@@ -52,6 +58,8 @@ class OneCopy:
             times = np.bincount(np.concatenate([np.arange(N)[train], test]), minlength=N)
             if not (times == 1).all():
                 return None
+        if place is not None:
+            return cls(place.shared(X, order, intercept), order, np.cumsum([len(test) for test in held]))
         rows = np.take(X, order, axis=0, out=np.empty(X.shape), mode="clip")  # without a buffer of its own
         shift = rows.mean(axis=0) if intercept else np.zeros(X.shape[1])
         rows -= shift
@@ -86,7 +94,7 @@ class Split:
     @property
     def X(self) -> Any:  # noqa: N802 (the symbol)
         """Held-out rows as the linear estimator sees them."""
-        return self.rows if self.source is None else _safe_indexing(self.source, self.test)
+        return self.rows if self.source is None else rows_here(self.source, self.test)
 
     @property
     def solver(self) -> Any:
@@ -121,6 +129,7 @@ class SearchData:
     weight: Array
     grouped: Grouped | None = None
     one: OneCopy | None = None  # that the folds of a search share
+    place: Place | None = None  # where rows of folds live, if that is not main memory
 
     def sharing(self, splits: Sequence[tuple[Any, Any]]) -> SearchData:
         """The same data for these folds, as views of one copy of the rows where that is possible."""
@@ -129,7 +138,7 @@ class SearchData:
         shares = getattr(adapter, "shares_rows", None) if np.ndim(self.y) == 1 else None
         if before is not None or shares is None or not shares(estimator) or transforms_target(self.estimator):
             return self
-        return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept)))
+        return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept), self.place))
 
     @property
     def classes(self) -> Any:
@@ -150,16 +159,23 @@ class SearchData:
         adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
         target = fitted_target(self.estimator, self.y[train])
         y = transformed(target, self.y)
-        X_train, X_test = _safe_indexing(self.X, train), _safe_indexing(self.X, test)
+        X_train, X_test = (
+            taken(self.X, rows) if lives_elsewhere(self.X) else _safe_indexing(self.X, rows) for rows in (train, test)
+        )
         prepared = getattr(adapter, "prepared", None)
         if prepared is not None and before is None:
             estimator = prepared(estimator, X_train)
         if before is not None:
             X_train = before.fit_transform(X_train, y[train])
             X_test = before.transform(X_test)
-        X_train, X_test = (
-            check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
-        )
+        source = None
+        if self.place is not None:
+            source, shared = X_test, self.place.shared(X_train, EVERYTHING, bool(estimator.fit_intercept))
+            X_train, X_test = shared, self.place.less(X_test, shared.shift)
+        else:
+            X_train, X_test = (
+                check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
+            )
         self._check(y[train], weight[train], weight[test], name)
         s = adapter.weights(estimator, y[train], weight[train], classes)
         model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
@@ -169,7 +185,7 @@ class SearchData:
             groups, group = self.grouped.names, self.grouped.of_columns(before, X_train.shape[1])
         targets = adapter.targets(estimator, y[test], classes)
         known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test], groups, group)
-        return Split(*known, target, self.y[test])
+        return Split(*known, target, self.y[test], source, EVERYTHING)
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
@@ -194,7 +210,7 @@ class SearchData:
         group = None
         if self.grouped is not None:
             groups, group = self.grouped.names, self.grouped.of_columns(None, rows.shape[1])
-        held_out = Shared(rows.X[here], rows.shift)
+        held_out = Shared(rows.X[here, ...], rows.shift)
         known = (model, adapter, estimator, None, classes, held_out, y[here], targets[here], weight[here])
         return Split(*known, groups, group, None, y[here], self.X, order[here])
 

@@ -1,8 +1,9 @@
 """`suffice tune folder/*.parquet --target y --cluster ADDRESS`: a table in many files, tuned where its rows are.
 
 Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
-each fold anew. What differs from a run on one machine, and is told: row i is held out by fold i mod K, in place of
-shuffled folds; the search begins at one point, without first looks; every level has a column of its own. There is one
+each fold anew, and up to MOST_SHUFFLED rows folds are those of one machine: shuffled by the seed, with their share of
+every class. What differs, and is told: beyond, folds are made of a hash of the row's number and the seed; the search
+begins at one point, without first looks; every level has a column of its own. There is one
 model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
 numbers and counts can be predicted.
 
@@ -17,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -42,7 +44,7 @@ from suffice.tabular.models import estimator_of
 from suffice.tabular.notation import Form
 from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise, summed, target_values
 from suffice.tabular.predict import TABLE, Recipe
-from suffice.tabular.preparation import Preparation, prepared
+from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
 from suffice.tabular.run import RESULT, save
 from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
@@ -52,6 +54,7 @@ from suffice.terms.cluster import ClusterRows
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
+from suffice.terms.together import together
 from suffice.tune import resume, tune
 
 LOSSES: dict[str, MarginLoss] = {
@@ -61,6 +64,7 @@ LOSSES: dict[str, MarginLoss] = {
     "ridge": SQUARED,
     "poisson": POISSON,
 }
+MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
 PATIENCE = "10s"  # with a scheduler that does not answer
 RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
 
@@ -77,10 +81,11 @@ class Wish:
     keep: tuple[str, ...] = ()
     max_evaluations: int = 200
     max_seconds: float | None = None
+    seed: int = 0
 
     def plain(self) -> dict[str, Any]:
         """What may not differ in a folder."""
-        names = ("target", "model", "cv", "drop", "keep")
+        names = ("target", "model", "cv", "drop", "keep", "seed")
         return {"on a cluster": list(self.data)} | {
             name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in names
         }
@@ -100,6 +105,7 @@ class Found:
     passes: int
     radius: float
     seconds: float
+    folder: Path
     model_file: Path | None
     failures: tuple[str, ...]
 
@@ -124,7 +130,8 @@ class Found:
         }
 
 
-TAKEN = ("data", "target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "no_report", "digest")
+NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed")
+TAKEN = ("data", *NAMES, "no_report", "digest")
 
 
 def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
@@ -132,8 +139,7 @@ def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
     for item in fields(Settings):
         if item.name not in TAKEN and getattr(settings, item.name) != item.default:
             raise ValueError(f"--{item.name.replace('_', '-')} does not go with --cluster")
-    names = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds")
-    return Wish(data=tuple(paths), **{name: getattr(settings, name) for name in names})
+    return Wish(data=tuple(paths), **{name: getattr(settings, name) for name in NAMES})
 
 
 def lines(found: Found) -> list[str]:
@@ -189,16 +195,17 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
 
 
 def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
-    notes: list[str] = [f"row i is held out by fold i mod {wish.cv}"]
+    notes: list[str] = []
     kinds, model, labels, target = _columns(wish, client, parts, notes)
     numeric = {name: kind for name, kind in kinds.items() if kind != "text" and name != wish.target}
     levels = {name: labels[name] for name, kind in kinds.items() if kind == "text" and name != wish.target}
     width = 2 * len(numeric) + sum(len(known) + 1 for known in levels.values())
     raw, y = _arrays(client, parts, numeric, levels, wish.target, kinds[wish.target], target, width)
     sizes = tuple(len(known) + 1 for known in levels.values())
-    preparations = prepared(raw, len(numeric), sizes, wish.cv)
-    designs = [Design.of(raw.through(one, one.columns)) for one in preparations]
-    folds, losses = _folds(designs, y, LOSSES[model], wish.cv)
+    numbers, held = _numbers(wish, raw, y, target, notes)
+    preparations = prepared(raw, len(numeric), sizes, wish.cv, numbers)
+    designs = together([partial(Design.of, raw.through(one, one.columns)) for one in preparations])
+    folds, losses = _folds(designs, y, LOSSES[model], numbers, held)
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
     options = Options(max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS)
@@ -213,10 +220,9 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
     fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
-    passes = sum(design.X.passes for design in designs) + raw.passes
     found = Found(
-        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
-        solution.certificate.radius, time.monotonic() - began, file, tuple(failures),
+        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), raw.passes,
+        solution.certificate.radius, time.monotonic() - began, folder, file, tuple(failures),
     )  # fmt: skip
     places.write(folder / RESULT, {"found": found.plain()})
     return found
@@ -289,6 +295,11 @@ def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
         return model, Target(None, mean, spread)
     if len(values) != 2:
         raise TableError(f"the target {name} has {len(values) or 'many'} classes: a cluster takes two")
+    least = min(values, key=(target.levels or {}).__getitem__)
+    count = (target.levels or {})[least]
+    if count < wish.cv:
+        way = f": --cv {count}" if count >= 2 else ""
+        raise TableError(f"class {quoted(plain(least))} has {count} rows, fewer than the {wish.cv} folds{way}")
     classes = tuple(bool(value) if kind == "boolean" else plain(value) for value in values)
     return model, Target(classes, mean, spread)
 
@@ -329,17 +340,34 @@ def _arrays(
     return rows, y
 
 
-def _folds(designs: Sequence[Design], y: Any, psi: MarginLoss, K: int) -> tuple[list[Fold], list[HeldOutRows]]:
-    """Fold k is trained on rows i with i mod K != k, prepared by their own statistics."""
+def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[str]) -> tuple[Any, list[int]]:
+    """The fold that holds out each row, with the rows, and how many rows each fold has."""
+    N = raw.shape[0]
+    if wish.cv > N:
+        raise TableError(f"the table has {N} rows, too few for {wish.cv} folds")
+    if N <= MOST_SHUFFLED:
+        labels = None if target.classes is None else raw.gathered(raw.rows_of(y))
+        numbers = numbered(N, wish.cv, wish.seed, labels)
+        return raw.rows_of(numbers), np.bincount(numbers, minlength=wish.cv).tolist()
+    notes.append("folds are made of a hash of the number of the row and the seed")
+    rows, counts = raw.run(Hashed(wish.cv, wish.seed))
+    if not counts.all():
+        raise TableError(f"the table has {N} rows, too few for {wish.cv} folds")
+    return rows, [int(count) for count in counts]
+
+
+def _folds(
+    designs: Sequence[Design], y: Any, psi: MarginLoss, numbers: Any, held: Sequence[int]
+) -> tuple[list[Fold], list[HeldOutRows]]:
+    """Fold k is trained on the rows of other numbers, prepared by their own statistics."""
     scores: dict[Any, Any] = {LOGISTIC: LogScore(), SQUARED: SquaredScore()}
     score = scores.get(psi) or DevianceScore(psi)
     folds, losses = [], []
-    for k in range(K):
-        rows = slice(k, None, K)
-        fold = Fold(designs[k].only(rows, complement=True), y, psi)
+    for k, count in enumerate(held):
+        fold = Fold(designs[k].fold(numbers, k, sum(held) - count, complement=True), y, psi)
         folds.append(fold)
         train = fold.with_intercept()
-        losses.append(HeldOutRows(designs[k].only(rows), fold.y, score, 1.0 / K, train))
+        losses.append(HeldOutRows(designs[k].fold(numbers, k, count), fold.y, score, 1.0 / len(held), train))
     return folds, losses
 
 

@@ -5,9 +5,10 @@ fold:
   is standardised by mean and standard deviation;
 - *levels*: one column of zeros and ones per level that the training rows have, missing being a level, too.
 
-Row i is held out by fold i mod K. A statistic of training rows is a sum over rows: counts and sums are made fold by
-fold in one pass, variances around the means in another. Medians are exact. Floats, as whole numbers in the same order,
-are looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as well.
+Every row has the number of the fold that holds it out. A statistic of training rows is a sum over rows: counts and sums
+are made fold by fold in one pass, variances around the means in another. Medians are exact. Floats, as whole numbers in
+the same order, are looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as
+well.
 
 What is prepared is never kept: `Preparation` makes the rows of a block when they are needed.
 """
@@ -15,16 +16,21 @@ What is prepared is never kept: `Preparation` makes the rows of a block when the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.model_selection import KFold, StratifiedKFold
 
 from suffice.terms.blocks import Block, Blocked
+from suffice.terms.together import together
 
 Array = npt.NDArray[np.float64]
 
 DIGIT = 8  # bits: 8 passes
+SEEDS = 0xD1342543DE82EF95  # between rows of two seeds
+GOLDEN, MIXING = 0x9E3779B97F4A7C15, ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +65,18 @@ class Preparation:
         return X
 
 
-def prepared(raw: Blocked, numeric: int, levels: tuple[int, ...], folds: int) -> list[Preparation]:
-    """For the training rows of every fold, and last for all rows; `levels` are numbers of levels, missing included."""
-    known, sums, counts = raw.run(Counts(numeric, levels, folds))
+def prepared(raw: Blocked, numeric: int, levels: tuple[int, ...], folds: int, fold: Any) -> list[Preparation]:
+    """For the training rows of every fold, and last for all rows; `levels` are numbers of levels, missing included, and
+    `fold`, which goes with the rows, those of folds."""
+    known, sums, counts = raw.run(Counts(numeric, levels, folds), fold=fold)
     total = known.sum(axis=0)  # rows and known entries: one row for every fold, one column for each
     training = [total - known[k] for k in range(folds)] + [total]
     rows, there = np.array([one[-1] for one in training]), np.array([one[:-1] for one in training])
     of_known = np.array([sums.sum(axis=0) - sums[k] for k in range(folds)] + [sums.sum(axis=0)])
-    medians = _medians(raw, numeric, folds, there)
+    medians = _medians(raw, numeric, folds, there, fold)
     absent = rows[:, None] - there
     means = (of_known + absent * medians) / rows[:, None]
-    squares = raw.run(Squares(means, folds))
+    squares = raw.run(Squares(means, folds), fold=fold)
     squares = squares + absent * (medians - means) ** 2
     all_levels = np.concatenate(counts, axis=1) if counts else np.zeros((folds, 0))
     found = []
@@ -96,7 +103,7 @@ class Counts:
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
-        X, fold = block.X, np.arange(block.start, block.stop) % self.folds
+        X, fold = block.X, block["fold"].astype(np.intp)
         numbers = X[:, : self.numeric]
         there = ~np.isnan(numbers)
         known, sums = np.zeros((self.folds, self.numeric + 1)), np.zeros((self.folds, self.numeric))
@@ -121,7 +128,7 @@ class Squares:
     keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
-        numbers, fold = block.X[:, : self.means.shape[1]], np.arange(block.start, block.stop) % self.folds
+        numbers, fold = block.X[:, : self.means.shape[1]], block["fold"]
         sums = np.zeros_like(self.means)
         for k in range(self.folds + 1):
             inside = numbers if k == self.folds else numbers[fold != k]
@@ -141,7 +148,7 @@ class Digits:
 
     def __call__(self, block: Block) -> Array:
         sets, columns = self.prefix.shape
-        numbers, fold = block.X[:, :columns], np.arange(block.start, block.stop) % self.folds
+        numbers, fold = block.X[:, :columns], block["fold"]
         counts = np.zeros((sets, columns, 1 << DIGIT))
         for j in range(columns):
             there = ~np.isnan(numbers[:, j])
@@ -154,21 +161,22 @@ class Digits:
         return counts
 
 
-def _medians(raw: Blocked, numeric: int, folds: int, there: Array) -> Array:
+def _medians(raw: Blocked, numeric: int, folds: int, there: Array, fold: Any) -> Array:
     """Means of the two middle entries, or the middle one; 0 where there is none."""
-    middle = [_selected(raw, numeric, folds, np.maximum(rank, 0.0)) for rank in ((there - 1) // 2, there // 2)]
+    ranks = [np.maximum(rank, 0.0) for rank in ((there - 1) // 2, there // 2)]
+    middle = together([partial(_selected, raw, numeric, folds, rank, fold) for rank in ranks])
     mean = np.where(middle[0] == middle[1], middle[0], 0.5 * middle[0] + 0.5 * middle[1])
     result: Array = np.where(there > 0, mean, 0.0)
     return result
 
 
-def _selected(raw: Blocked, numeric: int, folds: int, rank: Array) -> Array:
+def _selected(raw: Blocked, numeric: int, folds: int, rank: Array, fold: Any) -> Array:
     """The entry of this rank, from 0, of every (fold, column)."""
     if numeric == 0:
         return np.zeros((folds + 1, 0))
     prefix, rank = np.zeros((folds + 1, numeric), dtype=np.uint64), rank.copy()
     for shift in range(64 - DIGIT, -1, -DIGIT):
-        below = np.cumsum(raw.run(Digits(prefix, shift, folds)), axis=2)
+        below = np.cumsum(raw.run(Digits(prefix, shift, folds), fold=fold), axis=2)
         digit = np.minimum((below <= rank[:, :, None]).sum(axis=2), (1 << DIGIT) - 1)
         before = np.take_along_axis(below, np.maximum(digit - 1, 0)[:, :, None], axis=2)[:, :, 0]
         rank -= np.where(digit > 0, before, 0.0)
@@ -187,3 +195,37 @@ def _ordered(x: Array) -> npt.NDArray[np.uint64]:
 def _from_ordered(keys: npt.NDArray[np.uint64]) -> Array:
     sign = np.uint64(1 << 63)
     return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
+
+
+# Folds
+
+
+def numbered(N: int, folds: int, seed: int, labels: Array | None) -> npt.NDArray[np.uint16]:
+    """The fold that holds out each of N rows, as on one machine: shuffled by the seed, each with its share of every
+    label if there are labels."""
+    splitter = (KFold if labels is None else StratifiedKFold)(folds, shuffle=True, random_state=seed)
+    numbers = np.empty(N, dtype=np.uint16)
+    for k, (_, held) in enumerate(splitter.split(np.zeros((N, 1)), labels)):
+        numbers[held] = k
+    return numbers
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """The fold that holds out each row, by its number and the seed alone."""
+
+    folds: int
+    seed: int
+    reads: bool = False
+    keeps: bool = True
+
+    def __call__(self, block: Block) -> tuple[npt.NDArray[np.uint16], Array]:
+        """With how many rows each fold has."""
+        with np.errstate(over="ignore"):
+            z = np.arange(block.start, block.stop, dtype=np.uint64) + np.uint64(self.seed) * np.uint64(SEEDS)
+            z = z * np.uint64(GOLDEN)
+            for shift, factor in MIXING:
+                z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
+            z ^= z >> np.uint64(31)
+        numbers = (z % np.uint64(self.folds)).astype(np.uint16)
+        return numbers, np.bincount(numbers, minlength=self.folds).astype(np.float64)

@@ -10,7 +10,7 @@ of a sum over n blocks passes ceil(log2 n) additions.
 
 What is done with a block is a `Job`: a function of its rows of X, of whatever goes with the rows (targets, weights),
 and of margins. `Margins` are products X w that are made when a job needs them, in the same pass, and combinations of
-these.
+these. Jobs that are asked for at a time (`suffice.terms.together`) share a pass.
 
 `RowBlocks` behaves like a matrix where a `Design` needs one: `shape`, `X @ w`, `X.T @ r`. Its rows come from a
 `numpy.memmap`, from files, or from any function that gives the rows from one number to another. A block is turned into
@@ -37,6 +37,7 @@ import numpy.typing as npt
 
 from suffice.arrays import Array, frozen, whole_number
 from suffice.terms.rounding import block_length, dense_product, roundings
+from suffice.terms.together import asked
 
 LOCAL = ("_surveys", "_even", "_made")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
@@ -98,18 +99,32 @@ def joined(one: Any, other: Any) -> Any:
     return one + other
 
 
-def tree(parts: Iterable[Any]) -> Any:
-    """The sum of all parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
-    open_sums: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
-    for part in parts:
+class Tree:
+    """A sum of parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
+
+    def add(self, part: Any) -> None:
         level = 0
-        while open_sums and open_sums[-1][0] == level:
-            part, level = joined(open_sums.pop()[1], part), level + 1
-        open_sums.append((level, part))
-    total = open_sums.pop()[1]
-    while open_sums:
-        total = joined(open_sums.pop()[1], total)
-    return total
+        while self._open and self._open[-1][0] == level:
+            part, level = joined(self._open.pop()[1], part), level + 1
+        self._open.append((level, part))
+
+    def total(self) -> Any:
+        """Of at least one part; nothing can be added any more."""
+        total = self._open.pop()[1]
+        while self._open:
+            total = joined(self._open.pop()[1], total)
+        return total
+
+
+def tree(parts: Iterable[Any]) -> Any:
+    """The sum of all parts, as `Tree` makes it."""
+    made = Tree()
+    for part in parts:
+        made.add(part)
+    return made.total()
 
 
 def tree_roundings(N: int, block: int) -> int:
@@ -178,6 +193,25 @@ class Even:
         return np.where(self.view.mask(start, stop), self.weight, 0.0)
 
 
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Weights of rows by numbers that go with them, those of their folds: `weight` for rows of number k, or for all
+    others, and 0 for the rest. `count` rows have a weight."""
+
+    numbers: Any
+    k: int
+    complement: bool
+    count: int
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (int(self.numbers.shape[0]),)
+
+    def of(self, numbers: Any) -> Array:
+        """The weights of rows with these numbers."""
+        return np.where((numbers == self.k) != self.complement, 1.0 / self.count, 0.0)
+
+
 @dataclass(eq=False)
 class _Made:
     """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
@@ -208,6 +242,13 @@ class Margins:
         return isinstance(self.node, _Made)
 
     @property
+    def w(self) -> Array:
+        """The weights whose product this is, but for rounding and offsets."""
+        products = products_of([self])
+        places = {id(one): k for k, one in enumerate(products)}
+        return combined(written(self.node, places), [one.w for one in products])
+
+    @property
     def known(self) -> dict[Any, Any]:
         """What was found out about them; the same for all that are one product."""
         return self.node.known if isinstance(self.node, _Made) else self._known
@@ -222,6 +263,16 @@ class Margins:
         return Margins(self.X, ("*", float(factor), self.node))
 
     __rmul__ = __mul__
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A job on all rows of X, with the margins it needs and what else goes with the rows."""
+
+    X: Blocked
+    job: Job
+    margins: Sequence[Margins]
+    given: Mapping[str, Any]
 
 
 def products_of(margins: Sequence[Margins]) -> list[_Made]:
@@ -298,6 +349,15 @@ class Blocked:
     def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
         """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before
         it."""
+        return asked(Request(self, job, tuple(margins), given))
+
+    @property
+    def source(self) -> Any:
+        """Whose rows are read: one pass over them serves all that is asked for at a time."""
+        return self
+
+    def answers(self, requests: Sequence[Request]) -> list[Any]:
+        """What `run` gives for each of these requests, which share their source."""
         raise NotImplementedError
 
     def rows_of(self, values: Any) -> Any:
@@ -322,6 +382,11 @@ class Blocked:
         """What a journal compares: every entry, whatever file or chunk it lies in."""
         digests = self.run(Digest())
         return {"shape": self.shape, "values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
+
+
+def in_blocks(problem: Any) -> bool:
+    """Whether a problem's X is in blocks of rows."""
+    return isinstance(getattr(getattr(problem, "design", None), "X", None), Blocked)
 
 
 @dataclass(frozen=True)
@@ -416,31 +481,20 @@ class RowBlocks(Blocked):
         """The rows that stand there."""
         return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
 
-    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
-        products = products_of(margins)
-        made = [one for one in products if one.rows is None]
-        fresh = [np.empty(self.shape[0]) for _ in made]
-        texts = [written(one.node, {id(each): k for k, each in enumerate(products)}) for one in margins]
-        kept: list[Array] = []
-
-        def results() -> Iterator[Any]:
+    def answers(self, requests: Sequence[Request]) -> list[Any]:
+        new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
+        fresh = {key: np.empty(self.shape[0]) for key in new}
+        parts = [_Answer(request, fresh) for request in requests]
+        with one_thread():
             for place in self.places():
                 read = Reader(self, place)
-                for one, rows in zip(made, fresh, strict=True):
-                    rows[place] = product(read(), one.w, rows_from(one.offset, place))
-                parts = [fresh[made.index(one)][place] if one in made else one.rows[place] for one in products]
-                here = {name: rows_from(value, place) for name, value in given.items()}
-                found = job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in texts]))
-                if job.keeps:
-                    kept.append(found[0])
-                    found = found[1]
-                yield found
-
-        with one_thread():
-            total = tree(results())
-        for one, rows in zip(made, fresh, strict=True):
-            one.rows = rows
-        return (np.concatenate(kept), total) if job.keeps else total
+                for key, one in new.items():
+                    fresh[key][place] = product(read(), one.w, rows_from(one.offset, place))
+                for part in parts:
+                    part.take(place, read)
+        for key, one in new.items():
+            one.rows = fresh[key]
+        return [part.result() for part in parts]
 
     def even(self) -> Array:
         # An array, always the same one: models that know nothing of blocks take it as it is.
@@ -475,6 +529,30 @@ class RowBlocks(Blocked):
         return RowBlocks(rows, self.shape, block=self.block)
 
 
+class _Answer:
+    """What one request gets, block by block."""
+
+    def __init__(self, request: Request, fresh: Mapping[int, Array]) -> None:
+        products = products_of(request.margins)
+        self.job, self.given, self.sum = request.job, request.given, Tree()
+        self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
+        places = {id(each): k for k, each in enumerate(products)}
+        self.texts = [written(one.node, places) for one in request.margins]
+        self.kept: list[Array] = []
+
+    def take(self, place: slice, read: Callable[[], Array]) -> None:
+        parts = [rows[place] for rows in self.rows]
+        here = {name: rows_from(value, place) for name, value in self.given.items()}
+        found = self.job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in self.texts]))
+        if self.job.keeps:
+            self.kept.append(found[0])
+            found = found[1]
+        self.sum.add(found)
+
+    def result(self) -> Any:
+        return (np.concatenate(self.kept), self.sum.total()) if self.job.keeps else self.sum.total()
+
+
 def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
     """The number of rows of a block of a matrix of this shape, wherever it is: `block`, or BLOCK_BYTES of them."""
     fitting = max(BLOCK_BYTES // (8 * shape[1]), 1)
@@ -494,7 +572,11 @@ def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
 
 def rows_from(value: Any, place: slice) -> Any:
     """What goes with these rows: a part of an array, or what a rule says of them."""
-    return value.rows(place.start, place.stop) if isinstance(value, Even) else None if value is None else value[place]
+    if isinstance(value, Even):
+        return value.rows(place.start, place.stop)
+    if isinstance(value, Chosen):
+        return value.of(value.numbers[place])
+    return None if value is None else value[place]
 
 
 class _Threads:

@@ -18,8 +18,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib import import_module
 from itertools import count
@@ -34,9 +33,10 @@ from suffice.terms.blocks import (
     LOCAL,
     Block,
     Blocked,
+    Chosen,
     Even,
     Job,
-    Margins,
+    Request,
     RowBlocks,
     as_block,
     block_rows,
@@ -63,7 +63,7 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True)
 class Spec:
-    """What a task is to do with a piece."""
+    """What a task is to do with a piece, for one request."""
 
     job: Job
     block: int  # rows
@@ -74,19 +74,35 @@ class Spec:
     names: tuple[str, ...]  # of what is given
     make: Callable[[Any], Array] | None  # of rows that X is made of
 
+    @property
+    def stays(self) -> int:
+        """How many arrays stay with the rows."""
+        return len(self.new) + bool(self.job.keeps)
+
 
 @dataclass(frozen=True)
 class Kept:
-    """What a task leaves behind: numbers that stay with the rows, and its part of the sum."""
+    """What a task leaves behind: numbers that stay with the rows, and its part of the sums."""
 
     rows: tuple[Array, ...]
     total: Any
 
 
 def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], known: Sequence[Any]) -> Any:
-    """The job on all blocks of a piece; `known` are margins that are there. In a worker. Its part of the sum, with
-    what stays where anything does."""
-    spec: Spec = pickle.loads(text)
+    """All that is asked for of a piece, request by request; `given` and `known`, margins that are there, have a list
+    for each. In a worker. Its parts of the sums, with what stays where anything does."""
+    specs: Sequence[Spec] = pickle.loads(text)
+    with one_thread():
+        found = [_of_request(*one, start, stop, X) for one in zip(specs, given, known, strict=True)]
+    totals = tuple(total for _, total in found)
+    rows = tuple(one for stay, _ in found for one in stay)
+    return Kept(rows, totals) if rows else totals
+
+
+def _of_request(
+    spec: Spec, given: Sequence[Any], known: Sequence[Any], start: int, stop: int, X: Any
+) -> tuple[list[Array], Any]:
+    """The job on all blocks of a piece: what stays, and the sum."""
     job, offsets = spec.job, len([one for one in spec.offsets if one])
     made: list[list[Array]] = [[] for _ in spec.new]
     rows: list[Array] = []
@@ -96,7 +112,7 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
             last = min(first + spec.block, stop)
             inside = slice(first - start, last - start)
             here = [_rows_of(one, first, last, inside) for one in given]
-            read = partial(_block, spec, X, first, last, inside)
+            read = _Reader(spec, X, first, last, inside)
             added = iter(here[len(here) - offsets :]) if offsets else iter(())
             pairs = zip(spec.new, spec.offsets, strict=True)
             fresh = [product(read(), w, next(added) if has else None) for w, has in pairs]
@@ -110,27 +126,40 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
                 found = found[1]
             yield found
 
-    with one_thread():
-        total = tree(parts())
+    total = tree(parts())
     stay = [*made, rows] if job.keeps else made
-    return Kept(tuple(np.concatenate(one) for one in stay), total) if stay else total
+    return [np.concatenate(one) for one in stay], total
 
 
-def _block(spec: Spec, X: Any, first: int, last: int, inside: slice) -> Array:
-    rows = X[inside]
-    return as_block(rows if spec.make is None else spec.make(rows), first, last, spec.columns)
+class _Reader:
+    """A block of a piece, made when it is asked for, once."""
+
+    def __init__(self, spec: Spec, X: Any, first: int, last: int, inside: slice) -> None:
+        self.spec, self.X, self.place = spec, X, (first, last, inside)
+        self.block: Array | None = None
+
+    def __call__(self) -> Array:
+        if self.block is None:
+            spec, (first, last, inside) = self.spec, self.place
+            rows = self.X[inside]
+            self.block = as_block(rows if spec.make is None else spec.make(rows), first, last, spec.columns)
+        return self.block
 
 
 def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
-    if isinstance(value, tuple):  # what a task has left behind, and which of it
-        value = value[0].rows[value[1]]
+    if isinstance(value, tuple):  # what a task has left behind, which of it, and what it says
+        kept, place, rule = value
+        rows = kept if place is None else kept.rows[place]
+        if rule is not None:
+            return rule.of(rows[inside])
+        value = rows
     if isinstance(value, Even):
         return value.rows(first, last)
     rows = np.asarray(value)[inside]
     return np.require(rows, requirements=["C", "A"]) if rows.dtype.kind == "f" else rows
 
 
-def total_of(kept: Kept) -> Any:
+def totals_of(kept: Kept) -> Any:
     """What travels."""
     return kept.total
 
@@ -153,8 +182,7 @@ class PieceRows:
         return {"values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
 
     def argument(self, piece: int) -> Any:
-        future = self.futures[piece]
-        return future if self.place is None else (future, self.place)
+        return self.futures[piece], self.place, None
 
 
 class ClusterRows(Blocked):
@@ -172,7 +200,7 @@ class ClusterRows(Blocked):
         self.client = client
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.block = block_rows(self.shape, block)
-        self.passes = 0  # over X
+        self._root, self._passes = self, 0
         self._targets: WeakValueDictionary[Any, PieceRows] = WeakValueDictionary()
         self.make: Callable[[Any], Array] | None = None
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -198,7 +226,7 @@ class ClusterRows(Blocked):
         needed: a preparation that takes no memory. It travels to the workers."""
         other = ClusterRows.__new__(ClusterRows)
         vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
-        other.shape, other.make, other.passes = (self.shape[0], columns), make, 0
+        other.shape, other.make = (self.shape[0], columns), make
         other._targets = WeakValueDictionary()
         return other
 
@@ -208,53 +236,61 @@ class ClusterRows(Blocked):
     def __matmul__(self, w: Any) -> Any:
         raise TypeError("X lives on a cluster: linear models with one margin per row take it, other models do not")
 
-    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
-        products = products_of(margins)
-        new = [one for one in products if one.rows is None]
-        if new and (len(products) > len(new) or len(new) > 1):
-            # Each by itself: a task that depends on margins before it would keep these from being forgotten.
-            for one in new:
-                self._start(_Nothing(), [one], [], {})
-            new = []
-        futures = self._start(job, new, margins, given)
-        with _talking(self.client):
-            totals = self._mapped(total_of, [(one,) for one in futures]) if new or job.keeps else list(futures)
-            total = self._joined(totals, 8 * getattr(job, "size", 0) > LARGE)
-        if not job.keeps:
-            return total
-        return PieceRows(self, futures, len(new)), total
+    @property
+    def source(self) -> Any:
+        return self._root
 
-    def _start(self, job: Job, new: Sequence[Any], margins: Sequence[Margins], given: dict[str, Any]) -> Any:
-        """One task for each piece, under way."""
-        products = products_of(margins) if margins else list(new)
-        known = [one.rows for one in products if one not in new]
-        order = {id(one): k for k, one in enumerate([*new, *(one for one in products if one not in new)])}
-        offsets = [one.offset for one in new if one.offset is not None]
-        spec = Spec(
-            job,
-            self.block,
-            self.shape[1],
-            tuple(one.w for one in new),
-            tuple(one.offset is not None for one in new),
-            tuple(written(one.node, order) for one in margins),
-            tuple(given),
-            self.make,
-        )
-        reads = job.reads or bool(new)
-        self.passes += reads
+    @property
+    def passes(self) -> int:
+        """How often the rows were read, whatever they were made into."""
+        return int(self._root._passes)
+
+    def answers(self, requests: Sequence[Request]) -> list[Any]:
+        """One task for each piece does all that is asked for, with two exceptions: margins that a job needs beside
+        others that are there, and what stays beside what does not, are made by tasks of their own. What stays would
+        else depend on all that it was made along with, and be made again, or remembered, with it."""
+        units = [
+            _Unit(request, [one for one in products_of(request.margins) if one.rows is None]) for request in requests
+        ]
+        alone: list[_Unit] = []
+        for unit in units:
+            if len(unit.new) > 1 or (unit.new and len(products_of(unit.request.margins)) > 1):
+                alone += [_Unit(Request(unit.request.X, _Nothing(), (), {}), [one]) for one in unit.new]
+                unit.new = []
+        all_units = [*alone, *units]
+        groups = [[unit for unit in all_units if unit.kind == kind] for kind in KINDS]
         with _talking(self.client), _quiet():
-            text: Any = pickle.dumps(spec)
-            if len(text) > LARGE:  # travels once, not with every task
-                text = self.client.submit(_itself, text, pure=False)
-            tasks = []
-            for k, (start, stop) in enumerate(self.places):
-                arguments = [_argument(one, k) for one in (*given.values(), *offsets)]
-                there = [_argument(one, k) for one in known]
-                tasks.append((text, start, stop, self._pieces[k] if reads else None, arguments, there))
-            futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
-        for place, one in enumerate(new):
-            one.rows = PieceRows(self, futures, place)
-        return futures
+            started = [(group, self._start(group)) for group in groups if group]
+            gathered = self.client.gather([totals for _, totals in started])
+        for (group, _), totals in zip(started, gathered, strict=True):
+            for unit, total in zip(group, tree(totals), strict=True):
+                unit.total = total
+        return [unit.answer for unit in units]
+
+    def _start(self, units: Sequence[_Unit]) -> list[Any]:
+        """One task for each piece, under way: futures of its sums, one for each unit."""
+        specs = [unit.spec for unit in units]
+        reads = any(unit.reads for unit in units)
+        self._root._passes += reads
+        text: Any = pickle.dumps(specs)
+        if len(text) > LARGE:  # travels once, not with every task
+            text = self.client.submit(_itself, text, pure=False)
+        tasks = []
+        for k, (start, stop) in enumerate(self.places):
+            given = [[_argument(one, k) for one in unit.given] for unit in units]
+            known = [[_argument(one.rows, k) for one in unit.known] for unit in units]
+            tasks.append((text, start, stop, self._pieces[k] if reads else None, given, known))
+        futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
+        place = 0
+        for unit, spec in zip(units, specs, strict=True):
+            unit.leave(futures, place)
+            place += spec.stays
+        totals = self._mapped(totals_of, [(one,) for one in futures]) if place else list(futures)
+        if 8 * sum(getattr(spec.job, "size", 0) for spec in specs) > LARGE:
+            while len(totals) > 1:  # joined on the workers
+                pairs = list(zip(totals[::2], totals[1::2], strict=False))
+                totals = self._mapped(joined, pairs) + totals[2 * len(pairs) :]
+        return totals
 
     def _submitted(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, delayed: bool) -> Any:
         if not delayed:
@@ -267,13 +303,6 @@ class ClusterRows(Blocked):
         """One message for all."""
         keys = [_key() for _ in tasks]
         return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)  # type: ignore[no-any-return]
-
-    def _joined(self, totals: list[Any], there: bool) -> Any:
-        """The sum over all pieces, made here or on the workers."""
-        while there and len(totals) > 1:
-            pairs = list(zip(totals[::2], totals[1::2], strict=False))
-            totals = self._mapped(joined, pairs) + totals[2 * len(pairs) :]
-        return tree(self.client.gather(totals))
 
     def rows_of(self, values: Any) -> PieceRows:
         """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
@@ -292,6 +321,8 @@ class ClusterRows(Blocked):
     def gathered(self, rows: Any) -> Array:
         if isinstance(rows, Even):
             return rows.rows(0, self.shape[0])
+        if isinstance(rows, Chosen):
+            return rows.of(self.gathered(rows.numbers))
         with _talking(self.client):
             parts = self.client.gather(list(rows.futures))
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
@@ -319,6 +350,64 @@ class ClusterRows(Blocked):
         if found is None:
             self._targets[key] = found = make()
         return found
+
+
+KINDS = ((True, False), (True, True), (False, True), (False, False))  # makes margins, keeps: in this order
+
+
+class _Unit:
+    """A request on its way: `new` are the margins that it makes."""
+
+    def __init__(self, request: Request, new: list[Any]) -> None:
+        self.request, self.new = request, new
+        self.total: Any = None
+        self.rows: PieceRows | None = None
+
+    @property
+    def kind(self) -> tuple[bool, bool]:
+        return bool(self.new), bool(self.request.job.keeps)
+
+    @property
+    def reads(self) -> bool:
+        return bool(self.new) or self.request.job.reads
+
+    @property
+    def known(self) -> list[Any]:
+        """Margins that are there."""
+        return [one for one in products_of(self.request.margins) if one not in self.new]
+
+    @property
+    def given(self) -> list[Any]:
+        """What goes with the rows, offsets of new margins last."""
+        return [*self.request.given.values(), *(one.offset for one in self.new if one.offset is not None)]
+
+    @property
+    def spec(self) -> Spec:
+        X, order = self.request.X, {id(one): k for k, one in enumerate([*self.new, *self.known])}
+        assert isinstance(X, ClusterRows)
+        return Spec(
+            self.request.job,
+            X.block,
+            X.shape[1],
+            tuple(one.w for one in self.new),
+            tuple(one.offset is not None for one in self.new),
+            tuple(written(one.node, order) for one in self.request.margins),
+            tuple(self.request.given),
+            X.make,
+        )
+
+    def leave(self, futures: tuple[Any, ...], place: int) -> None:
+        """What stays with the rows has these futures, from this place on."""
+        X = self.request.X
+        assert isinstance(X, ClusterRows)
+        for k, one in enumerate(self.new):
+            one.rows = PieceRows(X, futures, place + k)
+        if self.request.job.keeps:
+            self.rows = PieceRows(X, futures, place + len(self.new))
+
+    @property
+    def answer(self) -> Any:
+        return (self.rows, self.total) if self.request.job.keeps else self.total
 
 
 def rows_of(X: Any, *, block: int | None = None, client: Any = None, hold: bool | None = None) -> Blocked:
@@ -429,6 +518,8 @@ def _known(X: Any) -> Any:
 
 
 def _argument(value: Any, piece: int) -> Any:
+    if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
+        return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
     return value.argument(piece) if isinstance(value, PieceRows) else value
 
 

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.intercept import MOST_STEPS
 from suffice.terms.linear import CARRIED, MarginModel

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.linear import CARRIED, MarginModel

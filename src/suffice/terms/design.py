@@ -18,7 +18,6 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,8 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
-from suffice.terms.blocks import Blocked, Even, RowBlocks, View
+from suffice.lazy import cached_property
+from suffice.terms.blocks import Blocked, Chosen, Even, RowBlocks, View
 from suffice.terms.jobs import Normal, ScaledGram, Survey
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
@@ -125,6 +125,15 @@ class Design:
         if not isinstance(self.X, Blocked):
             raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
         return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+
+    def with_weights_here(self) -> Design:
+        """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
+        return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
+
+    def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
+        """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
+        (`Blocked.rows_of`)."""
+        return Design(self.X, Chosen(numbers, k, complement, count))
 
     def _surveyed(self) -> Design:
         if not math.isfinite(self.survey.largest):
@@ -311,7 +320,7 @@ class Design:
             pairs = zip(parts, self._places, strict=True)
             sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
         else:
-            sums = host(self._squares().T @ self.weights)
+            sums = host(self._squares().T @ like(self.weights, self.X))
         return self._root(sums, self.shape[0])
 
     @cached_property
@@ -362,6 +371,7 @@ class Design:
 
     def _weighted(self) -> Any:
         X, root = self.X, namespace(self.weights).sqrt(self.weights)
+        root = like(root, X)
         if not sp.issparse(X):
             return root[:, None] * X
         of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]

@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
+from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, LossModel, rounding_of_pull, rounding_through
 from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend, slope_size
@@ -76,7 +76,8 @@ _shared: WeakKeyDictionary[Design, list[Roots]] = WeakKeyDictionary()
 class Intercepted(LossModel):
     """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
 
-    X is dense or sparse in main memory; rows with a_i = 0 do not count.
+    X is dense or sparse in main memory, or on a device with weights here (`Design.with_weights_here`): products with X
+    are made where it lives, and margins come here. Rows with a_i = 0 do not count.
     """
 
     @cached_property
@@ -113,7 +114,7 @@ class Intercepted(LossModel):
         for known, image in images:
             if np.array_equal(known, x):
                 return image
-        image = super().image(x)
+        image = host(super().image(x))
         images[:] = [(np.array(x), image), *images[: KEPT - 1]]
         return image
 

@@ -77,6 +77,7 @@ class At:
     pull: bool = True
     shift: float = 0.0  # an intercept
     even: float = 0.0  # what all margins may be off besides
+    balance: Balance | None = None  # what is asked of the intercept in the same pass
     keeps: bool = False
 
     @property
@@ -101,7 +102,8 @@ class At:
             size = slope_size(self.loss, slopes, bend, m, y)
             through, whole = norm(root * bend * error), norm(root * (size + bend * error))
             cut = math.isinf(self.loss.curvature) and not bool(np.all(bend < LARGEST))
-        return value, gradient, Length(through), Length(whole), Most(float(cut))
+        found = value, gradient, Length(through), Length(whole), Most(float(cut))
+        return found if self.balance is None else (*found, *self.balance(block))
 
 
 @dataclass(frozen=True)
@@ -145,25 +147,31 @@ class Curvature:
     keeps: bool = True
 
     def __call__(self, block: Block) -> tuple[Array, Any]:
+        C = self.rows(block)
+        influence = C * block["norms"] ** 2
+        return C, (float(C.sum()), float(influence.sum()), Most(0.0 if np.isfinite(C).all() else 1.0))
+
+    def rows(self, block: Block) -> Array:
+        """C of every row."""
         m, a, y = block.margins[0] + self.shift, block["a"], block["y"]
-        C = a * self.loss.curvature_between(m, m, y)
+        C: Array = a * self.loss.curvature_between(m, m, y)
         if len(block.margins) > 1:
             n = block.margins[1] + self.shift_there
             moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
             change = self.loss.derivative(n, y) - self.loss.derivative(m, y)
             C = np.where(moved, a * change / np.where(moved, n - m, 1.0), C)
             C = np.maximum(block["before"], C)
-        influence = C * block["norms"] ** 2
-        return C, (float(C.sum()), float(influence.sum()), Most(0.0 if np.isfinite(C).all() else 1.0))
+        return C
 
 
 @dataclass(frozen=True)
 class Gram:
     """X_W^T C X_W, X_W^T C 1 and 1^T C 1; from a sample of rows where each is taken with the probability `rate` times
-    its influence. C, norms are given."""
+    its influence. C, norms are given, or all rows count and C is made on the way."""
 
     W: npt.NDArray[np.intp]
     rate: float = math.inf
+    curvature: Curvature | None = None
     reads: bool = True
     keeps: bool = False
 
@@ -172,7 +180,8 @@ class Gram:
         return len(self.W) ** 2
 
     def __call__(self, block: Block) -> Any:
-        X, C = block.X, block["C"]
+        X = block.X
+        C = block["C"] if self.curvature is None else self.curvature.rows(block)
         if self.rate < math.inf:
             number = block.start // (block.stop - block.start) + 1  # the last, shorter one shares a number: no harm
             rows, C = sampled(C, block["norms"], self.rate, (number * GOLDEN) % 1.0)
@@ -227,6 +236,35 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class CurvedPull:
+    """X^T C 1 and 1^T C 1."""
+
+    curvature: Curvature
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> tuple[Array, float]:
+        C = self.curvature.rows(block)
+        return pulled(block.X, C), float(C.sum())
+
+
+@dataclass(frozen=True)
+class Slope:
+    """sum_i a_i psi'((m_i + n_i) / 2) (n_i - m_i): the derivative half-way from m to n. a, y are given."""
+
+    loss: MarginLoss
+    shift: float = 0.0
+    shift_there: float = 0.0
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> float:
+        m, n = block.margins[0] + self.shift, block.margins[1] + self.shift_there
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(block["a"] @ (self.loss.derivative(0.5 * m + 0.5 * n, block["y"]) * (n - m)))
+
+
+@dataclass(frozen=True)
 class ScaledGram:
     """X^T diag(a) X / unit^2. a is given."""
 
@@ -238,19 +276,6 @@ class ScaledGram:
     def __call__(self, block: Block) -> Array:
         B: Array = np.sqrt(block["a"])[:, None] * (block.X / self.unit)
         return B.T @ B
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The mean of margins, and the largest of them and of their negatives, of rows that count. a is given."""
-
-    reads: bool = False
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Any:
-        m, a = block.margins[0], block["a"]
-        inside = m[a > 0.0]
-        return float(a @ m), Most(inside.max(initial=-math.inf)), Most((-inside).max(initial=-math.inf))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
+from suffice.lazy import cached_property
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, MarginLoss, Squared, slope_size
 from suffice.terms.rounding import gamma

@@ -34,7 +34,6 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,6 +41,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.linear import CARRIED, MarginModel, majoriser_along
 from suffice.terms.rounding import TINY, block_length, dense_product, gamma, roundings

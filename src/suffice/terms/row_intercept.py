@@ -2,27 +2,31 @@ r"""`suffice.terms.intercept` for blocks of rows, wherever these are:
 
     f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
 
-All that is proven there holds; sums over rows are made where the rows are. b is found by Newton's method, a pass over
-the margins for each of its steps and none over X; a point then takes two passes over X, one for its margins and one for
-the gradient.
+All that is proven there holds; sums over rows are made where the rows are. b is found by Newton's method from
+b(0) - sum_i a_i m_i on, a pass over the margins for each of its steps. The first makes the margins as well; the last,
+which asks whether b is what it should be, is one with the pass for the gradient. So a point takes two passes over X.
+There the rounding of b has to be known in advance: a little more than the step before had is assumed, and if it comes
+out larger the pass is made again.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.terms.blocks import Margins, tree_roundings
 from suffice.terms.design import OF_FACTORS
 from suffice.terms.intercept import CLOSE, MOST_STEPS, UNDERFLOW, Intercepted
-from suffice.terms.jobs import Along, At, Balance, Curvature, Ends, Pull
+from suffice.terms.jobs import Along, At, Balance, Curvature, CurvedPull, Slope
 from suffice.terms.linear import CARRIED, majoriser_of
 from suffice.terms.margin_losses import LARGEST_EXPONENT
 from suffice.terms.rounding import TINY, gamma
 from suffice.terms.row_sums import Point, RowCurvature, RowSums
+
+AMPLE = 1.5  # times the error of b that is likely
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,13 @@ class RowsIntercepted(RowSums, Intercepted):
     def reach(self) -> float:
         return self.design.survey.reach
 
-    @cached_property
+    @property
     def _origin(self) -> tuple[float, float]:
-        root = self._found(None, 0.0, *self._wide_bracket())
-        return root.b, self._off(root, None, 0.0)
+        roots = self._roots
+        if roots.origin is None:
+            root = self._found(None, 0.0, *self._wide_bracket())
+            roots.origin = root.b, self._off(root, None, 0.0)
+        return roots.origin
 
     def image(self, x: Array) -> Any:
         return RowSums.image(self, x)
@@ -59,13 +66,25 @@ class RowsIntercepted(RowSums, Intercepted):
         """b at these margins, with all that was found on the way."""
         key = self._key("root")
         if key not in image.known:
-            origin, error = self._origin
-            mean, high, low = self.design.X.run(Ends(), [image], a=self.design.weights)
-            slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
-            root = self._found(image, origin - mean, origin - high - slack, origin + low + slack)
-            error = self._off(root, image, max(abs(high), abs(low)))
-            image.known[key] = (self.design, self.y, self.loss), (root, error)
+            root = self._found(image, *self._bracket(image))
+            self._keep(image, root)
         return image.known[key][1]
+
+    def _keep(self, image: Any, root: Balanced) -> float:
+        error = self._off(root, image, self._largest(image))
+        image.known[self._key("root")] = (self.design, self.y, self.loss), (root, error)
+        return error
+
+    def _largest(self, image: Any) -> float:
+        """No less than any margin of a row that counts."""
+        w = image.w
+        return self.reach * norm(w) * (1.0 + CARRIED * self.design.margin_rounding(w) + 1e-12) + TINY * len(w)
+
+    def _bracket(self, image: Any) -> tuple[float, float, float]:
+        """A first b, and between which it lies."""
+        (origin, error), largest = self._origin, self._largest(image)
+        far = largest + 8.0 * EPS * (abs(origin) + largest) + error
+        return origin - float(self.design.survey.means @ image.w), origin - far, origin + far
 
     def b(self, image: Any) -> float:
         return float(self.at(image)[0].b)
@@ -75,18 +94,26 @@ class RowsIntercepted(RowSums, Intercepted):
         return root.b, error
 
     def intercept_gradient(self, image: Any) -> Array:
-        C = self.row_curvature(image)
-        pulled: Array = self.design.X.run(Pull(), r=C.rows)
-        gradient: Array = -pulled / max(C.total, UNDERFLOW)
+        key = self._key("gradient of b")
+        if key not in image.known:
+            job = CurvedPull(Curvature(self.loss, self.b(image)))
+            pulled, total = self.design.X.run(job, [image], **self.given)
+            image.known[key] = (self.design, self.y, self.loss), -pulled / max(total, UNDERFLOW)
+        gradient: Array = image.known[key][1]
         return gradient
 
     def shift_within(self, image: Any, radius: float) -> float:
         return self.reach * radius + self.intercept(image)[1]
 
+    def _balance_at(self, b: float) -> Balance:
+        return Balance(self.loss, b, self._third < math.inf)
+
     def _balance(self, image: Margins | None, b: float) -> Balanced:
         given = {"a": self.design.weights, "y": self.y}
-        job = Balance(self.loss, b, self._third < math.inf)
-        s, bend, size, shaken, second = self.design.X.run(job, [] if image is None else [image], **given)
+        return self._balanced(b, self.design.X.run(self._balance_at(b), [] if image is None else [image], **given))
+
+    def _balanced(self, b: float, sums: tuple[float, ...]) -> Balanced:
+        s, bend, size, shaken, second = sums
         N = self.design.shape[0]
         summing = gamma(tree_roundings(N, self.design.X.block) + OF_FACTORS)
         noise = (summing * size + 2.0 * EPS * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
@@ -94,20 +121,26 @@ class RowsIntercepted(RowSums, Intercepted):
 
     def _found(self, image: Margins | None, b: float, low: float, high: float) -> Balanced:
         """As `Intercepted` finds it."""
-        close = False
+        root, last = self._sought(image, b, low, high)
+        return root if last is None else self._balance(image, last)
+
+    def _sought(self, image: Margins | None, b: float, low: float, high: float) -> tuple[Balanced, float | None]:
+        """What was found at the last b that was asked about, and one that is better, but for rounding the root; None if
+        there is none."""
         for _ in range(MOST_STEPS):
             b = min(max(b, low), high)
             root = self._balance(image, b)
-            if close or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+            if high - low <= 2.0 * EPS * (abs(low) + abs(high)):
                 break
             step = root.s / root.bend if root.bend > 0.0 else math.inf
             if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(root.s) <= root.noise:
                 break
             low, high = (b, high) if root.s < 0.0 else (low, b)
             inside = low < b - step < high
-            close = inside and abs(step) <= CLOSE and self._third < math.inf
+            if inside and abs(step) <= CLOSE and self._third < math.inf:
+                return root, b - step
             b = b - step if inside else 0.5 * (low + high)
-        return root
+        return root, None
 
     def _off(self, root: Balanced, image: Margins | None, largest: float) -> float:
         """A proven bound on the error of b."""
@@ -144,17 +177,35 @@ class RowsIntercepted(RowSums, Intercepted):
     # What a point is asked for
 
     def _shifted_job(self, x: Array, image: Any, products: float, pull: bool) -> At:
-        b, error_of_b = self.intercept(image)
+        return self._job_at(x, *self.intercept(image), products, pull)
+
+    def _job_at(
+        self, x: Array, b: float, error_of_b: float, products: float, pull: bool, balance: Balance | None = None
+    ) -> At:
         slack = products * self.design.margin_rounding(x) * norm(x)
         least = TINY * len(x)
-        return At(self.loss, slack, least, 2.0, pull, b, slack * self.reach + least + error_of_b)
+        return At(self.loss, slack, least, 2.0, pull, b, slack * self.reach + least + error_of_b, balance)
 
     def point(self, x: Array, image: Any) -> Point:
         key = self._key("shifted")
         if key not in image.known:
-            found = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, True), [image], **self.given))
+            found = None if self._key("root") in image.known else self._point_with_root(x, image)
+            if found is None:
+                found = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, True), [image], **self.given))
             image.known[key] = (self.design, self.y, self.loss), found
         return image.known[key][1]  # type: ignore[no-any-return]
+
+    def _point_with_root(self, x: Array, image: Any) -> Point | None:
+        """From the pass that ends the search for b; None if that has ended before, or b errs by more than expected."""
+        last, b = self._sought(image, *self._bracket(image))
+        if b is None or not last.second > 0.0:
+            self._keep(image, last if b is None else self._balance(image, b))
+            return None
+        expected = AMPLE * (last.noise / last.second + max(self._third, 1.0) * (b - last.b) ** 2)
+        job = self._job_at(x, b, expected, 1.0, True, self._balance_at(b))
+        found = self.design.X.run(job, [image], **self.given)
+        error = self._keep(image, self._balanced(b, found[5:]))
+        return Point.of(found) if error <= expected else None
 
     def value_at(self, x: Array, image: Any) -> float:
         if image.is_product or self._key("shifted") in image.known:
@@ -181,8 +232,10 @@ class RowsIntercepted(RowSums, Intercepted):
         return found if found.finite else None
 
     def _of(self, job: Curvature, images: list[Any], **before: Any) -> RowCurvature:
-        rows, (total, influence, bad) = self.design.X.run(job, images, **self.given, **before)
-        return RowCurvature(self.design, rows, total, influence, not bad)
+        return RowCurvature(self.design, job, images, {**self.given, **before})
+
+    def slope_between(self, image: Any, other: Any) -> float:
+        return float(self.design.X.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
         total = self.design.X.run(Along(self.loss, self.b(z_image)), [z_image, x_image], **self.given)

@@ -12,17 +12,18 @@ working set.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.terms.blocks import Margins
 from suffice.terms.design import Design
-from suffice.terms.jobs import Along, At, Curvature, Gram, Normal, SlopeAtZero
+from suffice.terms.jobs import Along, At, Curvature, Gram, Normal, Slope, SlopeAtZero
 from suffice.terms.linear import CARRIED, LinearModel, LossModel, majoriser_of
 from suffice.terms.rounding import TINY, gamma
 
@@ -39,7 +40,7 @@ class Point:
 
     @classmethod
     def of(cls, found: tuple[Any, ...]) -> Point:
-        loss, pull, through, whole, cut = found
+        loss, pull, through, whole, cut = found[:5]
         return cls(float(loss), pull, float(through), float(whole), bool(cut))
 
     def rounding(self, design: Design) -> float:
@@ -54,13 +55,14 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class RowCurvature:
-    """C = diag(a_i psi''), which stays with its rows; `total` and `influence` are sum_i C_i and sum_i C_i ||x_i||^2."""
+    """C = diag(a_i psi''), which stays with its rows, and is made when it is needed: a matrix from all rows is made of
+    margins in one pass."""
 
     design: Design
-    rows: Any
-    total: float
-    influence: float
-    finite: bool
+    job: Curvature | None
+    images: Sequence[Any] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    known: tuple[Any, float, float, bool] | None = None
 
     @classmethod
     def of(cls, design: Design, C: Any) -> RowCurvature:
@@ -68,19 +70,43 @@ class RowCurvature:
         if isinstance(C, cls):
             return C
         influence = float(C @ np.square(design.row_norms))
-        return cls(design, design.X.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all()))
+        return cls(design, None, known=(design.X.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all())))
+
+    @cached_property
+    def _made(self) -> tuple[Any, float, float, bool]:
+        if self.known is not None:
+            return self.known
+        rows, (total, influence, bad) = self.design.X.run(self.job, self.images, **self.given)
+        return rows, total, influence, not bad
+
+    @property
+    def rows(self) -> Any:
+        return self._made[0]
+
+    @property
+    def influence(self) -> float:
+        """sum_i C_i ||x_i||^2."""
+        return self._made[2]
+
+    @property
+    def finite(self) -> bool:
+        return self._made[3]
 
     def sum(self) -> float:
-        return self.total
+        return self._made[1]
 
     def any(self) -> bool:
-        return self.total > 0.0
+        return self.sum() > 0.0
 
     def gram(self, W: npt.NDArray[np.intp], count: int, centred: bool) -> Array:
         """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
-        whole = count >= self.design.shape[0] or not self.influence > 0.0
-        job = Gram(np.asarray(W), math.inf if whole else count / self.influence)
-        G, mean, total = self.design.X.run(job, C=self.rows, norms=self.design.row_norms)
+        X, W = self.design.X, np.asarray(W)
+        whole = count >= self.design.shape[0]
+        if whole and self.job is not None and "_made" not in vars(self):
+            G, mean, total = X.run(Gram(W, curvature=self.job), self.images, **self.given)
+        else:
+            job = Gram(W, math.inf if whole or not self.influence > 0.0 else count / self.influence)
+            G, mean, total = X.run(job, C=self.rows, norms=self.design.row_norms)
         H: Array = G - np.outer(mean, mean / total) if centred and total > 0.0 else G
         return H
 
@@ -143,8 +169,11 @@ class RowSums(LossModel):
         return found if found.finite else None
 
     def _curved(self, images: list[Any], **before: Any) -> RowCurvature:
-        rows, (total, influence, bad) = self.design.X.run(Curvature(self.loss), images, **self.given, **before)
-        return RowCurvature(self.design, rows, total, influence, not bad)
+        return RowCurvature(self.design, Curvature(self.loss), images, {**self.given, **before})
+
+    def slope_between(self, image: Any, other: Any) -> float:
+        """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
+        return float(self.design.X.run(Slope(self.loss), [image, other], **self.given))
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
         total = self.design.X.run(Along(self.loss), [z_image, x_image], **self.given)

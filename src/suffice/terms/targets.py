@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
+from suffice.lazy import cached_property
 from suffice.terms.design import Design
 from suffice.terms.linear import LinearModel, MarginModel, majoriser_along
 from suffice.terms.margin_losses import SQUARED

@@ -1,0 +1,36 @@
+"""`cached_property` without a lock.
+
+That of functools holds one lock for all instances of a class while a value is made, up to Python 3.11: computations
+that take turns (`suffice.terms.together`) would wait for each other for ever. A value may be made twice where threads
+race for it, and the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class cached_property(Generic[T]):  # noqa: N801 (as functools has it)
+    """Computed when it is asked for first, and then an attribute of the instance."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> cached_property[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> cached_property[T] | T:
+        if instance is None:
+            return self
+        values = instance.__dict__
+        if self.name not in values:
+            values[self.name] = self.function(instance)
+        value: T = values[self.name]
+        return value
