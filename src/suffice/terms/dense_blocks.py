@@ -36,7 +36,7 @@ class DenseBlocks:
         """The block of these rows: a slice of numbers that lie inside, or numbers."""
         block = self.X[rows] if self.rows is None else self._dense(rows, self.rows)
         if self.chosen is None:
-            return block  # type: ignore[no-any-return]
+            return block
         return np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
 
     def _dense(self, rows: slice | Indices, out: Array) -> Array:
