@@ -6,7 +6,7 @@ The outer function h(x) = f(x, z(x)) may be negative, and suffice minimises squa
 
 which falls where h does. The inner problem is solved by gradient descent with Nesterov's momentum until
 ||grad g|| / mu <= radius, with mu and L of its Hessian at the first inner point (right everywhere for quadratics; for
-others what is called proven is not). Then |h~ - h| <= ||grad_z f|| radius + M radius^2 / 2, M being the norm of f's Hessian.
+others what is called proven is not). Then |h~ - h| <= ||grad_z f|| radius + M radius^2 / 2, M the norm of f's Hessian.
 """
 
 import math
