@@ -42,7 +42,7 @@ class Inner:
         while True:
             slope = np.asarray(self.slope(z, x))
             radius = float(np.linalg.norm(slope)) / self.mu
-            if enough(z, radius) or steps >= 100_000:
+            if enough(z, radius) or steps >= 10_000:
                 return z, radius, steps
             y = z + beta * (z - before)
             before, z, steps = z, y - np.asarray(self.slope(y, x)) / self.L, steps + 1
@@ -52,27 +52,30 @@ class Oracle:
     """r, its proven error and its derivative."""
 
     def __init__(self, inner, x0):
-        self.inner, self.found, self.scale, self.first = inner, None, 1.0, 0.0
-        self.first = self._value(x0, inner.z0, 1e-6)[0]
+        self.inner, self.found = inner, None
+        self.first = self._value(x0, inner.z0, lambda h: 1e-6 * max(1.0, abs(h)))[0]
         self.scale = max(1.0, abs(self.first))
 
-    def _value(self, x, z, within):
+    def _value(self, x, z, allowed):
+        """h, the bound on its error, once that is at most allowed(h), z and the steps."""
+
         def error(z, radius):
-            slope = np.asarray(self.inner.outer(z, x)[1][0])
-            return float(np.linalg.norm(slope)) * radius + 0.5 * self.inner.M * radius**2
+            h, (slope, _) = self.inner.outer(z, x)
+            return float(h), float(np.linalg.norm(np.asarray(slope))) * radius + 0.5 * self.inner.M * radius**2
 
         def enough(z, radius):
-            e = error(z, radius) / (2.0 * self.scale)
-            r = math.exp(min((float(self.inner.outer(z, x)[0]) - self.first) / (2.0 * self.scale), 300.0))
-            return e < 1.0 and r * math.expm1(e) <= within
+            h, e = error(z, radius)
+            return e <= max(allowed(h), 1e-13 * max(1.0, abs(h)))
 
         z, radius, steps = self.inner.solve(x, z, enough)
-        return float(self.inner.outer(z, x)[0]), error(z, radius), z, steps
+        return *error(z, radius), z, steps
 
     def evaluate(self, theta, *, within, warm=None):
         start = self.inner.z0 if warm is None else warm.solutions[0]
-        h, error, z, steps = self._value(theta, start, within)
-        r = math.exp(min((h - self.first) / (2.0 * self.scale), 300.0))
+        size = lambda h: math.exp(min((h - self.first) / (2.0 * self.scale), 300.0))  # noqa: E731 (r)
+        allowed = lambda h: 2.0 * self.scale * math.log1p(within / size(h))  # noqa: E731
+        h, error, z, steps = self._value(theta, start, allowed)
+        r = size(h)
         slope_z, slope_x = map(np.asarray, self.inner.outer(z, theta)[1])
         v = np.linalg.solve(np.asarray(self.inner.hessian(z, theta)), slope_z)
         slope = slope_x - np.asarray(self.inner.pull(z, theta, jnp.asarray(v)))
