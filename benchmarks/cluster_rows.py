@@ -3,14 +3,14 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 400 MB in a file, two workers that may have 380 MB each: a search to its end, its rows read again at
+    memory    X of 1.6 GB in a file, two workers that may have 700 MB each: a search to its end, its rows read again at
               every pass. The workers' peak memory is told.
+    disk      X of 28 GB in a file, on a machine with less memory than that, one process: a search to its end. Needs as
+              much room on the disk; not among the sections that are made by default.
     passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
               dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
               ridge logistic regression. dask-glm's elastic net has a proximal operator that does nothing, hence no l1.
-    plan      a simulation of jobs (a task for each piece of the rows; workers with one thread; a scheduler that takes
-              its time for each task) with constants measured on small cases, compared with other small cases, and then
-              asked about 10^9 rows.
+    plan      `cluster_plan.py`: a simulation of jobs, compared with measured ones, and then asked about 10^9 rows.
     growth    rows from 10^4 to 10^7 in a file of float32, one process: seconds and peak memory of one certified solve.
 
 All data are synthetic. Needs the extra dask; dask-glm where it is installed.
@@ -23,6 +23,7 @@ import os
 import resource
 import signal
 import tempfile
+import threading
 import time
 import tracemalloc
 from hashlib import blake2b
@@ -30,18 +31,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import cluster_plan
 import dask
 import dask.array as da
 import numpy as np
 from common import parser, provenance, table, target, write_json, write_text
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster
 
 import suffice
 from suffice import BilevelProblem, Options, Space, losses, problems, terms, tune
 from suffice.terms import blocks
-from suffice.terms.cluster import ClusterRows
-from suffice.terms.design import Design
-from suffice.terms.jobs import At, Gram
 
 SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
 
@@ -65,7 +64,7 @@ def from_file(path: Path, chunks: int) -> Any:
     return da.map_blocks(load, chunks=(sizes, (d,)), dtype=dtype, meta=np.zeros((0, 0), dtype))
 
 
-def search(X: Any, y: Any, evaluations: int, callback: Any = None) -> tuple[Any, Any]:
+def search(X: Any, y: Any, evaluations: int, callback: Any = None, **how: Any) -> tuple[Any, Any]:
     parts = terms.row_folds(X, 2)
     problem = BilevelProblem(
         [problems.ElasticNetLogistic(train, y) for train, _ in parts],
@@ -73,7 +72,8 @@ def search(X: Any, y: Any, evaluations: int, callback: Any = None) -> tuple[Any,
         space=SPACE,
     )
     start = {"l1": 1e-3, "l2": 1e-3}
-    return tune(problem, start, options=Options(max_evaluations=evaluations), callback=callback), parts[0][0].X
+    options = Options(max_evaluations=evaluations, **how)
+    return tune(problem, start, options=options, callback=callback), parts[0][0].X
 
 
 def cluster(workers: int, memory: Any = None) -> LocalCluster:
@@ -121,28 +121,77 @@ def bits(N: int = 20_000, d: int = 20, evaluations: int = 6) -> dict[str, Any]:
 # More rows than memory
 
 
-def memory(N: int = 1_000_000, d: int = 50, limit: str = "380MB") -> dict[str, Any]:
+def written(path: Path, N: int, d: int, dtype: Any = np.float64) -> Any:
+    """Rows in a file of numpy.save, and their labels."""
+    file = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(N, d))
+    rng = np.random.default_rng(0)
+    w, y = rng.standard_normal(d) / np.sqrt(d), np.empty(N, dtype=bool)
+    for start in range(0, N, 100_000):
+        part = rng.standard_normal((min(100_000, N - start), d), dtype=np.float32).astype(dtype, copy=False)
+        file[start : start + len(part)] = part
+        y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
+    file.flush()
+    return y
+
+
+def memory(N: int = 2_000_000, d: int = 100, limit: str = "700MB") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
-        file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float64, shape=(N, d))
-        rng = np.random.default_rng(0)
-        w, y = rng.standard_normal(d) / 10, np.empty(N, dtype=bool)
-        for start in range(0, N, 50_000):
-            part = rng.standard_normal((min(50_000, N - start), d))
-            file[start : start + len(part)] = part
-            y[start : start + len(part)] = part @ w + rng.logistic(size=len(part)) > 0.0
-        file.flush()
-        del file
+        y = written(path, N, d)
         blocks.BLOCK_BYTES = 1 << 23
         with cluster(2, limit) as running, Client(running) as client:
+            before = set(client.run(os.getpid).values())
             began = time.perf_counter()
-            found, rows = search(from_file(path, 25_000), y, 2)
-            peak = max(client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss).values()) * 1024
+            found, rows = search(from_file(path, 25_000), y, 40, final_radius=0.03)
             seconds = time.perf_counter() - began
-    size = 8 * N * d
+            peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            restarted = len(set(client.run(os.getpid).values()) - before)
     return {
-        "bytes of X": size, "limit": limit, "held": rows.held, "passes": rows.passes, "seconds": seconds,
-        "peak bytes of a worker": peak, "evaluations": found.evaluations, "interval": list(found.interval),
+        "bytes of X": 8 * N * d, "limit of each of two workers": limit, "X is held": rows.held,
+        "peak bytes of a worker": max(peaks.values()) * 1024, "workers that were restarted": restarted,
+        "evaluations": found.evaluations, "status": found.status.name, "passes": rows.passes, "seconds": seconds,
+        "interval": list(found.interval),
+    }  # fmt: skip
+
+
+def disk(N: int = 70_000_000, d: int = 50) -> dict[str, Any]:
+    """One process, and a file that is larger than the machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.2):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            peak[0] = max([peak[0], *(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))])
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "X.npy"
+        y = written(path, N, d)
+        blocks.BLOCK_BYTES = 1 << 23
+        threading.Thread(target=watch, daemon=True).start()
+        reads = [0]
+        mapped = np.load(path, mmap_mode="r")
+
+        def read(start: int, stop: int) -> Any:
+            reads[0] += stop - start
+            return mapped[start:stop]
+
+        X = terms.RowBlocks(read, (N, d))
+        parts = terms.row_folds(X, 2)
+        problem = BilevelProblem(
+            [problems.ElasticNetLogistic(train, y) for train, _ in parts],
+            [losses.LogLoss(held, y) for _, held in parts],
+            space=Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0)),
+        )
+        began, cpu = time.perf_counter(), time.process_time()
+        options = Options(max_evaluations=40, final_radius=0.03, enough=1e-4)
+        found = tune(problem, {"l1": 1e-3, "l2": 1e-3}, options=options, callback=lambda r: print(r.number, flush=True))
+        ended.set()
+    return {
+        "bytes of X": 8 * N * d, "bytes of memory": machine, "peak bytes, but for the file": peak[0] * 1024,
+        "evaluations": found.evaluations, "status": found.status.name, "passes": reads[0] / N,
+        "seconds": time.perf_counter() - began, "CPU seconds": time.process_time() - cpu,
+        "interval": list(found.interval),
     }  # fmt: skip
 
 
@@ -221,105 +270,6 @@ def _glm(X: Any, y: Any, l2: float, tell: Any, rows: Any) -> list[list[Any]]:
     return []
 
 
-# A plan for 10^9 rows
-
-
-def simulated(pieces: int, workers: int, piece_seconds: float, c: dict[str, float], stages: int) -> float:
-    """Seconds of a job: tasks are handed out one by one, every worker makes one at a time, answers come back; a second
-    stage of small tasks takes the sums out of what stays."""
-    free, clock, ends = [0.0] * workers, 0.0, []
-    for _ in range(pieces):
-        clock += c["hand out"]
-        k = min(range(workers), key=free.__getitem__)
-        free[k] = max(free[k], clock) + c["task"] + piece_seconds
-        ends.append(free[k])
-    return (
-        c["round trip"] + max(ends) + (stages - 1) * (c["round trip"] + pieces * (c["hand out"] + c["task"] / workers))
-    )
-
-
-def measured(rows: ClusterRows, job: Any, design: Design, y: Any, C: Any, repeats: int = 5) -> float:
-    """The least of some repeats, in seconds. A job with margins makes them."""
-    times = []
-    for k in range(repeats):
-        began = time.perf_counter()
-        if isinstance(job, Gram):
-            rows.run(job, C=C, norms=design.row_norms)
-        else:
-            w = np.full(rows.shape[1], 1e-3 * (k + 1))
-            rows.run(job, [rows.margins(w)], a=design.weights, y=y, norms=design.row_norms)
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def plan(d: int = 50) -> dict[str, Any]:
-    blocks.BLOCK_BYTES = 1 << 21
-    cases, loss = [], terms.LOGISTIC
-    sizes = (25_000, 100_000, 200_000, 400_000)
-    for workers in (1, 2):
-        with cluster(workers) as running, Client(running):
-            for N in sizes:
-                X, y = data(N, d)
-                shared = da.from_array(X, chunks=(N // 4, -1))
-                problem = problems.ElasticNetLogistic(shared, y)
-                rows, design = problem.design.X, problem.design
-                wait(list(rows._pieces))
-                model = problem.at(l1=0.0, l2=1.0).smooth
-                C = model.row_curvature(model.image(np.zeros(d))).rows
-                for name, job in (("point", At(loss, 1e-12, 0.0)), ("Gram", Gram(np.arange(d)))):
-                    seconds = measured(rows, job, design, problem.y, C)
-                    pieces, largest = len(rows.places), max(b - a for a, b in rows.places)
-                    cases.append({"job": name, "rows": N, "workers": workers, "pieces": pieces,
-                                  "largest piece": largest, "seconds": seconds})  # fmt: skip
-    constants = _fitted([case for case in cases if case["rows"] in (sizes[0], sizes[-1])])
-    for case in cases:
-        case["simulated"] = _of_case(case, constants)
-        case["used to fit"] = case["rows"] in (sizes[0], sizes[-1])
-    return {"constants": constants, "cases": cases, "plan": _planned(constants, d)}
-
-
-def _of_case(case: dict[str, Any], c: dict[str, float]) -> float:
-    stages = 2 if case["job"] == "point" else 1
-    return simulated(case["pieces"], case["workers"], case["largest piece"] * c[case["job"]], c, stages)
-
-
-def _fitted(cases: list[dict[str, Any]]) -> dict[str, float]:
-    """Constants with the least sum of squared relative errors."""
-    from scipy.optimize import least_squares
-
-    names = ("round trip", "hand out", "task", "point", "Gram")
-
-    def errors(logs: Any) -> Any:
-        c = dict(zip(names, np.exp(logs), strict=True))
-        return [np.log(_of_case(case, c) / case["seconds"]) for case in cases]
-
-    start = np.log([5e-3, 5e-4, 2e-3, 1e-7, 2e-7])
-    found = least_squares(errors, start, bounds=(np.log(1e-9), np.log(1.0)))
-    return {name: float(value) for name, value in zip(names, np.exp(found.x), strict=True)}
-
-
-def _planned(c: dict[str, float], d: int) -> list[dict[str, Any]]:
-    """10^9 rows of d columns in float64 on workers with one thread each, X held or read at 200 MB/s by every worker."""
-    N, made = 10**9, []
-    steps, folds, evaluations = 4, 5, 30  # Newton steps of a warm solve, folds, evaluations of a search
-    for workers in (64, 256):
-        for read in (0.0, 8.0 * d / 2e8):  # seconds for every row
-            piece = 1 << 17
-            pieces = -(-N // piece)
-            point = simulated(pieces, workers, piece * (c["point"] + read), c, 2)
-            gram = simulated(pieces, workers, piece * (c["Gram"] + read), c, 1)
-            evaluation = folds * (steps * (point + gram) + point)
-            overhead = pieces * (3 * c["hand out"]) / (point + gram)
-            made.append({
-                "workers": workers, "X": "held" if read == 0.0 else "read at every pass", "bytes of X": 8 * N * d,
-                "passes of an evaluation": folds * (2 * steps + 1),
-                "bytes that travel to a task": 8 * d, "bytes that travel back": pieces * 8 * d * (1 + d),
-                "seconds of a point": point, "seconds of a Gram matrix": gram,
-                "share of handing out tasks": overhead, "hours of a search": evaluations * evaluation / 3600.0,
-            })  # fmt: skip
-    return made
-
-
 # Growth
 
 
@@ -357,27 +307,15 @@ def text(found: dict[str, Any]) -> str:
         parts += ["## The same bits", table(["", "chunks", "digest of the history", "wall"], rows)]
         parts.append(table(["", "measured", "target", ""], [target("different digests", float(
             len({row[2] for row in found["bits"]["rows"]})), 1.0, digits=0)]))  # fmt: skip
-    if "memory" in found:
-        m = found["memory"]
-        parts += ["## More rows than memory", table(["", ""], [[k, v] for k, v in m.items()])]
+    for name, title in (("memory", "More rows than workers have memory"), ("disk", "More rows than memory")):
+        if name in found:
+            parts += [f"## {title}", table(["", ""], [[k, _short(v)] for k, v in found[name].items()])]
     if "passes" in found:
         rows = [[n, f"{r:.0f}", f"{i:.0f}" if i else "", f"{p:.1e}", f"{e:.1e}"] for n, r, i, p, e in found["passes"]]
         header = ["", "X is read", "inner passes", "proven distance", "distance"]
         parts += ["## Passes", "Distances are relative to the norm of the exact weights.", table(header, rows)]
     if "plan" in found:
-        p = found["plan"]
-        rows = [_case(case) for case in p["cases"]]
-        worst = max(abs(c["simulated"] / c["seconds"] - 1) for c in p["cases"] if not c["used to fit"])
-        parts += ["## A plan for 10^9 rows", table(["", "measured", "simulated", "off by", "not fitted"], rows)]
-        parts.append(
-            table(["", "measured", "target", ""], [target("largest error of a case that was not fitted", worst, 0.2)])
-        )
-        parts.append(
-            ", ".join(f"{name} {value:.3g} s" for name, value in p["constants"].items()) + " (point, Gram: per row)."
-        )
-        header = ["10^9 rows", *(f"{case['workers']} workers, {case['X']}" for case in p["plan"])]
-        keys = [key for key in p["plan"][0] if key not in ("workers", "X")]
-        parts.append(table(header, [[key, *(_short(case[key]) for case in p["plan"])] for key in keys]))
+        parts += cluster_plan.text(found["plan"])
     if "growth" in found:
         g = found["growth"]
         rows = [
@@ -391,30 +329,23 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _case(case: dict[str, Any]) -> list[str]:
-    name = f"{case['job']}, {case['rows']:,} rows, {case['workers']} workers, {case['pieces']} pieces"
-    times = [f"{1e3 * case[key]:.0f} ms" for key in ("seconds", "simulated")]
-    return [
-        name,
-        *times,
-        f"{100 * (case['simulated'] / case['seconds'] - 1):+.0f} %",
-        "" if case["used to fit"] else "yes",
-    ]
-
-
 def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(f'{end:.6g}' for end in value)}]"
+    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
 
 
-SECTIONS = {"bits": bits, "memory": memory, "passes": passes, "plan": plan, "growth": growth}
+SECTIONS = {"bits": bits, "memory": memory, "disk": disk, "passes": passes, "plan": cluster_plan.plan, "growth": growth}
 
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
+    arguments.add_argument(
+        "--only", nargs="*", choices=list(SECTIONS), default=[one for one in SECTIONS if one != "disk"]
+    )
     options = arguments.parse_args()
     path = options.out / "cluster_rows.json"
-    found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) else {}
+    found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) - 1 else {}
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
         found[name] = SECTIONS[name]()

@@ -189,3 +189,15 @@ def test_these_tests_see_what_they_are_to_forbid():
         "tabular.run: sklearn._page",
         "tabular.run: files._QUIETLY",
     }
+
+
+def test_nobody_caches_properties_under_a_lock():
+    """functools' would hold one lock for all problems of a class while one of them waits for its turn (`lazy`)."""
+    locked = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "functools"
+        if any(name.name == "cached_property" for name in node.names)
+    ]
+    assert not locked

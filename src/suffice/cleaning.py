@@ -42,13 +42,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm, positive, vector
 from suffice.held_out import root_error
+from suffice.lazy import cached_property
 from suffice.stationarity import projected
 from suffice.terms.design import Design
 from suffice.terms.rounding import gamma

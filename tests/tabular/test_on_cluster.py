@@ -1,12 +1,15 @@
 """Tables on a cluster: the rules of one machine, exact statistics, a model that scikit-learn takes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
+from suffice import tabular
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.on_cluster import Wish, run, wish_of
 from suffice.tabular.parts import Summary, find_parts
@@ -102,6 +105,7 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
     X, y = model[:-1].transform(frame), pd.concat([pd.read_parquet(path) for path in paths]).y.to_numpy()
     r = y - model.predict(frame)
     l2 = found.plain()["penalties"]["l2"]
+    assert model[-1].alpha == pytest.approx(ROWS * l2)
     assert abs(r.mean()) < 1e-9
     assert np.linalg.norm(X.T @ r / ROWS - l2 * model[-1].coef_) < 1e-5
 
@@ -201,14 +205,19 @@ def invoked(*arguments):
 
 def test_the_command_line_tunes_on_a_cluster(files, address, tmp_path):
     known = [*files(y=LABELS), "--target", "y", "--cluster", address, "--out", tmp_path / "run", "--cv", 2]
-    made = invoked(*known, "--max-evaluations", 2, "--json")
+    made = invoked(*known, "--max-evaluations", 2, "--json", "--no-report")
     assert made.exit_code == 1  # two evaluations are not enough
     assert "stopped early" in made.stderr and "the same command with a larger budget goes on" in made.stderr
     found = json.loads(made.stdout)
-    assert found["evaluations"] == 2 and found["model"] == "logistic"
+    assert found["evaluations"] == 2 and found["model"] == "logistic" and found["report"] is None
     again = invoked(*known, "--max-evaluations", 3)
     assert "Best     l1 = " in again.stdout and "Score    mean log loss" in again.stdout
     assert (tmp_path / "run" / "model.skops").exists() or (tmp_path / "run" / "model.joblib").exists()
+    assert again.exit_code == 1 and "Report   " in again.stdout
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert sum(report["calibration"]["curves"][0]["count"]) == ROWS  # every row was held out once
+    assert np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(report["best"]["score"], rel=1e-2)
+    assert "mean neg_log_loss" in (tmp_path / "run" / "report.html").read_text()
     other = invoked(*known, "--seed", 1)
     assert other.exit_code == 2 and "holds another run" in other.stderr
 
@@ -238,3 +247,34 @@ def test_the_command_line_refuses_in_one_line(files, address, tmp_path, argument
 def test_several_files_need_a_cluster(files):
     made = invoked(*files(y=LABELS), "--target", "y")
     assert made.exit_code == 2 and "several are for --cluster" in made.stderr
+
+
+@pytest.mark.parametrize("model", ["elastic-net", "poisson"])
+def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
+    wish = Wish(data=files(y=rng.poisson(np.exp(0.3 * FRAME.a)).astype(float)), target="y", model=model, cv=2)
+    found = run(replace(wish, max_evaluations=1), address, tmp_path / "run")
+    assert found.failures == () and found.page is not None and found.page.exists()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert len(report["calibration"]["true"]) == ROWS
+    # The loss of the held-out rows is that of the pairs shown.
+    pairs = np.array([report["calibration"]["true"], report["calibration"]["predicted"]])
+    loss = mean_squared_error if model == "elastic-net" else mean_poisson_deviance
+    assert -np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(loss(*pairs), rel=1e-6)
+
+
+def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    paths, how = files(y=LABELS), {"cv": 2, "max_evaluations": 1, "no_report": True}
+    there = run(Wish(data=paths, target="y", **how), address, tmp_path / "files")
+    frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+    with distributed.Client(address) as client:
+        lazy = dd.from_pandas(frame.astype({"c": "category"}), npartitions=3)
+        found = tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, **how)
+        assert found.result.interval == there.result.interval  # whatever the partitions
+        assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
+        with pytest.raises(TableError, match="holds another run"):
+            tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
+        with pytest.raises(ValueError, match="--weights does not go"):
+            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, weights="a")
+    with pytest.raises(TypeError, match=r"must be a dask\.dataframe"):
+        tabular.tune_frame(frame, "y", tmp_path / "other")

@@ -233,3 +233,22 @@ def test_views_hold_what_they_say():
 def test_bad_input_is_named(client, build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+def test_a_dataframe_of_numbers_is_a_matrix(client):
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcdef")).assign(y=y), npartitions=4)
+    assert solved(frame[list("abcdef")], frame.y, "newton") == solved(RowBlocks.of(X), y, "newton")
+    with pytest.raises(TypeError, match="real numbers"):
+        Design.of(frame.assign(text="a"))
+
+
+def test_scikit_learn_search_says_that_it_needs_a_dataframe_here(client):
+    dd, pd = pytest.importorskip("dask.dataframe"), pytest.importorskip("pandas")
+    from sklearn.linear_model import Ridge
+
+    from suffice.sklearn import SufficeSearchCV
+
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=4)
+    with pytest.raises(TypeError, match=r"X is a dask\.dataframe.*tune_frame"):
+        SufficeSearchCV(Ridge(), {"l2": (1e-4, 1.0)}).fit(frame, y)

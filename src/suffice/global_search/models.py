@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +18,7 @@ from suffice.arrays import Array, host, lives_elsewhere
 from suffice.bilevel import BilevelProblem
 from suffice.global_search.expansions import LOSSES, knows
 from suffice.held_out import HeldOut
+from suffice.lazy import cached_property
 from suffice.lower.parts import LinearParts
 from suffice.problems import LowerLevel
 from suffice.terms.blocks import Blocked

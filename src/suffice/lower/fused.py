@@ -30,10 +30,11 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 from suffice.arrays import EPS
+from suffice.lazy import cached_property
 from suffice.terms.design import ALIGNED, Design
 from suffice.terms.margin_losses import Huber, Logistic, MarginLoss, Squared
 from suffice.terms.products import device_blocks

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 from suffice.lower.signed_factor import Indices, SignedFactor, chosen_columns, rows_at_once, weighted_gram
 from suffice.lower.verified_rows import Change, Slopes
 from suffice.protocols import conforms
@@ -281,7 +281,7 @@ class Curved:
 
 @dataclass(frozen=True, eq=False)
 class InBlocks:
-    """Rows of blocks. `image` is a promise of margins, an offset among them."""
+    """Rows of blocks. `image` is a promise of margins, a product, an offset among them."""
 
     model: LossModel
     w: Array
@@ -294,12 +294,7 @@ class InBlocks:
         """The sum over all blocks."""
         design = self.model.design
         given = {"a": design.weights, "y": self.model.y, "norms": design.row_norms}
-        return design.X.run(job, [self._product], **given, **kept)
-
-    @cached_property
-    def _product(self) -> Any:
-        # What was carried along straight lines errs by more.
-        return self.image if self.image.is_product else self.model.image(self.w)
+        return design.X.run(job, [self.image], **given, **kept)
 
     @property
     def more(self) -> float:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, norm
+from suffice.lazy import cached_property
 from suffice.lower.signed_factor import BYTES_ELSEWHERE, Indices, SignedFactor, chosen_columns
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, Squared, slope_size

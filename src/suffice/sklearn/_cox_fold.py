@@ -7,13 +7,13 @@ Held-out rows are at risk among themselves: the loss is a partial likelihood of 
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array, positive
+from suffice.lazy import cached_property
 from suffice.losses import PartialLikelihood
 from suffice.problem import Composite
 from suffice.sklearn._glm_fold import Columns, Structure

@@ -11,8 +11,8 @@ import numpy as np
 
 from suffice.journal.codec import light
 from suffice.result import Result
-from suffice.sklearn._recorded import fold_losses
 from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.enough import fold_losses
 from suffice.sklearn.penalties import PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.splits import Split
 from suffice.upper.evaluation import Evaluation

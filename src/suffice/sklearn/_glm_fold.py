@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, positive
 from suffice.held_out import DevianceScore, HeldOut
+from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn.scores import SCORES

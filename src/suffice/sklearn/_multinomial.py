@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array
 from suffice.held_out_softmax import HeldOutSoftmax
+from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.problems.linear import penalised
 from suffice.sklearn.folds import FLOOR, Shared

@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
@@ -28,9 +27,10 @@ from suffice.options import Options
 from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
-from suffice.sklearn._recorded import RecordedProblem, standard_error
+from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._sketch import Sketch, sketches
 from suffice.sklearn._starting_points import best_of_a_few, best_of_sketches
+from suffice.sklearn.enough import Tolerance, standard_error, worth
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 from suffice.space import Space
@@ -40,8 +40,6 @@ from suffice.upper.edges import search_with_edges
 from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
-SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
-LARGEST = 2e-4  # and of the loss, where that is less
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 BEYOND = 1e-3  # of the loss: how well it is to be known beyond an edge
 LITTLE = 1e-4  # of the loss: what is not worth a warning
@@ -56,22 +54,11 @@ SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins nea
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 
 
-Tolerance = float | Literal["statistical"]
-
-
 def check_tolerance(tolerance: object) -> None:
     if isinstance(tolerance, str) and tolerance != "statistical":
         raise ValueError(f"tolerance must be 'statistical' or a positive number, got {tolerance!r}")
     if not isinstance(tolerance, str):
         positive(tolerance, "tolerance")  # type: ignore[arg-type]
-
-
-def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
-    """How accurate F is to be: a share of it, or of its standard error over folds where that is less than LARGEST."""
-    if tolerance != "statistical":
-        return tolerance * evaluation.cost
-    error = standard_error(evaluation)
-    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * evaluation.cost)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
 from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.journal.answers import SearchJournal, request_key
@@ -15,17 +13,6 @@ from suffice.options import Policy
 from suffice.result import Record
 from suffice.signals import time_limit
 from suffice.upper.evaluation import Evaluation
-
-
-def fold_losses(evaluation: Evaluation) -> Array:
-    """The loss of every fold; F is their mean."""
-    return evaluation.coarse**2 * len(evaluation.coarse)
-
-
-def standard_error(evaluation: Evaluation) -> float:
-    """That of F over folds; 0 where there is one fold only."""
-    losses = fold_losses(evaluation)
-    return float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
 
 
 class RecordedProblem:

@@ -14,7 +14,6 @@ import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice import plots
 from suffice.arrays import Array, norm
+from suffice.lazy import cached_property
 from suffice.lower.solution import Solution
 from suffice.report.traces import Trace
 from suffice.sklearn._devices import here

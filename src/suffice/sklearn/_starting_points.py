@@ -55,8 +55,9 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.sklearn._recorded import RecordedProblem, standard_error
+from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._sketch import Kind, Sketch
+from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 from suffice.upper.evaluation import Evaluation

@@ -7,13 +7,13 @@ of squared errors, as scikit-learn's scores do; for r2 each target is in units o
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, positive
+from suffice.lazy import cached_property
 from suffice.losses import SquaredErrors
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +30,7 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, like
 from suffice.held_out import HeldOut
+from suffice.lazy import cached_property
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.problem import Composite
 from suffice.problems.linear import penalised

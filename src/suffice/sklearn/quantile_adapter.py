@@ -8,7 +8,6 @@ the pinball loss itself. The intercept is a column of ones without a penalty.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.linear_model import QuantileRegressor
 
 from suffice.arrays import Array
 from suffice.held_out import HeldOut
+from suffice.lazy import cached_property
 from suffice.lower.newton_narrowing import NewtonNarrowing
 from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn.adapters import Fold, Regressor, register_adapter

@@ -2,18 +2,20 @@
 
 Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
 each fold anew, and up to MOST_SHUFFLED rows folds are those of one machine: shuffled by the seed, with their share of
-every class. What differs, and is told: beyond, folds are made of a hash of the row's number and the seed; the search
-begins at one point, without first looks; every level has a column of its own. There is one
+every class. What differs: beyond, folds are made of a hash of the row's number and the seed, which is told; fewer looks
+are taken before the search begins, at the best of them; every level has a column of its own. There is one
 model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
 numbers and counts can be predicted.
 
-The run's folder is that of `suffice.tabular.run`, less the report: `suffice predict` takes it. The same command in the
+The run's folder is that of `suffice.tabular.run`, with its report (`suffice.tabular.cluster_report`): `suffice predict`
+takes it. The same command in the
 same folder goes on where it was, and ends at the same bits, whatever the cluster.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -38,24 +40,27 @@ from suffice.problem import Composite
 from suffice.problems.linear import ElasticNetModel, penalised
 from suffice.report import folder as places
 from suffice.result import Record, Result
+from suffice.sklearn.enough import worth
 from suffice.space import Space
+from suffice.tabular import cluster_report
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.models import estimator_of
 from suffice.tabular.notation import Form
-from suffice.tabular.parts import Parts, Summary, find_parts, matrix, summarise, summed, target_values
+from suffice.tabular.parts import Parts, Summary, find_parts, matrix, parts_of_frame, summarise, summed, target_values
 from suffice.tabular.predict import TABLE, Recipe
 from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
-from suffice.tabular.run import RESULT, save
+from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
 from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
 from suffice.tabular.targets import plain
 from suffice.terms.blocks import block_rows
-from suffice.terms.cluster import ClusterRows
-from suffice.terms.design import Design
+from suffice.terms.cluster import ClusterError, ClusterRows
+from suffice.terms.design import Design, is_dask_frame
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.terms.row_intercept import RowsIntercepted
 from suffice.terms.together import together
 from suffice.tune import resume, tune
+from suffice.upper.evaluation import Evaluation
 
 LOSSES: dict[str, MarginLoss] = {
     "logistic": LOGISTIC,
@@ -65,7 +70,13 @@ LOSSES: dict[str, MarginLoss] = {
     "poisson": POISSON,
 }
 MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
+LOOKS: dict[int, list[tuple[float, ...]]] = {
+    1: [(0.0,), (1.5,), (3.0,), (4.5,)],
+    2: [(0.5, 0.5), (1.0, 3.0), (2.0, 3.0), (2.5, 1.5), (3.5, 4.5)],
+}  # decades
+LOOK, LOOK_STEPS = 0.02, 12  # the accuracy of a look, relative to the root of the loss, and its most steps
 PATIENCE = "10s"  # with a scheduler that does not answer
+BEGIN = "begin.json"  # where the search begins, and what it leaves alone
 RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
 
 
@@ -82,6 +93,7 @@ class Wish:
     max_evaluations: int = 200
     max_seconds: float | None = None
     seed: int = 0
+    no_report: bool = False
 
     def plain(self) -> dict[str, Any]:
         """What may not differ in a folder."""
@@ -107,6 +119,7 @@ class Found:
     seconds: float
     folder: Path
     model_file: Path | None
+    page: Path | None
     failures: tuple[str, ...]
 
     def plain(self) -> dict[str, Any]:
@@ -125,13 +138,14 @@ class Found:
             "radius": self.radius,
             "seconds": round(self.seconds, 3),
             "model_file": None if self.model_file is None else str(self.model_file),
+            "report": None if self.page is None else str(self.page),
             "notes": list(self.notes),
             "failures": list(self.failures),
         }
 
 
-NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed")
-TAKEN = ("data", *NAMES, "no_report", "digest")
+NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed", "no_report")
+TAKEN = ("data", *NAMES, "digest")
 
 
 def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
@@ -156,6 +170,7 @@ def lines(found: Found) -> list[str]:
         f"Model    {found.columns} coefficients within {found.radius:.2g} of the exact minimiser, all rows",
         f"Work     {found.result.evaluations} evaluations, {found.passes} passes over the rows, {found.seconds:.1f} s",
         f"Wrote    {found.model_file}",
+        *([] if found.page is None else [f"Report   {found.page}"]),
         *(f"Failed   {failure}" for failure in found.failures),
     ]
 
@@ -181,9 +196,7 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise TableError("--cluster needs dask: pip install 'suffice[dask]'") from error
-    known = places.read(folder / places.COMMAND)
-    if known is not None and known != wish.plain():
-        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
+    _check_folder(wish, folder)
     parts = find_parts(wish.data)
     try:
         client = distributed.Client(address, timeout=PATIENCE)
@@ -192,6 +205,43 @@ def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], 
     with client:
         places.write(folder / places.COMMAND, wish.plain())
         return _run(wish, client, folder, parts, callback, began)
+
+
+def tune_frame(
+    frame: Any,
+    target: str,
+    out: str | os.PathLike[str],
+    *,
+    client: Any = None,
+    callback: Callable[[Record], object] | None = None,
+    **how: Any,
+) -> Found:
+    """`suffice tune --cluster`, for a `dask.dataframe` whose rows live on the cluster of `client`, or of the current
+    `distributed.Client`.
+
+    `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
+    predict` takes it, and the same call goes on where it was. `how` may be `model`, `cv`, `seed`, `drop`, `keep`,
+    `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`, `plain()` and
+    `model_file`.
+    """
+    began, folder = time.monotonic(), Path(out)
+    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+    distributed: Any = import_module("distributed")
+    client = distributed.get_client() if client is None else client
+    lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
+    settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
+    wish = wish_of(settings, [settings.data])
+    _check_folder(wish, folder)
+    parts = parts_of_frame(frame)
+    places.write(folder / places.COMMAND, wish.plain())
+    return _run(wish, client, folder, parts, callback, began)
+
+
+def _check_folder(wish: Wish, folder: Path) -> None:
+    known = places.read(folder / places.COMMAND)
+    if known is not None and known != wish.plain():
+        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
 
 
 def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
@@ -208,11 +258,19 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     folds, losses = _folds(designs, y, LOSSES[model], numbers, held)
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
-    options = Options(max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS)
+    begin = places.read(folder / BEGIN)
+    if begin is None:
+        theta, enough = _start(problem, folds)
+        begin = {"theta": theta.tolist(), "enough": enough}
+        places.write(folder / BEGIN, begin)
+    options = Options(
+        max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS,
+        enough=float(begin["enough"]),
+    )  # fmt: skip
     if (folder / JOURNAL).exists():
         result = resume(folder, problem=problem, options=options, callback=callback)
     else:
-        result = tune(problem, _start(folds[0], space), options=options, callback=callback, journal=folder)
+        result = tune(problem, np.array(begin["theta"]), options=options, callback=callback, journal=folder)
     whole = Fold(designs[-1], y, LOSSES[model])
     params = dict(result.params or {})
     solution = solve(whole.at(**params), within=1e-3, solver="auto")
@@ -220,12 +278,39 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
     fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
+    passes = raw.passes
+    page = None
+    if not wish.no_report:
+        made = cluster_report.Made(
+            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows
+        )  # fmt: skip
+        columns = {"numeric columns": list(numeric), "categorical columns": list(levels)}
+        name = Path(wish.data[0]).name + (f" and {len(wish.data) - 1} more" if len(wish.data) > 1 else "")
+        about = cluster_report.about(made, name, wish.target, columns, notes, time.monotonic() - began)
+        page = _report(made, about, folder, notes, failures)
     found = Found(
-        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), raw.passes,
-        solution.certificate.radius, time.monotonic() - began, folder, file, tuple(failures),
+        result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
+        solution.certificate.radius, time.monotonic() - began, folder, file, page, tuple(failures),
     )  # fmt: skip
     places.write(folder / RESULT, {"found": found.plain()})
     return found
+
+
+def _report(
+    made: cluster_report.Made, about: dict[str, Any], folder: Path, notes: list[str], failures: list[str]
+) -> Path | None:
+    """report.json and report.html; the model is there, and must not be lost for a figure."""
+    try:
+        data = cluster_report.collect(made, about)
+        places.write(folder / REPORT, data)
+        return write_page(folder, data)
+    except ImportError as error:
+        notes.append(f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`")
+    except ClusterError:
+        raise
+    except Exception as error:
+        failures.append(f"the report could not be made: {told(error)}")
+    return None
 
 
 def _seconds(wish: Wish) -> float:
@@ -256,7 +341,8 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
             raise TableError(f"the target {quoted(name)} holds {parts.what[name]}, which is neither numbers nor text")
         notes.append(f"column {quoted(name)} is left out: {parts.what[name]} is neither numbers nor text")
         del kinds[name]
-    summaries = summed(client.gather(client.map(summarise, parts.parts, kinds=kinds, pure=False)), kinds)
+    summary = import_module("dask").delayed(summarise, pure=False)
+    summaries = summed(client.gather(client.compute([summary(part, kinds) for part in parts.parts])), kinds)
     target = summaries.pop(wish.target)
     for name, summary in summaries.items():
         reason = summary.useless(name, kinds[name], name in wish.keep)
@@ -311,15 +397,13 @@ def _arrays(
     dask: Any = import_module("dask")
     da: Any = import_module("dask.array")
     columns = len(numeric) + len(levels)
-    text = repr((parts.parts, sorted(numeric), sorted(levels), target))
+    text = repr((parts.name, sorted(numeric), sorted(levels), target))
     token = blake2b(text.encode(), digest_size=8).hexdigest()
     read = dask.delayed(matrix, pure=False)
     X = da.concatenate(
         [
-            da.from_delayed(
-                read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (part.rows, columns), float
-            )
-            for k, part in enumerate(parts.parts)
+            da.from_delayed(read(part, numeric, levels, dask_key_name=f"table-{token}-{k}"), (rows, columns), float)
+            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
     of_target = dask.delayed(target_values, pure=False)
@@ -327,17 +411,16 @@ def _arrays(
         [
             da.from_delayed(
                 of_target(part, target, kind, dask_key_name=f"target-{token}-{k}"),
-                (part.rows,),
+                (rows,),
                 object if kind == "text" else float,
             )
-            for k, part in enumerate(parts.parts)
+            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
     if kind == "text":
         assert known.classes is not None
         y = (y == known.classes[1]).astype(float)
-    rows = ClusterRows(X, client, block=block_rows((parts.rows, width)))
-    return rows, y
+    return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
 
 
 def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[str]) -> tuple[Any, list[int]]:
@@ -383,13 +466,25 @@ def _space(model: str, target: Target) -> Space:
     return Space(l2=usual)
 
 
-def _start(fold: Fold, space: Space) -> dict[str, float]:
-    """A hundredth of the l1 that leaves nothing, and an l2 between the ends."""
-    start = {}
-    for name, (low, high) in space.ranges.items():
-        wanted = 0.01 * fold.l1_max if name == "l1" else math.sqrt(low * high) * 1e-1
-        start[name] = min(max(wanted, low), high)
-    return start
+def _start(problem: BilevelProblem, folds: Sequence[Fold]) -> tuple[Array, float]:
+    """Where to begin, and what is not worth a search (`suffice.sklearn.enough`).
+
+    The best of a few rough looks, from large penalties to small ones, each from where the last one ended: some decades
+    below the l1 that leaves nothing, and below the largest curvature of the loss."""
+    largest = {
+        "l1": max(together([partial(getattr, fold, "l1_max") for fold in folds])),
+        "l2": max(min(fold.loss.curvature, 1.0) * fold.design.squared_norm for fold in folds),
+    }
+    lower, upper = problem.space.bounds
+    tops = np.log10([largest[name] for name in problem.space.names])
+    looks: list[Evaluation] = []
+    within = math.inf
+    for below in LOOKS[len(tops)]:
+        theta = np.clip(tops - np.array(below), lower, upper)
+        looks.append(problem.limited(LOOK_STEPS).evaluate(theta, within=within, warm=looks[-1] if looks else None))
+        within = LOOK * math.sqrt(max(looks[-1].cost, 1e-300))
+    best = min(looks, key=lambda one: one.interval[1])
+    return best.point, worth(best, "statistical")
 
 
 def _pipeline(
@@ -419,11 +514,8 @@ def _pipeline(
     most = max([2, *(len(known) for known in categories)])
     before = preparation_of(tuple(numeric), tuple(levels), most, dense=True)
     estimator = estimator_of(model)
+    estimator.set_params(**cluster_report.words(model, params, rows))
     if target.classes is not None:
-        l1, l2 = params.get("l1", 0.0), params["l2"]
-        estimator.set_params(
-            C=1.0 / (rows * (l1 + l2)), **({"l1_ratio": l1 / (l1 + l2)} if model == "logistic" else {})
-        )
         y = np.array([target.classes[i % 2] for i in range(length)])
     else:
         y = np.abs(np.arange(length) % 2 + 1.0)

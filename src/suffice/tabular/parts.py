@@ -1,6 +1,7 @@
-"""Tables in many parquet files, part by part: what `suffice tune --cluster` reads on its workers.
+"""Tables in many parquet files, part by part: what `suffice tune --cluster` reads on its workers; or a dask.dataframe.
 
-A part is some row groups of one file. Rows are numbered through all files in the order in which these are given.
+A part is some row groups of one file, or a partition of the dataframe. Rows are numbered through all files in the order
+in which these are given.
 Columns have the kinds that a single parquet file gives them (`suffice.tabular.parquet`): numbers, true and false, and
 text; dates have to be dropped, or turned into numbers, before. What decides about a column, its different values up to
 a number, is found in one pass over all parts.
@@ -38,13 +39,15 @@ class Part:
 class Parts:
     """All of them, and the kinds of their columns."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Any, ...]  # of files, or partitions that Dask makes
+    sizes: tuple[int, ...]  # rows of each
     kinds: Mapping[str, Kind]
     what: Mapping[str, str]  # types of columns that are neither numbers nor text
+    name: str  # what tells one table from another
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+        return sum(self.sizes)
 
 
 def find_parts(paths: Sequence[str]) -> Parts:
@@ -81,7 +84,34 @@ def find_parts(paths: Sequence[str]) -> Parts:
     if names != first.names:
         raise TableError("names of columns must differ from each other on a cluster")
     kinds = {name: _kind(kind) for name, kind in zip(first.names, first.types, strict=True)}
-    return Parts(tuple(parts), kinds, {name: str(kind)[:40] for name, kind in zip(names, first.types, strict=True)})
+    what = {name: str(kind)[:40] for name, kind in zip(names, first.types, strict=True)}
+    return Parts(tuple(parts), tuple(part.rows for part in parts), kinds, what, repr(parts))
+
+
+def parts_of_frame(frame: Any) -> Parts:
+    """The partitions of a dask.dataframe."""
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names) or any(not isinstance(name, str) for name in frame.columns):
+        raise TableError("names of columns must be texts that differ from each other")
+    sizes = tuple(int(size) for size in frame.map_partitions(len).compute())
+    if not sum(sizes):
+        raise TableError("the table has no rows")
+    kinds = {name: _kind_of_frame(dtype) for name, dtype in zip(names, frame.dtypes, strict=True)}
+    what = {name: str(dtype)[:40] for name, dtype in zip(names, frame.dtypes, strict=True)}
+    return Parts(tuple(frame.to_delayed()), sizes, kinds, what, str(frame._name))
+
+
+def _kind_of_frame(dtype: Any) -> Kind:
+    from pandas.api import types
+
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_bool_dtype(dtype):
+        return "boolean"
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        return "numeric"
+    texts = types.is_string_dtype(dtype) or types.is_object_dtype(dtype) or str(dtype) == "category"
+    return "text" if texts else "other"
 
 
 def _kind(kind: Any) -> Kind:
@@ -97,8 +127,23 @@ def _kind(kind: Any) -> Kind:
     return "text" if types.is_string(inner) or types.is_large_string(inner) else "other"
 
 
-def read_part(part: Part, kinds: Mapping[str, Kind]) -> dict[str, Array]:
+def read_part(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Array]:
     """These columns of a part: numbers with NaN, texts with None where they are missing. In a worker."""
+    columns = _of_file(part, kinds) if isinstance(part, Part) else _of_frame(part, kinds)
+    found: dict[str, Array] = {}
+    for name, kind in kinds.items():
+        values = columns[name]
+        lines = np.arange(1, len(values) + 1)
+        if kind == "text":
+            texts = ["" if entry is None else str(entry).replace("\0", "") for entry in values]
+            found[name] = columns_of([name], [["\0".join(texts)]], lines, ",", {name: Form("text")})[0].values
+        else:
+            finite(values, lines)
+            found[name] = values
+    return found
+
+
+def _of_file(part: Part, kinds: Mapping[str, Kind]) -> dict[str, Any]:
     import pyarrow.parquet as parquet
     from pyarrow import types
 
@@ -106,19 +151,26 @@ def read_part(part: Part, kinds: Mapping[str, Kind]) -> dict[str, Array]:
         table = opened.read_row_groups(list(part.groups), columns=list(kinds), use_threads=False)
     if table.num_rows != part.rows:
         raise TableError(f"{quoted(part.path)} has changed: {table.num_rows} rows where there were {part.rows}")
-    lines = np.arange(1, part.rows + 1)
-    found: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     for name, kind in kinds.items():
         column = table.column(name).combine_chunks()
         if types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if kind == "text":
-            texts = ["" if entry is None else entry.replace("\0", "") for entry in column.to_pylist()]
-            found[name] = columns_of([name], [["\0".join(texts)]], lines, ",", {name: Form("text")})[0].values
+            found[name] = column.to_pylist()
         else:
-            values = np.array(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-            finite(values, lines)
-            found[name] = values
+            found[name] = np.array(column.cast("float64", safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return found
+
+
+def _of_frame(frame: Any, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        column = frame[name]
+        if kind == "text":
+            found[name] = [None if absent else entry for entry, absent in zip(column, column.isna(), strict=True)]
+        else:
+            found[name] = np.array(column.to_numpy(dtype=np.float64, na_value=math.nan))
     return found
 
 
@@ -192,7 +244,7 @@ class Summary:
         return ""
 
 
-def summarise(part: Part, kinds: Mapping[str, Kind]) -> dict[str, Summary]:
+def summarise(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Summary]:
     """Of every column of a part. In a worker."""
     values = read_part(part, kinds)
     return {name: Summary.of(values[name], kind) for name, kind in kinds.items()}
@@ -206,7 +258,7 @@ def summed(parts: Sequence[dict[str, Summary]], kinds: Mapping[str, Kind]) -> di
     return whole
 
 
-def matrix(part: Part, numeric: Mapping[str, Kind], levels: Mapping[str, Array]) -> Array:
+def matrix(part: Any, numeric: Mapping[str, Kind], levels: Mapping[str, Array]) -> Array:
     """A part as numbers: numeric columns, NaN where they are missing, and numbers of levels, missing being the last.
     In a worker."""
     text: dict[str, Kind] = dict.fromkeys(levels, "text")
@@ -219,6 +271,6 @@ def matrix(part: Part, numeric: Mapping[str, Kind], levels: Mapping[str, Array])
     return np.column_stack(columns)
 
 
-def target_values(part: Part, name: str, kind: Kind) -> Array:
+def target_values(part: Any, name: str, kind: Kind) -> Array:
     """The target of a part. In a worker."""
     return read_part(part, {name: kind})[name]

@@ -49,7 +49,8 @@ from suffice.terms.blocks import (
     written,
 )
 
-PIECE_BYTES = 1 << 26  # of float64 values of a piece: 64 MB
+PIECE_BYTES = 1 << 26  # of float64 values of a piece that is read at every pass: 64 MB,
+HELD_BYTES = 1 << 29  # and of one that is held: a scheduler takes its time for every piece
 PIECES_IN_MEMORY = 16  # that a worker has room for, at least
 PER_THREAD = 2  # pieces for every thread, if there are blocks enough
 FITTING = 0.5  # of the workers' memory that X may take
@@ -206,12 +207,13 @@ class ClusterRows(Blocked):
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
         limits = [worker["memory_limit"] or math.inf for worker in workers]
-        fitting = min([PIECE_BYTES, *(limit / PIECES_IN_MEMORY for limit in limits)])
-        self.piece = self.block * _blocks_of_piece(self.shape, self.block, threads, int(fitting))
+        self.held = X.nbytes <= FITTING * sum(limits) if hold is None else hold
+        most = HELD_BYTES if self.held else PIECE_BYTES
+        fitting = min([most, *(limit / PIECES_IN_MEMORY for limit in limits)])
+        self.piece = self.block * blocks_of_piece(self.shape, self.block, threads, int(fitting))
         self.places = tuple(
             (start, min(start + self.piece, self.shape[0])) for start in range(0, self.shape[0], self.piece)
         )
-        self.held = X.nbytes <= FITTING * sum(limits) if hold is None else hold
         with _talking(client), _quiet():
             cut = X.rechunk({0: self.piece, 1: -1}, method="tasks")
             if self.held:
@@ -227,7 +229,6 @@ class ClusterRows(Blocked):
         other = ClusterRows.__new__(ClusterRows)
         vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
         other.shape, other.make = (self.shape[0], columns), make
-        other._targets = WeakValueDictionary()
         return other
 
     def __getstate__(self) -> Any:
@@ -328,8 +329,9 @@ class ClusterRows(Blocked):
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
 
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        from suffice.terms.design import is_dask
+        from suffice.terms.design import as_dask, is_dask
 
+        y = as_dask(y)
         if not is_dask(y):
             values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
             key: Any = blake2b(values.data, digest_size=16).digest()
@@ -505,7 +507,7 @@ class RowDigest:
         return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]
 
 
-def _blocks_of_piece(shape: tuple[int, int], block: int, threads: int, size: int) -> int:
+def blocks_of_piece(shape: tuple[int, int], block: int, threads: int, size: int) -> int:
     """2^k: as many as have no more than this size in bytes, and as leave PER_THREAD pieces for every thread."""
     blocks = math.ceil(shape[0] / block)
     most = max(min(size // (8 * block * shape[1]), blocks // (PER_THREAD * threads)), 1)

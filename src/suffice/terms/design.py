@@ -64,6 +64,7 @@ class Design:
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
         """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
+        X = as_dask(X)
         kind = getattr(getattr(X, "dtype", None), "kind", "")
         if kind in ("c", "m", "M"):
             raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
@@ -508,6 +509,16 @@ def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[De
 def is_dask(x: Any) -> bool:
     """Whether x is a dask.array."""
     return type(x).__module__.startswith("dask.array") and hasattr(x, "dask")
+
+
+def is_dask_frame(x: Any) -> bool:
+    """Whether x is a dask.dataframe, or a column of one."""
+    return type(x).__module__.startswith(("dask.dataframe", "dask_expr")) and hasattr(x, "to_dask_array")
+
+
+def as_dask(x: Any) -> Any:
+    """A dask.dataframe, or a column of one, as a dask.array; anything else as it is."""
+    return x.to_dask_array(lengths=True) if is_dask_frame(x) else x
 
 
 def blocks_norm_bound(design: Design) -> float:

@@ -17,13 +17,13 @@ products, is computed once. With u = 2^-53 and d columns:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from suffice.arrays import Array
+from suffice.lazy import cached_property
 from suffice.terms.rounding import TINY, U, block_length, dense_product, gamma, roundings
 
 Kind = Literal["rbf", "laplacian", "linear", "poly"]

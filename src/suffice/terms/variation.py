@@ -28,13 +28,13 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
 
 Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of the image
 Boundary = Literal["free", "zero"]

@@ -18,13 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen
+from suffice.lazy import cached_property
 
 
 @dataclass(frozen=True, eq=False)

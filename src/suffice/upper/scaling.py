@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.lazy import cached_property
 
 
 @dataclass(frozen=True)

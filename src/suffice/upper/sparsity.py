@@ -26,12 +26,12 @@ residual that changes although none of its parameters did refutes the sparsity, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
+from suffice.lazy import cached_property
 
 Indices = npt.NDArray[np.int64]
 Supports = Indices  # row i: the parameters of residual i, filled up with m

@@ -1,0 +1,35 @@
+"""When a search has found enough: what is left to gain is small against what folds tell of F at all."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from suffice.arrays import Array
+from suffice.upper.evaluation import Evaluation
+
+Tolerance = float | Literal["statistical"]
+
+SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
+LARGEST = 2e-4  # and of the loss, where that is less
+
+
+def fold_losses(evaluation: Evaluation) -> Array:
+    """The loss of every fold; F is their mean."""
+    return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+def standard_error(evaluation: Evaluation) -> float:
+    """That of F over folds; 0 where there is one fold only."""
+    losses = fold_losses(evaluation)
+    return float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
+
+
+def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
+    """How accurate F is to be: a share of it, or of its standard error over folds where that is less than LARGEST."""
+    if tolerance != "statistical":
+        return tolerance * evaluation.cost
+    error = standard_error(evaluation)
+    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * evaluation.cost)
