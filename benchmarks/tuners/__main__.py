@@ -44,6 +44,8 @@ def main() -> None:
     parser.add_argument("--slow-seeds", type=int, default=3, help="seeds of SMAC, GP and BoTorch (%(default)s)")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no cell after so many")
     parser.add_argument("--cells", type=Path, nargs="+", default=[CACHE], help="folders of cells (%(default)s)")
+    parser.add_argument("--fista-seeds", type=seeds, help="in the report, where they are others")
+    parser.add_argument("--ablations", type=Path, nargs="+", help="folders of cells for the ablations (as --cells)")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the report (%(default)s)")
     parser.add_argument("--measured", default="", help="where and when the cells were made, for the report")
     args = parser.parse_args()
@@ -60,7 +62,9 @@ def main() -> None:
     if args.command in ("all", "report"):
         from benchmarks.tuners import report
 
-        report.write(args.cells, args.out if not args.quick else CACHE / "quick", args.seeds, args.measured)
+        out = args.out if not args.quick else CACHE / "quick"
+        by_solver = {"auto": args.seeds, "fista": args.fista_seeds or args.seeds}
+        report.write(args.cells, out, by_solver, args.measured, args.ablations)
 
 
 if __name__ == "__main__":

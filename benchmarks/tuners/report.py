@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.common import provenance, table, write_json, write_text
 from benchmarks.tuners import cells as stored
 from benchmarks.tuners import plots, profiles
-from benchmarks.tuners.problems import GLOBAL, PROBLEMS
+from benchmarks.tuners.problems import GLOBAL, LASSO, PROBLEMS
 from benchmarks.tuners.profiles import Cells
 from benchmarks.tuners.tuners import OURS, OURS_FREE, TUNERS
 
@@ -26,23 +26,26 @@ RIVALS = [name for name in FREE if TUNERS[name].kind != "ours"]
 ABLATIONS = [OURS, *(name for name, one in TUNERS.items() if one.kind == "ablation")]
 
 
-def write(folders: Sequence[Path], out: Path, seeds: Sequence[int], measured: str = "") -> None:
-    """The whole report of the cells in these folders, those of the first where several have the same; `measured` says
-    where and when they were made."""
-    known: dict[Any, dict[str, Any]] = {}
-    for folder in folders:
-        for one in (one for one in stored.read(folder) if one["seed"] in seeds):
-            known.setdefault((one["problem"], one["solver"], one["tuner"], one["seed"]), one)
-    found = Cells.of(known.values())
+def write(
+    folders: Sequence[Path],
+    out: Path,
+    seeds: Mapping[str, Sequence[int]],
+    measured: str = "",
+    ablations: Sequence[Path] | None = None,
+) -> None:
+    """The whole report of the cells in these folders, those of the first where several have the same, with the seeds by
+    solver; `measured` says where and when they were made. Ablations are of these cells, or of folders of their own."""
+    known = _read(folders, seeds)
+    found, parted = Cells.of(known.values()), Cells.of(_read(ablations or folders, seeds).values())
     parts = ["# Tuners compared", f"{_counts(found)} {measured}".strip()]
     packages = ("scikit-learn", "optuna", "DFO-LS", "cobyqa", "Py-BOBYQA")
     numbers: dict[str, Any] = {"measured": measured, "provenance": provenance(*packages)}
     for solver, title in SOLVERS.items():
         if found.problems(solver, list(PROBLEMS)):
-            text, data = _solver(found, solver, out)
+            text, data = _solver(found, parted, solver, out)
             parts += [f"## When {title}", *text]
             numbers[solver] = data
-    parts += _global(found)
+    parts += _global(found) + _lasso(found)
     failures = sorted({(one["tuner"], one["problem"], one["reason"]) for one in known.values()
                        if one["reason"] not in ("ended", "budget")})  # fmt: skip
     if failures:
@@ -51,6 +54,14 @@ def write(folders: Sequence[Path], out: Path, seeds: Sequence[int], measured: st
     write_json(out / "tuners.json", numbers)
     write_text(out / "tuners.md", "\n\n".join(parts) + "\n")
     print("\n\n".join(parts))
+
+
+def _read(folders: Sequence[Path], seeds: Mapping[str, Sequence[int]]) -> dict[Any, dict[str, Any]]:
+    known: dict[Any, dict[str, Any]] = {}
+    for folder in folders:
+        for one in (one for one in stored.read(folder) if one["seed"] in seeds[one["solver"]]):
+            known.setdefault((one["problem"], one["solver"], one["tuner"], one["seed"]), one)
+    return known
 
 
 def _counts(found: Cells) -> str:
@@ -62,7 +73,7 @@ def _counts(found: Cells) -> str:
     )
 
 
-def _solver(found: Cells, solver: str, out: Path) -> tuple[list[str], dict[str, Any]]:
+def _solver(found: Cells, parted: Cells, solver: str, out: Path) -> tuple[list[str], dict[str, Any]]:
     problems, tuners = found.problems(solver, list(PROBLEMS)), found.tuners(solver, COMPARED)
     free, slopes = found.tuners(solver, FREE), found.tuners(solver, WITH_SLOPES)
     rivals = found.tuners(solver, RIVALS)
@@ -76,7 +87,7 @@ def _solver(found: Cells, solver: str, out: Path) -> tuple[list[str], dict[str, 
               _medians(found, solver, problems, tuners, 1e-2, "seconds")]  # fmt: skip
     parts += ["### Wins", *_wins(found, solver, problems, rivals, slopes)]
     parts += ["### Ranks, derivative-free", _ranks(found, solver, problems, free)]
-    parts += ["### What each part is worth", _ablation(found, solver, problems)]
+    parts += ["### What each part is worth", _ablation(parted, solver, problems)]
     plots.curves(found, solver, problems, out / f"tuners_curves_{solver}.png")
     plots.profile(found, solver, problems, free, out / f"tuners_profiles_{solver}.png")
     return parts, numbers
@@ -107,28 +118,60 @@ def _medians(
 def _wins(
     found: Cells, solver: str, problems: Sequence[str], rivals: Sequence[str], slopes: Sequence[str]
 ) -> list[str]:
-    """Ours without derivatives beside the best derivative-free rival, and with them beside the best gradient-based."""
+    """Ours without derivatives and with them beside the best derivative-free rival, and with them beside the best
+    gradient-based one: the one with the largest ratio of medians over the seeds that both have."""
     parts = []
     for tau in TAUS:
         rows, won, close, least = [], 0, 0, 0
         for problem in problems:
-            at = {tuner: found.median((problem, solver, tuner), tau) for tuner in (*rivals, *slopes, OURS, OURS_FREE)}
-            rival = min(rivals, key=lambda name: (math.isnan(at[name]), at[name]))
-            steep = min(slopes, key=lambda name: (math.isnan(at[name]), at[name]), default=None)
-            free, ours = at[OURS_FREE], at[OURS]
-            won += free <= at[rival] and math.isfinite(free)
-            least += ours <= at[rival] and math.isfinite(ours)
-            row = [problem, cell(free), f"{rival}: {cell(at[rival])}", _ratio(free, at[rival]), cell(ours)]
-            known = steep is not None and not math.isnan(at[steep])
-            close += known and ours <= 2.0 * at[steep or ""] and math.isfinite(ours)
-            rows.append([*row, f"{steep}: {cell(at[steep or ''])}" if known else "",
-                         _ratio(ours, at[steep or ""]) if known else ""])  # fmt: skip
+            free, rival = _hardest(found, problem, solver, OURS_FREE, rivals, tau)
+            ours, other = _hardest(found, problem, solver, OURS, rivals, tau)
+            steep = _hardest(found, problem, solver, OURS, slopes, tau)
+            won += free <= rival[1] and math.isfinite(free)
+            least += ours <= other[1] and math.isfinite(ours)
+            row = [problem, cell(free), f"{rival[0]}: {cell(rival[1])}", _ratio(free, rival[1]), cell(ours),
+                   _ratio(ours, other[1])]  # fmt: skip
+            known = not math.isnan(steep[1][1])
+            close += known and steep[0] <= 2.0 * steep[1][1] and math.isfinite(steep[0])
+            rows.append([*row, f"{steep[1][0]}: {cell(steep[1][1])}" if known else "",
+                         _ratio(steep[0], steep[1][1]) if known else ""])  # fmt: skip
         known = sum(row[-1] != "" for row in rows)
-        head = ["problem", "no derivatives", "best rival without", "ratio", "default", "best rival with", "ratio"]
+        head = [
+            "problem",
+            "no derivatives",
+            "best rival without",
+            "ratio",
+            "default",
+            "ratio",
+            "best rival with",
+            "ratio",
+        ]
         parts += [f"To {tau:.1%}: the least work of all derivative-free tuners on {won} of {len(problems)} problems "
                   f"without derivatives, and on {least} by default, with them; by default "
-                  f"within twice the best gradient-based rival on {close} of {known}.", table(head, rows)]  # fmt: skip
+                  f"within twice the best gradient-based rival on {close} of {known}. Medians are over the seeds that "
+                  "both have.", table(head, rows)]  # fmt: skip
     return parts
+
+
+def _hardest(
+    found: Cells, problem: str, solver: str, ours: str, rivals: Sequence[str], tau: float
+) -> tuple[float, tuple[str, float]]:
+    """Our median, and the rival with its own, that we compare worst with; NaN if there is none."""
+    own, worst = found.to_reach((problem, solver, ours), tau), (math.nan, ("", math.nan))
+    least = -math.inf
+    for rival in rivals:
+        other = found.to_reach((problem, solver, rival), tau)
+        both = [seed for seed in own if seed in other]
+        if not both:
+            continue
+        mine, theirs = (profiles.lower_median([runs[seed] for seed in both]) for runs in (own, other))
+        if math.isinf(mine) and math.isinf(theirs):
+            ratio = 1.0
+        else:
+            ratio = mine / theirs if math.isfinite(mine) else 1e300 / theirs
+        if ratio > least:
+            least, worst = ratio, (mine, (rival, theirs))
+    return worst
 
 
 def _ratio(ours: float, other: float) -> str:
@@ -185,3 +228,28 @@ def _global(found: Cells) -> list[str]:
         "Several local minima, the same budget for all: how many seeds end within 1 % of the best, and the median gap."
     )
     return ["## Global safety", text, table(["tuner", *problems], rows)]
+
+
+def _lasso(found: Cells) -> list[str]:
+    """How far F ends above the least that any run has found, from the recipe's start and from the others."""
+    problems = found.problems("auto", list(LASSO))
+    if not problems:
+        return []
+    rows = []
+    for tuner in found.tuners("auto", COMPARED):
+        row: list[Any] = [tuner]
+        for problem in problems:
+            runs = found.runs.get((problem, "auto", tuner), {})
+            gaps = {seed: run["curve"][-1][4] / found.best[problem] - 1.0 for seed, run in runs.items() if run["curve"]}
+            others = [gap for seed, gap in gaps.items() if seed > 0]
+            row += [f"{gaps[0]:,.0%}, {runs[0]['products']:,.0f}" if 0 in gaps else "",
+                    f"{np.median(others):,.0%}" if others else ""]  # fmt: skip
+        if any(row[1:]):
+            rows.append(row)
+    text = (
+        "One l1 for each of 60, 100 and 1,000 columns, by the recipe of LassoBench: how far F ends above the least "
+        "that any run has found, from the recipe's start, with the products with X that it took, and from two random "
+        "starts (median)."
+    )
+    head = [name for problem in problems for name in (problem, "random starts")]
+    return ["## One penalty for each column", text, table(["tuner", *head], rows)]

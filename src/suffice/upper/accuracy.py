@@ -29,9 +29,8 @@ import numpy as np
 from suffice.options import Options, Policy
 from suffice.upper.evaluation import Evaluation
 
-# An eighth in place of a half costs about 8 % more work until F is within 1 % of its least, over 93 runs on 16
-# problems, and saves a tenth of the evaluations; the policy `weights` keeps to its own, since the errors it goes by are
-# not those that decide.
+# An eighth in place of a half costs about 8 % more work until F is within 1 % of its least, over 90 runs on 16
+# problems; the policy `weights` keeps to its own, since the errors it goes by are not those that decide.
 FIRST_LOOK: dict[Policy, float] = {"residual": 0.5, "weights": 0.25}
 PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which the incumbent
 MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried,
