@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, _penalty_search, _starting_points, splits
-from suffice.sklearn._sketch import Sketch
+from suffice.sklearn._sketch import FEW, Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
 ONE = suffice.Options(max_evaluations=1)
@@ -88,18 +88,22 @@ def test_sample_weights_count(monkeypatch):
     assert sketch.without_l1(np.array([l2])).sum() == pytest.approx(-search.best_score_, rel=1e-6)
 
 
+def wide(X):
+    return np.hstack([X, np.random.default_rng(0).standard_normal((len(X), FEW))])
+
+
 NARROW = {"l1": (0.3, 1e3), "l2": (1e-6, 1e2)}
 
 
 @pytest.mark.parametrize(
     ("estimator", "X_of", "space"),
     [
-        (LogisticRegression(), lambda X: X[:, :7], None),  # too few rows
+        (LogisticRegression(), wide, None),
         (LogisticRegression(solver="liblinear", l1_ratio=1.0), lambda X: X[:, :2], None),
         (ElasticNet(positive=True), lambda X: X, None),
         (ElasticNet(), lambda X: X, NARROW),
         (ElasticNet(), lambda X: X, {"l1": (1e-6, 1e2), "l2": (1.0, 1e2)}),
-        (Lasso(), lambda X: np.hstack([X] * 20) + np.random.default_rng(0).standard_normal((60, 160)), None),
+        (Lasso(), wide, None),
     ],
 )
 def test_there_is_none_where_it_would_not_be_of_the_same_problem_or_not_cheap(estimator, X_of, space, monkeypatch):
@@ -119,7 +123,7 @@ def test_sparse_rows_that_stay_sparse_are_not_sketched(monkeypatch):
 
 
 def test_wide_rows_are_sketched_without_an_l1_and_looked_at_with_one(monkeypatch):
-    X, y = data(rows=40, columns=120)
+    X, y = data(rows=40, columns=FEW + 1)
     sketch, search = sketch_of(ElasticNet(), X, y, monkeypatch)
     assert not sketch.complete and not sketch.weights
     looks = [purpose == "first look" for purpose in search.cv_results_["purpose"]]

@@ -51,6 +51,7 @@ RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
 NEGLIGIBLE, LEAST_L2 = 1e-4, 1e-4  # of l1_max, and of L: where the space begins, or it is not sketched
 TURNED, TURNED_SE, NEARLY_SE = 1.1, 0.5, 0.1  # as for looks (`suffice.sklearn._starting_points`)
+ALMOST_NONE = 1e-5  # of l1_max: there is nothing to see around so small an l1
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
 
 FEW = 600  # columns: G is made of these whatever the number of rows
@@ -265,7 +266,7 @@ class Sketch:
                 for sign in (-1.0, 1.0):
                     there = np.clip(np.array(middle) + sign * share * step * np.eye(m)[k], lower, upper)
                     theta = tuple(float(x) for x in there)
-                    if theta not in self.seen and self._pairs([theta])[0][0] > 0.0:
+                    if theta not in self.seen and self._pairs([theta])[0][0] > ALMOST_NONE * self.l1_max:
                         self._descend([theta], middle)
             share *= 0.5 if self._lowest == middle else 1.0
 
