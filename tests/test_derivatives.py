@@ -405,6 +405,7 @@ def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> No
     theta, there = PENALTIES.theta(AT), Counting()
     one, other = (problem.differentiate(problem.evaluate(theta, within=1e-8)).J for problem in (two(None), two(there)))
     assert one is not None and other is not None
+    assert one is not None and other is not None
     np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
     share = two(None)._share
     task = derivatives.TangentTask(1, AT, np.ones(12), np.ones(2))

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.derivatives import Penalty, of_penalty
 from suffice.losses import Loss
 from suffice.lower.certificate import Evidence, certify, verified
@@ -164,8 +164,8 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     linear, softmax = Verifiable.of(canonical, len(x)), VerifiableSoftmax.of(canonical, len(x))
     if (linear is None and softmax is None) or (linear is not None and linear.positive is not None):
         return None
-    if loss.at(x).steep is None or (linear is not None and isinstance(linear.design.X, Blocked)):
-        return None  # of blocks of rows it is not told how their margins move, one by one
+    if loss.at(x).steep is None or (linear is not None and _is_elsewhere(linear.design.X)):
+        return None
     found = _closer(problem, x)
     if found is None:
         solver = "newton" if softmax is None else "newton_softmax"
@@ -186,6 +186,12 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     if softmax is not None and isinstance(known, SoftmaxVerification):
         return _of_softmax(softmax, known, steep, x, image)
     return None
+
+
+def _is_elsewhere(X: Any) -> bool:
+    """Blocks of rows do not tell how their margins move, one by one; on a device the verifications that this takes cost
+    as much as a whole search."""
+    return isinstance(X, Blocked) or lives_elsewhere(X)
 
 
 def _closer(problem: Composite, x: Array) -> tuple[Array, Verification] | None:

@@ -11,6 +11,7 @@ from suffice import losses, problems
 from suffice.lower import signed_factor, verified_rows
 from suffice.lower.many import solve_together
 from suffice.lower.signed_factor import SignedFactor
+from suffice.lower.solution import Outcome
 from suffice.lower.solver import iterate
 from suffice.terms.design import Design
 from tests.reference_verified import PSI, data, minimiser, model, solutions
@@ -99,3 +100,15 @@ def test_problems_that_are_solved_together_are_verified_where_nothing_else_is_le
     asked = [problem.at(l1=l1, l2=1e-13) for l1 in (0.01, 0.02)]
     for solution in solve_together(asked, within=[1e-8, 1e-8], solver="auto") if library != "numpy" else ():
         assert solution.certificate.rule == "verified" and solution.reached
+
+
+def test_a_small_radius_that_rounding_leaves_is_not_worth_a_verification(monkeypatch):
+    """It would cost more than all steps of the batch."""
+    torch = pytest.importorskip("torch")
+    asked = []
+    monkeypatch.setattr("suffice.lower.many.verified", lambda *given: asked.append(given))
+    X, y = data("logistic", rows=300)
+    problem = problems.ElasticNetLogistic(torch.asarray(X), y)
+    for l2, tried in ((0.1, 0), (1e-13, 1)):
+        (solution,) = solve_together([problem.at(l1=0.01, l2=l2)], within=[0.0], solver="auto")
+        assert solution.outcome is Outcome.PRECISION and len(asked) == tried

@@ -45,7 +45,7 @@ WIDEST = 80  # columns in one piece
 MARGINS, ADJOINT = (32, 32, 2, 3), (64, 32, 4, 4)
 ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
-SETTLED = 64  # rows
+SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 
 

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array
+from suffice.arrays import Array, norm
 from suffice.lower.certificate import Certificate, tighter, verified
 from suffice.lower.solution import Ask, Batch, Outcome, Solution, Solver, out_of_reach, patience
 from suffice.lower.solver import SOLVERS, continues, find_solver, refuse, solve, start_point
 from suffice.problem import Composite
+
+WORTH = 1e-6  # of the weights: a larger radius that rounding leaves is worth a verification
 
 
 def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
@@ -177,9 +179,10 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
 
 
 def _verified(solution: Solution, ask: Ask, outcome: Outcome) -> tuple[Solution, Outcome]:
-    """The solution with the proof of its signed support, if there is one: where rounding spoils all other rules."""
+    """The solution with the proof of its signed support, if there is one, where rounding spoils all other rules: a
+    verification costs more than all steps of a batch, and adds little to a radius that is small already."""
     evidence = getattr(solution.state, "evidence", None)
-    if evidence is None:
+    if evidence is None or solution.certificate.radius <= WORTH * norm(solution.x):
         return solution, outcome
     proof = tighter(solution.certificate, verified(ask.problem.canonical, solution.x, evidence))
     solution = replace(solution, certificate=proof)

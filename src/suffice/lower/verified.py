@@ -39,20 +39,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.lower.parts import LinearParts
 from suffice.lower.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.lower.verified_blocks import InBlocks
 from suffice.lower.verified_rows import InMemory, Rows
 from suffice.problem import Canonical
 from suffice.protocols import conforms
-from suffice.terms.blocks import Blocked, Margins
+from suffice.terms.blocks import Blocked, Margins, one_thread
 from suffice.terms.design import OF_FACTORS, Design, largest_matrix
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LossModel
@@ -184,7 +185,9 @@ def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVe
     if isinstance(image, Margins) and not image.is_product:
         return None  # what was carried along straight lines errs by more
     b = 0.0 if model.intercept is None else model.intercept.b(image)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    # What the host has left to do for a device is small: many threads take longer for it than one.
+    threads = one_thread() if lives_elsewhere(model.design.X) else nullcontext()
+    with threads, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient, b)
 
 
