@@ -302,7 +302,8 @@ def growth(sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000), d:
 
 
 def text(found: dict[str, Any]) -> str:
-    parts = ["# Rows on a cluster", f"commit {found['provenance']['commit']}"]
+    commits = ", ".join(f"{name} {commit}" for name, commit in found.get("commits", {}).items())
+    parts = ["# Rows on a cluster", f"Commits of the sections: {commits}."]
     if "bits" in found:
         rows = [[row[0], row[1], row[2], f"{row[3]:.1f} s"] for row in found["bits"]["rows"]]
         parts += ["## The same bits", table(["", "chunks", "digest of the history", "wall"], rows)]
@@ -350,6 +351,7 @@ def main() -> None:
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
         found[name] = SECTIONS[name]()
+        found.setdefault("commits", {})[name] = found["provenance"]["commit"]
         write_json(path, found)
         print(text(found))
     write_text(options.out / "cluster_rows.md", text(found))
