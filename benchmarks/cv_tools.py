@@ -7,8 +7,8 @@ cross-validated loss at the penalties that it returns (`suffice.sklearn.cv_compa
 
 Times are those of the processor, of the call that tunes and refits and nothing else. Each run is a process of its own,
 ended after --limit seconds. `--before SRC` measures another version of suffice as well (its `src` folder). The ablation
-takes back one change at a time, by patches: the statistical tolerance, the few first looks, the choice of the solver,
-working sets that grow at once where rows are few, the dense form of small sparse folds.
+takes back one change at a time, by patches: the statistical tolerance, sketches, few first looks (and sketches), the
+choice of the solver, working sets that grow at once where rows are few, the dense form of small sparse folds.
 
 Rivals are those of scikit-learn, celer, skglm and glum; `--also PYTHON` names another interpreter for those that this
 one cannot import. What cannot be imported, or fails, is said. adelie makes folds of its own, and glmnet's Python
@@ -184,6 +184,7 @@ def rivals(data: Tabled) -> list[str]:
 
 ABLATIONS = (
     "without the statistical tolerance",
+    "without sketches",
     "with all first looks",
     "without the choice of the solver",
     "without wide working sets",
@@ -197,13 +198,17 @@ def _patched(name: str) -> Any:
     from suffice.sklearn import _penalty_search, folds
 
     if name == ABLATIONS[1]:
-        few = _penalty_search.best_of_a_few
-        return mock.patch.object(_penalty_search, "best_of_a_few", lambda *given: few(*given[:3]))
+        return mock.patch.object(_penalty_search, "sketches", lambda *_: None)
     if name == ABLATIONS[2]:
-        return mock.patch.multiple(auto, EASY=150.0, LEAST=0)
+        few = _penalty_search.best_of_a_few
+        return mock.patch.multiple(
+            _penalty_search, sketches=lambda *_: None, best_of_a_few=lambda *given: few(*given[:3])
+        )
     if name == ABLATIONS[3]:
-        return mock.patch.object(newton, "WIDE_GROWTH", newton.GROWTH)
+        return mock.patch.multiple(auto, EASY=150.0, LEAST=0)
     if name == ABLATIONS[4]:
+        return mock.patch.object(newton, "WIDE_GROWTH", newton.GROWTH)
+    if name == ABLATIONS[5]:
         return mock.patch.object(folds, "SMALL", 0)
     return nullcontext()
 
@@ -211,7 +216,7 @@ def _patched(name: str) -> Any:
 def ablations(data: Tabled) -> list[str]:
     rows, columns = data.X.shape
     wide, sparse = rows < columns, sp.issparse(data.X)
-    return [*ABLATIONS[:3], *(ABLATIONS[3:4] if wide else []), *(ABLATIONS[4:] if sparse and not data.l2_alone else [])]
+    return [*ABLATIONS[:4], *(ABLATIONS[4:5] if wide else []), *(ABLATIONS[5:] if sparse and not data.l2_alone else [])]
 
 
 def one(table_name: str, tool: str) -> dict[str, Any]:
@@ -323,7 +328,7 @@ def page(result: dict[str, Any]) -> str:
             [
                 "# Tuning a table",
                 "CPU seconds of the whole search, how far the exact cross-validated loss is above the least of all,\n"
-                "and the time until penalties within 0.1 % of it were at hand. One thread, on a machine in use.",
+                "and the time until penalties within 0.1 % of it were at hand. One thread.",
                 *([result["note"]] if "note" in result else []),
                 table(["table", "best loss", "suffice", "evaluations", "others"], rows),
                 f"Within 0.1 % of the best on {near} of {len(rows)}, first to get there on {fastest}.{twice} Of"

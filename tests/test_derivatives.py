@@ -404,6 +404,7 @@ def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> No
         monkeypatch.setattr(name, lambda *_: 0)
     theta, there = PENALTIES.theta(AT), Counting()
     one, other = (problem.differentiate(problem.evaluate(theta, within=1e-8)).J for problem in (two(None), two(there)))
+    assert one is not None and other is not None
     np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
     share = two(None)._share
     task = derivatives.TangentTask(1, AT, np.ones(12), np.ones(2))
@@ -424,3 +425,14 @@ def test_a_singular_hessian_at_a_worker_leaves_an_evaluation_as_it_is(monkeypatc
     evaluation = problem.evaluate(PENALTIES.theta(AT), within=1e-6)
     monkeypatch.setattr("suffice.bilevel.tangent_of", singular)
     assert problem.differentiate(evaluation).J is None
+
+
+def test_workers_prove_how_flat_their_losses_are_with_the_same_bits() -> None:
+    there = Counting()
+    here, spread = two(None), two(there)
+    theta = PENALTIES.theta(AT)
+    bound = here.stationarity(here.evaluate(theta, within=1e-6))
+    assert bound is not None and spread.stationarity(spread.evaluate(theta, within=1e-6)) == bound
+    assert [type(task).__name__ for task in there.asked[2:]] == ["GradientTask", "GradientTask"]
+    task = there.asked[-1]
+    assert "an enclosed gradient was expected" in (spread._share.complaint(task, 3.0) or "")

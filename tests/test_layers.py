@@ -192,11 +192,12 @@ def test_these_tests_see_what_they_are_to_forbid():
 
 
 def test_nobody_caches_properties_under_a_lock():
-    """That of functools has one for all instances of a class before Python 3.12: folds that take turns at their passes
-    (`suffice.terms.together`) would wait for each other for ever."""
-    found = []
-    for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "functools":
-                found += [path.name for name in node.names if name.name == "cached_property"]
-    assert found == []
+    """functools' would hold one lock for all problems of a class while one of them waits for its turn (`lazy`)."""
+    locked = [
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "functools"
+        if any(name.name == "cached_property" for name in node.names)
+    ]
+    assert not locked

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +33,7 @@ from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.space import Space
-from suffice.stationarity import stationarity
+from suffice.stationarity import GradientTask, gradient_of, stationarity
 from suffice.terms.blocks import in_blocks
 from suffice.terms.multinomial import forget
 from suffice.terms.together import one_by_one, together
@@ -129,19 +129,22 @@ class BilevelProblem:
         evaluation's solutions, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
         where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        executor, share = self.executor, self._share
-        elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known, self._each, elsewhere)
+            return differentiated(evaluation, *known, self._each, self._elsewhere())
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
     def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
         """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
         of the space, unless others are given) hold back; None where nothing is proven (`suffice.stationarity`). It
-        takes a few Newton steps from the evaluation's solutions and one system for each, in this process."""
+        takes a few Newton steps from the evaluation's solutions and one system for each, where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds)
+        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds, self._elsewhere())
+
+    def _elsewhere(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """What workers say to tasks, if there are any."""
+        executor, share = self.executor, self._share
+        return None if executor is None else lambda tasks: executor.map(share, tasks)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
@@ -345,8 +348,10 @@ class Share:
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task | TangentTask) -> Solution | Solved | None:
+    def solve(self, task: Task | TangentTask | GradientTask) -> Any:
         """The solution of one problem, fit for travelling, or how it moves."""
+        if isinstance(task, GradientTask):
+            return gradient_of(self.lower[task.j], self.losses[task.j], task)
         if isinstance(task, TangentTask):
             return tangent_of(self.lower[task.j], task)
         problem = self.lower[task.j].at(**task.params)
@@ -368,8 +373,11 @@ class Share:
         start = _at_home(task, solution.problem)
         return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
-    def complaint(self, task: Task | TangentTask, answer: Any) -> str | None:
+    def complaint(self, task: Task | TangentTask | GradientTask, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if isinstance(task, GradientTask):
+            pair = isinstance(answer, tuple) and [np.shape(one) for one in answer] == [task.slopes.shape] * 2
+            return None if answer is None or pair else f"an enclosed gradient was expected, got {type(answer).__name__}"
         if isinstance(task, TangentTask):
             shape = (len(task.x), len(task.slopes))
             fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)

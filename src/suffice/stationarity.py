@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,16 @@ ACCURACY = 1e-12  # of systems that are solved by conjugate gradients
 Enclosure = tuple[Array, Array]  # a gradient, and how far it may be off, entry by entry
 
 
+@dataclass(frozen=True, eq=False)
+class GradientTask:
+    """The gradient of the j-th loss with respect to theta, enclosed, near a solution x; `slopes` are dp/dtheta."""
+
+    j: int
+    params: Mapping[str, float]
+    x: Array
+    slopes: Array
+
+
 def stationarity(
     evaluation: Evaluation,
     lower: Sequence[LowerLevel],
@@ -79,8 +90,10 @@ def stationarity(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
     box: tuple[Array, Array],
+    elsewhere: Callable[[Sequence[GradientTask]], Sequence[Any]] | None = None,
 ) -> float | None:
-    """A bound on the projected gradient of F with respect to theta; None where nothing is proven."""
+    """A bound on the projected gradient of F with respect to theta; None where nothing is proven. `elsewhere` is
+    `gradient_of` for several tasks at a time."""
     if len(evaluation.solutions) != len(lower) or (penalty is not None and penalty_jacobian is None):
         return None
     theta, params = evaluation.point, space.params(evaluation.point)
@@ -92,8 +105,11 @@ def stationarity(
         gradient += 2.0 * (dJ.T @ J)
         sizes += 2.0 * (np.abs(dJ).T @ np.abs(J))
         error += gamma(len(J) + 16) * sizes
-    for problem, loss, solution in zip(lower, losses, evaluation.solutions, strict=True):
-        found = _of_one(problem, loss, solution, params, slopes)
+    if not all(map(_tells, lower, evaluation.solutions)):
+        return None
+    tasks = [GradientTask(j, params, one.x, slopes) for j, one in enumerate(evaluation.solutions)]
+    here = (gradient_of(lower[task.j], losses[task.j], task) for task in tasks)  # no further than the first without one
+    for found in here if elsewhere is None else elsewhere(tasks):
         if found is None:
             return None
         gradient, error, sizes = gradient + found[0], error + found[1], sizes + np.abs(found[0])
@@ -109,19 +125,23 @@ def projected(gradient: Array, error: Array, theta: Array, box: tuple[Array, Arr
     return bound if bound < math.inf else None
 
 
-def _of_one(
-    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], slopes: Array
-) -> Enclosure | None:
+def _tells(problem: LowerLevel, solution: Any) -> bool:
+    """Whether the problem says how it depends on its parameters."""
+    return isinstance(problem, Sensitive) and isinstance(problem, Enclosed) and isinstance(solution, Solution)
+
+
+def gradient_of(problem: LowerLevel, loss: Loss, task: GradientTask) -> Enclosure | None:
     """The gradient of one loss with respect to theta."""
-    if not (isinstance(problem, Sensitive) and isinstance(problem, Enclosed) and isinstance(solution, Solution)):
+    if not (isinstance(problem, Sensitive) and isinstance(problem, Enclosed)):
         return None
+    params, slopes = task.params, task.slopes
     composite = problem.at(**params)
     forget()  # of what the softmax was asked before nothing may depend
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if isinstance(composite.canonical.f, Variation) and isinstance(composite.canonical.g, Zero):
-            adjoint = _by_convexity(composite, composite.canonical.f, loss, solution.x)
+            adjoint = _by_convexity(composite, composite.canonical.f, loss, task.x)
         else:
-            adjoint = _by_factor(composite, loss, solution.x)
+            adjoint = _by_factor(composite, loss, task.x)
         if adjoint is None:
             return None
         x, q, of_x, of_q = adjoint

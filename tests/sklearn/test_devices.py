@@ -1,5 +1,7 @@
 """A search with its rows on a device: folds, scores and models of main memory, and errors that name what is wrong."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
@@ -10,7 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from suffice import Options, terms
 from suffice.sklearn import SufficeSearchCV, _devices
 from suffice.sklearn._devices import Place
+from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.folds import LinearFold, Shared
+from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.splits import SearchData
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
@@ -137,10 +141,21 @@ def test_bad_input_is_named(how, X, y, error, message):
 
 
 def test_models_that_need_main_memory_say_so():
-    with pytest.raises(ValueError, match=r"X on a device is for .* got PoissonRegressor"):
-        search(PoissonRegressor()).fit(torch.asarray(X), np.abs(t))
-    with pytest.raises(ValueError, match="steps of a pipeline take X in main memory"):
-        search(make_pipeline(StandardScaler(), Ridge())).fit(torch.asarray(X), t)
+    far = torch.asarray(X).to("meta")  # of no place at all, but not of main memory either
+    for estimator, y, message in (
+        (PoissonRegressor(), np.abs(t), r"X on a device is for .* got PoissonRegressor"),
+        (make_pipeline(StandardScaler(), Ridge()), t, "steps of a pipeline take X in main memory"),
+    ):
+        final, before = split_pipeline(estimator)
+        assert re.search(message, _devices.refused(search(estimator), far, y, find_adapter(final), final, bool(before)))
+    assert not _devices.in_main_memory(far) and _devices.in_main_memory(torch.asarray(X))
+
+
+@pytest.mark.filterwarnings("ignore:the best")
+@pytest.mark.parametrize("estimator", [PoissonRegressor(), make_pipeline(StandardScaler(), Ridge())])
+def test_what_is_in_main_memory_anyway_is_taken_as_numpys_there(estimator):
+    here, there = (search(estimator, space={"l2": (1e-3, 1e1)}).fit(rows, np.abs(t)) for rows in (X, torch.asarray(X)))
+    assert there.best_score_ == here.best_score_
 
 
 def test_without_torch_a_device_is_an_import_error(monkeypatch):

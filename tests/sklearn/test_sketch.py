@@ -162,3 +162,12 @@ def test_a_sketch_that_f_is_far_from_is_given_up(monkeypatch):
     sketch, search = sketch_of(ELASTIC, X, y, monkeypatch)
     looks = search.cv_results_["purpose"] == "first look"
     assert sketch is not None and looks.sum() > 8 and search.result_.success
+
+
+def test_counts_whose_psi_is_negative_are_sketched():
+    """exp(m) - y m < 0 for all rates beyond e."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    y = rng.poisson(np.exp(3.0 + 0.3 * X[:, 0])).astype(float)
+    search = SufficeSearchCV(PoissonRegressor(), {"l2": (1e-4, 1e2)}, cv=3).fit(X, y)
+    assert search.score_interval_[0] <= search.best_score_ <= search.score_interval_[1] + 1e-9

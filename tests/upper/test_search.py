@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status
 from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
-from suffice.upper.accuracy import for_model
+from suffice.upper.accuracy import for_model, for_point
 from suffice.upper.scaling import Scaling
 from suffice.upper.search import absorb, decide, start
 from suffice.upper.state import Plan, Point, Setting, State, Trial, pool_size
@@ -199,7 +199,8 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
     refined = []
     while state.rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS
-        assert state.pending.within <= for_model(state.rho, points[0].evaluation, world.options)
+        distance = 0.008 * state.pending.replaces
+        assert state.pending.within <= for_point(state.rho, distance, points[0].evaluation, world.options)
         refined.append(float(state.pending.u[0]))
         state = decide(absorb(state, evaluation(refined[-1], state.pending.within), world), world)
     assert sorted(refined) == [0.5, 0.508]
@@ -293,3 +294,23 @@ def test_far_outside_the_points_nothing_is_extrapolated():
     points = [(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
     (start,) = warm_start(np.array([0.9]), points, 0, []).solutions
     assert start.x.tolist() == [0.51]
+
+
+def test_a_point_for_the_model_is_as_accurate_as_a_model_of_its_distance_needs():
+    """However little the latest step has promised: what a step needs is asked for when there is one."""
+    world = setting([0.5, 0.5])
+    points = (at([0.5, 0.5], e=1e-9), at([0.9, 0.5], (1.1, 1.0), e=1e-9), at([0.5, 0.51], (1.0, 1.01), e=1e-9))
+    state = State(1e-2, 1e-2, (), points=points, after_failure=True, promise=1e-12)
+    asking = decide(state, world).pending
+    assert asking.purpose is Purpose.GEOMETRY
+    radius = float(np.linalg.norm(asking.u - 0.5))
+    assert asking.within == pytest.approx(for_model(radius, points[0].evaluation, world.options))
+
+
+def test_a_far_point_is_not_refined_for_a_small_promise():
+    """Its error is one of the model at the end of the step only as far as its Lagrange polynomial reaches there."""
+    world = setting([0.5])
+    near, far = at([0.5], (1.0, 0.0), e=1e-6), at([0.9], (0.9, 1.0), e=2e-2)
+    asking = decide(State(0.05, 0.01, (), points=(near, far)), world)
+    assert asking.plan is not None and asking.pending.purpose is Purpose.STEP
+    assert far.evaluation.error > 4.0 * asking.plan.predicted

@@ -50,3 +50,12 @@ def test_there_is_no_start_before_the_first_evaluation_and_no_blend_before_the_m
 def test_what_cannot_be_blended_is_not():
     plain = [(u, Evaluation(u, [1.0], [0.0], solutions=["text"])) for u, _ in POINTS]
     assert warm_start(np.array([0.09, 0.0]), plain, 0, []) is plain[1][1]
+
+
+def test_weights_that_are_zero_nearby_start_at_zero():
+    """A blend has all the weights that any of the points has, and a solver on the support pays for each of them."""
+    sparse = [(u, Evaluation(u, [1.0], [0.0], solutions=[Weights(x)]))
+              for (u, _), x in zip(POINTS, ([1.0, 0.0, 2.0], [1.5, 0.0, 0.0], [0.5, 3.0, 2.0]), strict=True)
+              for x in [np.array(x)]]  # fmt: skip
+    warm = warm_start(np.array([0.08, 0.01]), sparse, 0, [])
+    np.testing.assert_allclose(warm.solutions[0].x, [1.35, 0.0, 0.0])

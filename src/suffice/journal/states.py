@@ -26,7 +26,7 @@ _KINDS: dict[str | None, type[State] | type[ManyState]] = {None: State, "many": 
 
 # Parts that journals of earlier versions do not have: they start as in a new search.
 ADDED_LATER = {
-    *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark"),
+    *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark", "around"),
     *("sparsity", "checked", "by_derivatives", "failures", "tested"),
 }
 

@@ -281,7 +281,7 @@ class Curved:
 
 @dataclass(frozen=True, eq=False)
 class InBlocks:
-    """Rows of blocks. `image` is a promise of margins, an offset among them."""
+    """Rows of blocks. `image` is a promise of margins, a product, an offset among them."""
 
     model: LossModel
     w: Array
@@ -294,12 +294,7 @@ class InBlocks:
         """The sum over all blocks."""
         design = self.model.design
         given = {"a": design.weights, "y": self.model.y, "norms": design.row_norms}
-        return design.X.run(job, [self._product], **given, **kept)
-
-    @cached_property
-    def _product(self) -> Any:
-        # What was carried along straight lines errs by more.
-        return self.image if self.image.is_product else self.model.image(self.w)
+        return design.X.run(job, [self.image], **given, **kept)
 
     @property
     def more(self) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
@@ -113,17 +114,23 @@ def checked_elsewhere(search: Any, X: Any) -> Any:
     return X
 
 
-def check_place(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool, jobs: int) -> None:
-    """Raise ValueError for what is not done on a device."""
+def in_main_memory(X: Any) -> bool:
+    """Whether an array of another library needs no journey to become NumPy's."""
+    return "cpu" in str(X.device).lower()
+
+
+def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:
+    """Why this is not done on a device; None where it is."""
     why = f"device={search.device!r}" if search.device is not None else "X on a device"
     shares = getattr(adapter, "shares_rows", None)
     if shares is None or not shares(final) or np.ndim(y) != 1 or (is_classifier(final) and len(np.unique(y)) > 2):
-        raise ValueError(f"{why} is for {TAKEN}: other models take X in main memory, got {type(final).__name__}")
+        return f"{why} is for {TAKEN}: other models take X in main memory, got {type(final).__name__}"
     if steps and lives_elsewhere(X):
-        raise ValueError("steps of a pipeline take X in main memory: give it as such, and device=... for the folds")
+        return "steps of a pipeline take X in main memory: give it as such, and device=... for the folds"
     if sp.issparse(X):
-        raise ValueError(f"{why} takes a dense X, got {type(X).__name__}")
-    if jobs > 1:
-        raise ValueError(f"{why} goes with n_jobs=1: the device does the work, got n_jobs={search.n_jobs!r}")
+        return f"{why} takes a dense X, got {type(X).__name__}"
+    if effective_n_jobs(search.n_jobs) > 1:
+        return f"{why} goes with n_jobs=1: the device does the work, got n_jobs={search.n_jobs!r}"
     if search.certify_global is not None:
-        raise ValueError(f"certify_global takes X in main memory, got {why}")
+        return f"certify_global takes X in main memory, got {why}"
+    return None

@@ -61,7 +61,7 @@ from suffice.sklearn._cv_results import (
     table_of_scores,
     without_data,
 )
-from suffice.sklearn._devices import Place, answered, check_place, here
+from suffice.sklearn._devices import Place, answered, here, in_main_memory, refused
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch, check_tolerance
@@ -150,7 +150,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     device : device of torch, such as "cuda" or "cuda:1", default None
         Where the rows of folds live, in float64: products with X are made there. None: where X is, which may also be an
         array of torch, CuPy or JAX on any device. Steps of a pipeline before the estimator are fitted in main memory.
-        For dense X, and for LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge.
+        For dense X, and for LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge;
+        where it does not apply, an array of another library in main memory is taken as NumPy's.
         The final model is NumPy's; so are predictions, unless scikit-learn's `array_api_dispatch` is set.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
@@ -265,8 +266,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight, several)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
         place = Place.of(self.device, X)
-        if place is not None:
-            check_place(self, X, y, adapter, final, before is not None, effective_n_jobs(self.n_jobs))
+        why = None if place is None else refused(self, X, y, adapter, final, before is not None)
+        if why is not None:
+            if self.device is not None or not in_main_memory(X):
+                raise ValueError(why)
+            X, place = here(X), None
         data = SearchData(self.estimator, X, y, weight, grouped, place=place)
         classes = data.classes
         if classes is not None and len(classes) < 2:

@@ -89,7 +89,8 @@ class FoldSketch:
         C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
         G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
         mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
-        size = math.sqrt(2.0 * float(a @ psi.value(m, y)))
+        left = getattr(psi, "excess", psi.value)  # psi of counts may be negative
+        size = math.sqrt(2.0 * float(a @ left(m, y)))
         G = G - np.outer(mean, C.sum() * mean)
         return cls(None, G, G @ v - design.adjoint(pull), y, size, mean, b + float(mean @ v), held)
 

@@ -1,7 +1,8 @@
 """Rows of a matrix as dense blocks on some columns, each written over the one before.
 
 Hessians are sums of products of such blocks. Rows of a sparse matrix that follow each other are made dense from its own
-arrays, without a copy of them, and memory that is used again is not given out, page by page, for every block.
+arrays, without a copy of them, and memory that is used again is not given out, page by page, for every block. A few
+columns of a sparse matrix are chosen once, from all rows.
 """
 
 from __future__ import annotations
@@ -23,27 +24,24 @@ class DenseBlocks:
     dense X is a view of it."""
 
     def __init__(self, X: Any, columns: Indices, most: int) -> None:
-        self.X, self.columns, self.sparse = X, columns, bool(sp.issparse(X))
-        d, s = int(X.shape[1]), len(columns)
-        self.every = s == d
-        self.whole = d <= WORTH * s
-        most = min(most, int(X.shape[0]))
-        self.rows = np.empty((most, d)) if self.sparse and self.whole else None
-        self.chosen = np.empty((most, s)) if not self.every and (self.whole or not self.sparse) else None
+        self.sparse = bool(sp.issparse(X))
+        if self.sparse and X.shape[1] > WORTH * len(columns):
+            X, columns = X[:, columns], np.arange(len(columns))
+        self.X, self.columns = X, columns
+        d, s, most = int(X.shape[1]), len(columns), min(most, int(X.shape[0]))
+        self.rows = np.empty((most, d)) if self.sparse else None
+        self.chosen = np.empty((most, s)) if s < d else None
 
     def __call__(self, rows: slice | Indices) -> Array:
         """The block of these rows: a slice of numbers that lie inside, or numbers."""
-        block = self.X[rows] if not self.sparse else self._dense(rows)
-        if self.chosen is None or (self.sparse and self.rows is None):
+        block = self.X[rows] if self.rows is None else self._dense(rows, self.rows)
+        if self.chosen is None:
             return block
         return np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
 
-    def _dense(self, rows: slice | Indices) -> Array:
+    def _dense(self, rows: slice | Indices, out: Array) -> Array:
         part = neighbours(self.X, rows.start, rows.stop) if isinstance(rows, slice) else self.X[rows]
-        if self.rows is not None:
-            dense: Array = part.toarray(out=self.rows[: part.shape[0]])
-            return dense
-        dense = part[:, self.columns].toarray()
+        dense: Array = part.toarray(out=out[: part.shape[0]])
         return dense
 
 

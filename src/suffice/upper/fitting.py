@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.options import Options
 from suffice.upper import noise
-from suffice.upper.accuracy import achieved, for_model
+from suffice.upper.accuracy import achieved, for_model, influence
+from suffice.upper.interpolation import lagrange_gradients, lagrange_values
 from suffice.upper.model import Model, fit, linear_basis, quadratic_basis
 from suffice.upper.sparsity import Known, fit_sparse
 from suffice.upper.state import Point, Setting, State
@@ -90,3 +92,16 @@ def useful(state: State, setting: Setting) -> list[Point]:
         if achieved(point.evaluation, setting.options) <= needed:
             useful.append(point)
     return useful
+
+
+def influences(state: State, u: Array, options: Options) -> list[float]:
+    """How much of an error of F at each point of the model is one of the decrease that it foresees at u."""
+    if len(state.points) == 1 or options.policy == "weights":
+        return [1.0] * len(state.points)
+    points, k = np.array([point.u for point in state.points]), state.incumbent
+    shares = lagrange_values(lagrange_gradients(points, k), points, k, u)
+    current = state.points[k].evaluation
+    return [
+        1.0 if t == k else influence(share, point.evaluation, current)
+        for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))
+    ]

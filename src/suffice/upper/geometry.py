@@ -63,6 +63,12 @@ def unseen(u: Array, squared: Array, F: float, radius: float, lower: Array, uppe
     return points
 
 
+def around(u: Array, radius: float, lower: Array, upper: Array) -> list[Array]:
+    """Points at the distance `radius` on either side of u, along the axes."""
+    points = [np.clip(u + sign * radius * axis, lower, upper) for axis in np.eye(len(u)) for sign in (1.0, -1.0)]
+    return [point for point in points if norm(point - u) >= 0.5 * radius]
+
+
 def across(u: Array, lower: Array, upper: Array) -> list[Array]:
     """Points all over the box, for a search that has begun on a plateau; none where nothing is bounded."""
     bounded = np.isfinite(lower) & np.isfinite(upper)

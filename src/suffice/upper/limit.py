@@ -7,6 +7,7 @@ exhausted at once, and no request goes below the least of the latest floors.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from suffice.options import Options
@@ -44,6 +45,11 @@ def refined(state: AnyState, old: Point, new: Point, within: float, setting: Set
 def at_limit(state: State | ManyState) -> bool:
     """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
     return len(state.floors) >= SEVERAL
+
+
+def noisy(state: State | ManyState, options: Options) -> bool:
+    """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
+    return options.noise is not None or (at_limit(state) and max(state.floors) < math.inf)
 
 
 def exhausted(point: Point, state: State | ManyState, options: Options) -> bool:

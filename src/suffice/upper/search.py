@@ -22,7 +22,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.options import Options
 from suffice.result import Purpose, Status
-from suffice.upper import by_derivatives, limit, noise
+from suffice.upper import by_derivatives, limit, looks, noise
 from suffice.upper.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
@@ -30,12 +30,21 @@ from suffice.upper.accuracy import (
     first_look,
     for_decision,
     for_model,
+    for_point,
     seen,
     too_rough,
 )
 from suffice.upper.evaluation import Evaluation
-from suffice.upper.fitting import FAR, competing_models, is_coarse, known_points, smoothed_model, stack
-from suffice.upper.geometry import across, elsewhere, farthest, first_points, improving_point, point_to_replace, unseen
+from suffice.upper.fitting import FAR, competing_models, influences, is_coarse, known_points, smoothed_model, stack
+from suffice.upper.geometry import (
+    across,
+    elsewhere,
+    farthest,
+    first_points,
+    improving_point,
+    point_to_replace,
+    unseen,
+)
 from suffice.upper.interpolation import lagrange_gradients
 from suffice.upper.judge import Verdict, next_radius, next_rho
 from suffice.upper.model import Model, fit, linear_basis, minimise, thrifty
@@ -71,9 +80,7 @@ from suffice.upper.warm import warm_start
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
 FORGET = 0.5  # how much an older step counts when the two models are compared
 LOOKS = 3  # how often a search may look along flat directions before it ends
-WORTH = 0.01  # of F: what a look there is to tell
 CLOSE = 0.3  # of initial_radius: the largest rho at which a model tells what is left to gain
-ROUNDING = 1e-12  # of F: a decrease that is none
 
 
 def start(u0: Array, setting: Setting) -> State:
@@ -89,8 +96,7 @@ def decide(state: State, setting: Setting) -> State:
         if state.first and not state.by_derivatives:
             state = _ask_first(state, setting)
         elif state.unseen:
-            current = state.points[state.incumbent].evaluation
-            state = _ask(state, Purpose.UNSEEN, state.unseen[0], for_decision(WORTH * current.cost, current))
+            state = _ask_unseen(state, setting)
         elif state.nothing_unseen:
             state = _ended(state, setting)
         elif state.trial is not None:
@@ -204,6 +210,16 @@ def _ask_first(state: State, setting: Setting) -> State:
     )
 
 
+def _ask_unseen(state: State, setting: Setting) -> State:
+    """A look elsewhere, as accurate as its distance is worth; none where F is known beforehand not to be less."""
+    u, current = state.unseen[0], state.points[state.incumbent]
+    bound, cost = setting.lower_bound, current.evaluation.cost
+    if bound is not None and bound(setting.scaling.to_theta(u)) >= current.evaluation.interval[1]:
+        return _seen_in_vain(state, setting)
+    share = min(looks.WORTH * norm(u - current.u) / setting.options.initial_radius, looks.MOST_WORTH)
+    return _ask(state, Purpose.UNSEEN, u, for_decision(share * cost, current.evaluation))
+
+
 def _first_within(state: State, setting: Setting) -> float:
     """The accuracy of the very first evaluation, when nothing is known of F but what `lower_bound` tells."""
     bound, theta = setting.lower_bound, setting.scaling.to_theta(state.first[0])
@@ -220,12 +236,12 @@ def _step(state: State, setting: Setting) -> State:
         places = across(current.u, scaling.low, scaling.high)
         if places:
             return replace(state, unseen=tuple(places), looked=1)
-    if state.by_derivatives and (_noisy(state, setting) or not by_derivatives.known(current.evaluation)):
+    if state.by_derivatives and (limit.noisy(state, setting.options) or not by_derivatives.known(current.evaluation)):
         at_last = state.rho <= options.final_radius and options.noise is None
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
     fitted = None
     models: Sequence[Model]
-    if _noisy(state, setting):
+    if limit.noisy(state, setting.options):
         state, fitted = smoothed_model(state, setting)
         current, models = state.points[state.incumbent], [fitted.model]
     elif state.by_derivatives:
@@ -241,6 +257,10 @@ def _step(state: State, setting: Setting) -> State:
         s, predicted = minimise(model, state.delta, *room)
     u, length = np.clip(current.u + s, scaling.low, scaling.high), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
+    if state.looked == 0 and predicted <= looks.WORTH * current.evaluation.cost and looks.untouched(state, setting):
+        places = across(current.u, scaling.low, scaling.high)
+        if places:
+            return replace(state, unseen=tuple(places), looked=1)
     if fitted is not None and predicted <= fitted.doubt(s):
         return _restart(state, fitted, setting)
     short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
@@ -252,13 +272,14 @@ def _step(state: State, setting: Setting) -> State:
         if state.delta > state.rho:
             return replace(state, delta=max(options.shrink * min(length, state.delta), state.rho))
         return _mend(state, setting, short=True)
+    shares = influences(state, u, options)
     for t in (state.incumbent, *range(len(state.points))):
         point = state.points[t]
-        error = seen(point.evaluation, options).error
+        error = shares[t] * seen(point.evaluation, options).error
         rough = too_rough(error, point.moved, predicted, t == state.incumbent)
         if rough and not limit.exhausted(point, state, options):
             purpose = Purpose.REFINE_INCUMBENT if t == state.incumbent else Purpose.REFINE_POINT
-            return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted, setting, t)
+            return refine(state, purpose, point, FIRST_LOOK[options.policy] * predicted / shares[t], setting, t)
     within = first_look(predicted, state.delta, current.evaluation, options)
     foreseen = tuple(model.value(s) for model in models)
     plan = Plan(predicted, length, foreseen)
@@ -274,12 +295,12 @@ def _on_a_plateau(state: State, setting: Setting) -> bool:
     if setting.options.noise is not None or len(state.records) > len(state.points):
         return False
     start = state.points[0].evaluation
-    if any(point.evaluation.error > WORTH * start.cost for point in state.points):
+    if any(point.evaluation.error > looks.WORTH * start.cost for point in state.points):
         return False
     if state.by_derivatives:
         return start.J is not None and not start.J.any()
     change = max(norm(point.evaluation.r - start.r) for point in state.points)
-    return len(state.points) > 1 and change <= ROUNDING * norm(start.r)
+    return len(state.points) > 1 and change <= looks.ROUNDING * norm(start.r)
 
 
 def _suffices(state: State, predicted: float, short: bool, options: Options) -> bool:
@@ -317,26 +338,33 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         radius = max(min(0.1 * distance, state.delta), state.rho)
         gradients = lagrange_gradients(points, state.incumbent)
         u = improving_point(points, gradients, state.incumbent, t, radius, scaling.low, scaling.high)
-        within = first_look(state.promise, radius, current, options)
+        within = for_model(radius, current, options)
         return _ask_near(state, setting, Purpose.GEOMETRY, points[state.incumbent], u, within, replaces=t)
-    needed = for_model(state.delta, current, options)
-    # A short step stays short while delta falls to rho: what is needed there is asked for at once.
-    goal = REFINEMENT * for_model(state.rho if short else state.delta, current, options)
-    for t, point in enumerate(state.points):
+    distances = np.linalg.norm(points - points[state.incumbent], axis=1)
+    for t, (point, distance) in enumerate(zip(state.points, distances.tolist(), strict=True)):
+        needed = for_point(state.delta, distance, current, options)
         if achieved(point.evaluation, options) > needed and not limit.exhausted(point, state, options):
+            # A short step stays short while delta falls to rho: what is needed there is asked for at once.
+            radius = state.rho if short else state.delta
+            goal = REFINEMENT * for_point(radius, distance, current, options)
             pending = Pending(Purpose.REFINE_POINT, point.u, limit.askable(goal, state), point.evaluation, t)
             return replace(state, pending=pending)
     if not short and state.delta > state.rho:
         return state
     if state.rho <= options.final_radius and state.by_derivatives and not state.tested:
         return _test_derivatives(state, setting)
-    if state.rho <= options.final_radius and _noisy(state, setting) and _unsure(state, options):
+    if state.rho <= options.final_radius and limit.noisy(state, setting.options) and _unsure(state, options):
         state, fitted = smoothed_model(state, setting)
         return _restart(state, fitted, setting)
     if state.rho <= options.final_radius:
-        places = _flat(state, setting) if state.looked < LOOKS and not _noisy(state, setting) else []
+        places = _flat(state, setting) if state.looked < LOOKS and not limit.noisy(state, setting.options) else []
+        if looks.caught(state, setting):
+            state, places = looks.on_either_side(state, setting, places)
         return replace(state, unseen=tuple(places), looked=state.looked + 1) if places else _ended(state, setting)
     rho = next_rho(state.rho, options.final_radius)
+    if rho < looks.NEAR * options.initial_radius and looks.caught(state, setting):
+        state, places = looks.on_either_side(state, setting, [])
+        return replace(state, unseen=tuple(places))
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
 
@@ -354,23 +382,35 @@ def _flat(state: State, setting: Setting) -> list[Array]:
 
 
 def _test_derivatives(state: State, setting: Setting) -> State:
-    if _noisy(state, setting) or not by_derivatives.known(state.points[0].evaluation):
+    if limit.noisy(state, setting.options) or not by_derivatives.known(state.points[0].evaluation):
         return by_derivatives.give_up(state, setting)
     u, within = by_derivatives.test(state, setting)
     return _ask(state, Purpose.TEST, u, within)
 
 
 def _look(state: State, point: Point, setting: Setting) -> State:
-    """A point along a flat direction: if F is proven to be less there, the search goes on from it."""
-    scaling, options = setting.scaling, setting.options
-    current = state.points[state.incumbent].evaluation
-    if point.evaluation.interval[1] < current.interval[0] - ROUNDING * current.cost:
-        first = first_points(point.u, options.initial_radius, scaling.low, scaling.high, options.seed)[1:]
-        begun = replace(state, delta=options.initial_radius, rho=options.initial_radius, first=tuple(first), unseen=())
-        if state.by_derivatives:
-            begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
-        return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
-    return _seen_in_vain(replace(state, pool=pooled(state.pool, [point])), setting)
+    """A point elsewhere: if F is proven to be less there, the search goes on from it, with first points of its own if
+    that is more than next to nothing. What is still on a plateau that the search wants to leave is nothing."""
+    current = state.points[state.incumbent]
+    gain = current.evaluation.interval[0] - point.evaluation.interval[1]
+    still = looks.untouched(state, setting) and looks.same(point.evaluation, current.evaluation)
+    if still or gain <= looks.ROUNDING * current.evaluation.cost:
+        return _seen_in_vain(replace(state, pool=pooled(state.pool, [point])), setting)
+    radius = min(setting.options.initial_radius, norm(point.u - current.u))
+    if gain > looks.LITTLE * current.evaluation.cost or state.by_derivatives:
+        return _begin_at(point, radius, state, setting)
+    points = np.array([one.u for one in state.points])
+    t = point_to_replace(points, lagrange_gradients(points, state.incumbent), state.incumbent, point.u, radius, True)
+    return replace(placed(state, point, t), incumbent=t, delta=radius, unseen=())
+
+
+def _begin_at(point: Point, radius: float, state: State, setting: Setting) -> State:
+    scaling = setting.scaling
+    first = first_points(point.u, radius, scaling.low, scaling.high, setting.options.seed)[1:]
+    begun = replace(state, delta=radius, rho=radius, first=tuple(first), unseen=())
+    if state.by_derivatives:
+        begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
+    return replace(begun, points=(point,), incumbent=0, pool=pooled(state.pool, list(state.points)))
 
 
 def _seen_in_vain(state: State, setting: Setting) -> State:
@@ -386,11 +426,6 @@ def _ended(state: State, setting: Setting) -> State:
     known = seen(current.evaluation, options).error <= 0.1 * current.evaluation.cost
     known = known or not limit.exhausted(current, state, options)
     return replace(state, status=Status.CONVERGED if known else Status.ACCURACY)
-
-
-def _noisy(state: State, setting: Setting) -> bool:
-    """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
-    return setting.options.noise is not None or (limit.at_limit(state) and max(state.floors) < math.inf)
 
 
 def _unsure(state: State, options: Options) -> bool:
@@ -495,7 +530,7 @@ def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State
     points = np.array([point.u for point in state.points])
     u = probe(points[k], moves, radius, scaling.low, scaling.high, len(state.records))
     t = point_to_replace(points, lagrange_gradients(points, k), k, u, radius, False)
-    within = first_look(state.promise, radius, state.points[k].evaluation, setting.options)
+    within = for_model(radius, state.points[k].evaluation, setting.options)
     return _ask(state, Purpose.GEOMETRY, u, within, replaces=t)
 
 

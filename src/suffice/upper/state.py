@@ -82,6 +82,7 @@ class State:
     pool: tuple[Point, ...] = ()
     unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
     looked: int = 0  # how often it has looked there
+    around: float = math.inf  # F when it has looked around the latest time
     nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     restarts: int = 0

@@ -44,11 +44,11 @@ def warm_start(
     at, nearest = candidates[int(np.argmin((steps * steps).sum(axis=1)))]
     if np.array_equal(at, u) or len(points) != len(u) + 1:
         return nearest
-    blended = _blend(u, points, k)
+    blended = _blend(u, points, k, nearest)
     return nearest if blended is None else replace(nearest, solutions=blended)
 
 
-def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list[Any] | None:
+def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int, nearest: Evaluation) -> list[Any] | None:
     solutions = [evaluation.solutions for _, evaluation in points]
     if not all(row and all(isinstance(item, Blendable) for item in row) for row in solutions):
         return None
@@ -56,8 +56,10 @@ def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int) -> list
     weights = lagrange_values(lagrange_gradients(places, k), places, k, u)
     if np.abs(weights).sum() > FAR:
         return None
+    if len(nearest.solutions) != len(solutions[k]):
+        return None
     blended = []
-    for column in zip(*solutions, strict=True):
+    for column, near in zip(zip(*solutions, strict=True), nearest.solutions, strict=True):
         x = weights @ np.array([solution.x for solution in column])
-        blended.append(column[k].start_at(x))
+        blended.append(column[k].start_at(np.where(near.x != 0.0, x, 0.0)))
     return blended

@@ -1,0 +1,80 @@
+r"""When a search looks elsewhere than its model proposes, and what it is after.
+
+A model is fitted to points nearby and tells nothing of what lies beyond. Two things make that matter here.
+
+- A plateau. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may draw the
+  search further and further away. Where no residual that has to be computed differs between the points of the model,
+  and the model promises less than WORTH of F, the search looks across the box, and goes on from where F is less and a
+  residual differs.
+- Kinks. Where the support of the weights changes, F has a kink, and valleys between kinks that are no wider than a
+  hundredth of the box. A search that has come to rest in one sees its steps fail, however short they are. So once rho
+  is below NEAR of the first radius, the model promises less than LITTLE of F, and a third of the steps at such radii
+  have failed, F is looked at on either side along every axis, at WIDE of the first radius. It is looked at again only
+  after F has decreased by LITTLE of itself.
+
+A look is as accurate as its distance is worth: WORTH of F at the first radius, in proportion elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.arrays import Array, norm
+from suffice.upper import limit
+from suffice.upper.evaluation import Evaluation
+from suffice.upper.geometry import around
+from suffice.upper.judge import Verdict
+from suffice.upper.state import Setting, State
+
+WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
+LITTLE = 1e-3  # of F: a decrease that is next to nothing
+NEAR, WIDE = 1e-2, 0.25  # of initial_radius
+LOCAL = 0.1  # of initial_radius: the largest rho at which failures tell of kinks
+ROUNDING = 1e-12  # of F: a decrease that is none
+
+
+def untouched(state: State, setting: Setting) -> bool:
+    """Whether no residual that has to be computed depends on theta, by the points of the model or its derivatives."""
+    start = state.points[state.incumbent].evaluation
+    if setting.options.noise is not None or start.error > WORTH * start.cost:
+        return False
+    if state.by_derivatives:
+        return start.J is not None and bool(start.r[_inexact(start)].any()) and not start.J[_inexact(start)].any()
+    return len(state.points) > 1 and all(same(point.evaluation, start) for point in state.points)
+
+
+def same(one: Evaluation, other: Evaluation) -> bool:
+    """Whether all residuals that are not known exactly are the same."""
+    inexact = _inexact(other)
+    if len(one.r) != len(other.r) or not other.r[inexact].any():
+        return False
+    return norm((one.r - other.r)[inexact]) <= ROUNDING * norm(other.r[inexact])
+
+
+def _inexact(evaluation: Evaluation) -> npt.NDArray[np.bool_]:
+    """Which residuals are not known exactly."""
+    inexact: npt.NDArray[np.bool_] = evaluation.e > 0.0
+    return inexact if evaluation.blocks is None else np.repeat(inexact, evaluation.blocks)
+
+
+def caught(state: State, setting: Setting) -> bool:
+    """Whether kinks may have caught the search in a valley of theirs: the model promises next to nothing, yet many of
+    its steps there have failed, and F was larger when the search looked around the last time."""
+    options, F = setting.options, state.points[state.incumbent].evaluation.cost
+    if options.model == "linear" or limit.noisy(state, setting.options):
+        return False
+    if state.promise > LITTLE * F or (1.0 - LITTLE) * state.around <= F:
+        return False
+    steps = [one.verdict for one in state.records if one.rho <= LOCAL * options.initial_radius]
+    failed, succeeded = steps.count(Verdict.REJECTED.value), steps.count(Verdict.ACCEPTED.value)
+    return failed > 1 and 2 * failed >= succeeded
+
+
+def on_either_side(state: State, setting: Setting, places: list[Array]) -> tuple[State, list[Array]]:
+    """The places to look at around the incumbent, before these; and that it has been done."""
+    scaling, current = setting.scaling, state.points[state.incumbent]
+    sides = around(current.u, WIDE * setting.options.initial_radius, scaling.low, scaling.high)
+    return replace(state, around=current.evaluation.cost), [*sides, *places]
