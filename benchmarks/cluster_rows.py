@@ -3,10 +3,11 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 1.6 GB in a file, two workers that may have 700 MB each: a search to its end, its rows read again at
+    memory    X of 0.96 GB in a file, two workers that may have 450 MB each: a search to its end, its rows read again at
               every pass. The workers' peak memory is told.
-    disk      X of 28 GB in a file, on a machine with less memory than that, one process: a search to its end. Needs as
-              much room on the disk; not among the sections that are made by default.
+    disk      X of 3.2 GB in a file and one process that may have 2 GB of memory, with what the system keeps of the file
+              (a cgroup): a search to its end. How much was read from the disk is told. Needs root, and is not among
+              the sections that are made by default.
     passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
               dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
               ridge logistic regression. dask-glm's elastic net has a proximal operator that does nothing, hence no l1.
@@ -22,8 +23,9 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import tempfile
-import threading
 import time
 import tracemalloc
 from hashlib import blake2b
@@ -134,7 +136,7 @@ def written(path: Path, N: int, d: int, dtype: Any = np.float64) -> Any:
     return y
 
 
-def memory(N: int = 2_000_000, d: int = 100, limit: str = "700MB") -> dict[str, Any]:
+def memory(N: int = 1_200_000, d: int = 100, limit: str = "450MB") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
         y = written(path, N, d)
@@ -142,7 +144,7 @@ def memory(N: int = 2_000_000, d: int = 100, limit: str = "700MB") -> dict[str, 
         with cluster(2, limit) as running, Client(running) as client:
             before = set(client.run(os.getpid).values())
             began = time.perf_counter()
-            found, rows = search(from_file(path, 25_000), y, 40, final_radius=0.03)
+            found, rows = search(from_file(path, 25_000), y, 40, final_radius=0.1, enough=1e-4 * N)
             seconds = time.perf_counter() - began
             peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
             restarted = len(set(client.run(os.getpid).values()) - before)
@@ -154,45 +156,44 @@ def memory(N: int = 2_000_000, d: int = 100, limit: str = "700MB") -> dict[str, 
     }  # fmt: skip
 
 
-def disk(N: int = 70_000_000, d: int = 50) -> dict[str, Any]:
-    """One process, and a file that is larger than the machine's memory."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    peak, ended = [0], threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.2):
-            lines = Path("/proc/self/status").read_text().splitlines()
-            peak[0] = max([peak[0], *(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))])
-
+def disk(N: int = 8_000_000, d: int = 50, limit: int = 1 << 31) -> dict[str, Any]:
+    """A process of its own in a cgroup, which counts what the system keeps of the file as well: X is read again from
+    the disk at every pass."""
+    groups = Path("/sys/fs/cgroup/memory")
+    if not groups.is_dir():
+        raise SystemExit("the section disk needs root, and cgroups of version 1 for memory")
+    group = groups / f"suffice-{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
-        y = written(path, N, d)
-        blocks.BLOCK_BYTES = 1 << 23
-        threading.Thread(target=watch, daemon=True).start()
-        reads = [0]
-        mapped = np.load(path, mmap_mode="r")
+        np.save(Path(folder) / "y.npy", written(path, N, d))
+        with open(path, "rb") as file:  # what is kept of it belongs to this process
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        group.mkdir()
+        try:
+            (group / "memory.limit_in_bytes").write_text(str(limit))
+            code = f"import cluster_rows; cluster_rows.limited({folder!r}, {str(group / 'tasks')!r})"
+            made = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+            most = int((group / "memory.max_usage_in_bytes").read_text())
+        finally:
+            group.rmdir()
+    found: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
+    return {"bytes of X": 8 * N * d, "limit": limit, "most memory at a time, file included": most, **found}
 
-        def read(start: int, stop: int) -> Any:
-            reads[0] += stop - start
-            return mapped[start:stop]
 
-        X = terms.RowBlocks(read, (N, d))
-        parts = terms.row_folds(X, 2)
-        problem = BilevelProblem(
-            [problems.ElasticNetLogistic(train, y) for train, _ in parts],
-            [losses.LogLoss(held, y) for _, held in parts],
-            space=Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0)),
-        )
-        began, cpu = time.perf_counter(), time.process_time()
-        options = Options(max_evaluations=40, final_radius=0.03, enough=1e-4)
-        found = tune(problem, {"l1": 1e-3, "l2": 1e-3}, options=options, callback=lambda r: print(r.number, flush=True))
-        ended.set()
-    return {
-        "bytes of X": 8 * N * d, "bytes of memory": machine, "peak bytes, but for the file": peak[0] * 1024,
-        "evaluations": found.evaluations, "status": found.status.name, "passes": reads[0] / N,
+def limited(folder: str, tasks: str) -> None:
+    """A search, in the cgroup of these tasks."""
+    Path(tasks).write_text(str(os.getpid()))
+    y = np.load(Path(folder) / "y.npy")
+    began, cpu = time.perf_counter(), time.process_time()
+    found, _ = search(terms.RowBlocks.of(Path(folder) / "X.npy"), y, 40, final_radius=0.03, enough=1e-4 * len(y))
+    io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    print(json.dumps({
+        "evaluations": found.evaluations, "status": found.status.name,
+        "bytes read from the disk": int(io["read_bytes"]),
         "seconds": time.perf_counter() - began, "CPU seconds": time.process_time() - cpu,
         "interval": list(found.interval),
-    }  # fmt: skip
+    }))  # fmt: skip
 
 
 # Passes
@@ -301,7 +302,8 @@ def growth(sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000, 10_000_000), d:
 
 
 def text(found: dict[str, Any]) -> str:
-    parts = ["# Rows on a cluster", f"commit {found['provenance']['commit']}"]
+    commits = ", ".join(f"{name} {commit}" for name, commit in found.get("commits", {}).items())
+    parts = ["# Rows on a cluster", f"Commits of the sections: {commits}."]
     if "bits" in found:
         rows = [[row[0], row[1], row[2], f"{row[3]:.1f} s"] for row in found["bits"]["rows"]]
         parts += ["## The same bits", table(["", "chunks", "digest of the history", "wall"], rows)]
@@ -349,6 +351,7 @@ def main() -> None:
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
         found[name] = SECTIONS[name]()
+        found.setdefault("commits", {})[name] = found["provenance"]["commit"]
         write_json(path, found)
         print(text(found))
     write_text(options.out / "cluster_rows.md", text(found))
