@@ -36,7 +36,7 @@ def test_the_least_l1_is_the_best_for_images_of_3_and_8():
     estimator = LogisticRegression(l1_ratio=0.5, solver="saga")
     search = SufficeSearchCV(estimator, WIDE, cv=cv, refit=False).fit(X, y)
     assert loss(search) <= 1.005 * loss_at(estimator, X, y, cv, WIDE, l1=1e-6, l2=10**-3.1)
-    assert search.best_penalties_["l1"] == 1e-6
+    assert search.best_penalties_["l1"] <= 1e-5
 
 
 def noisy(seed=0, columns=8):

@@ -169,6 +169,16 @@ class Sketch:
         """F there."""
         return float(self.seen[theta].sum())
 
+    def height_at(self, theta: Theta) -> float:
+        """F anywhere in the space."""
+        if theta not in self.seen:
+            l1, l2 = self._pairs([theta])
+            if l1[0] > ALMOST_NONE * self.l1_max:
+                self._descend([theta], None)
+            else:
+                self.seen[theta] = self.without_l1(l2)[:, 0]
+        return self.height(theta)
+
     def weights_at(self, theta: Theta) -> list[Array]:
         """Those of every fold where F was sketched."""
         known = self.weights.get(theta)

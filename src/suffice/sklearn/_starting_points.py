@@ -37,8 +37,8 @@ parabola is least. Neither the third line, nor a valley's neighbours, nor points
 search that follows will.
 
 Where F can be sketched (`suffice.sklearn._sketch`) a search with `frugal` looks begins where the sketch is least, after
-a look there; a sketch near known weights is made again, near those found there, if F is not what it shows within
-TRUSTED_SE, until it shows nothing lower than what was looked at. It is given up after SKETCHES.
+a look there. A sketch near known weights is made again, near those found there, until it shows nothing that is lower
+than what was looked at, by more than TRUSTED_SE. It is given up after SKETCHES, or if F is not what it shows there.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -75,7 +75,7 @@ TURNED = 1.1  # F has turned upwards where it has become so many times the least
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
 TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
-SKETCHES, TRUSTED_SE = 3, 0.1  # how often F is sketched; how far F may be from it
+SKETCHES, TRUSTED_SE, AGREED = 4, 0.02, 0.02  # how often F is sketched; what more it may promise; how near it is
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
@@ -139,18 +139,18 @@ def best_of_sketches(
         best = sketch.best()
         if not sketch.complete:
             return best_of_a_few(noted, folds, space, True, sketch=sketch), None
-        height, doubt = sketch.height(tuple(best.tolist())), TRUSTED_SE * sketch.standard_error
-        if looks and height >= min(made.cost for made in looks):
-            break  # nowhere is F lower than it was seen to be
+        lowest = min((noted.notes[0][2], *looks), key=lambda made: made.cost)
+        promised = lowest.cost - sketch.height(tuple(best.tolist()))
+        if looks and promised <= TRUSTED_SE * sketch.standard_error:  # nowhere is F lower than it was seen to be,
+            here = sketch.height_at(tuple(lowest.point.tolist()))
+            if abs(here - lowest.cost) > AGREED * lowest.cost:  # if the sketch can be believed
+                break
+            return [lowest.point], sketch
         looks.append(_look_from(sketch, best, noted))
-        low, high = looks[-1].interval
-        if kind == "squares" or low - doubt <= height <= high + doubt:
-            break
+        if kind == "squares":
+            return [min((lowest, looks[-1]), key=lambda made: made.cost).point], sketch
         near = [solution.x for solution in looks[-1].solutions]
-    else:
-        return best_of_a_few(noted, folds, space, True, True), None
-    plainest = noted.notes[0][2]
-    return [min((plainest, *looks), key=lambda made: made.cost).point], sketch
+    return best_of_a_few(noted, folds, space, True, True), None
 
 
 def _look_from(sketch: Sketch, best: Array, noted: RecordedProblem) -> Evaluation:
