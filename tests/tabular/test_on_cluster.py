@@ -80,6 +80,7 @@ def test_medians_are_exact(values):
         assert preparation.medians[0] == np.nanmedian(column[inside])
 
 
+@pytest.mark.slow
 def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
     paths = files(y=LABELS)
     found = run(Wish(data=paths, target="y", cv=2, max_evaluations=2), address, tmp_path / "run")
@@ -174,6 +175,7 @@ def test_beyond_they_are_made_of_the_rows_numbers_whatever_the_blocks():
     assert abs(np.bincount(numbers(100)) - 1000).max() < 150  # about five standard deviations
 
 
+@pytest.mark.slow
 def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.tabular.on_cluster.MOST_SHUFFLED", 10)
     found = run(Wish(data=files(y=LABELS), target="y", cv=2, max_evaluations=1), address, tmp_path / "run")
@@ -250,6 +252,7 @@ def test_several_files_need_a_cluster(files):
 
 
 @pytest.mark.parametrize("model", ["elastic-net", "poisson"])
+@pytest.mark.slow
 def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
     wish = Wish(data=files(y=rng.poisson(np.exp(0.3 * FRAME.a)).astype(float)), target="y", model=model, cv=2)
     found = run(replace(wish, max_evaluations=1), address, tmp_path / "run")
@@ -262,6 +265,7 @@ def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
     assert -np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(loss(*pairs), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     paths, how = files(y=LABELS), {"cv": 2, "max_evaluations": 1, "no_report": True}

@@ -198,11 +198,11 @@ def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch, n
 
 def test_a_table_that_has_moved_or_changed(data, tmp_path, no_report):
     out = tmp_path / "run"
-    tune(data, "--max-evaluations", 3, out=out)
+    tune(data, "--max-evaluations", 1, out=out)
     moved = data.rename(tmp_path / "moved.csv")
     result = runner.invoke(app, ["resume", str(out)])
     assert result.exit_code == 2 and "No such file" in result.output
-    result = runner.invoke(app, ["resume", str(out), "--data", str(moved), "--max-evaluations", "4", "--jobs", "1"])
+    result = runner.invoke(app, ["resume", str(out), "--data", str(moved), "--max-evaluations", "2", "--jobs", "1"])
     assert result.exit_code == 1, result.output
     moved.write_text(moved.read_text().replace("yes", "oui"))
     result = runner.invoke(app, ["resume", str(out), "--data", str(moved)])
