@@ -83,7 +83,9 @@ def reported():
     return report.collect(search, X[:40], y[:40], about={})
 
 
-@pytest.mark.parametrize("space", [{"l2": (1e-3, 1e1)}, {"l1": (1e-1, 1e2), "l2": (1e-2, 1e1)}])
+@pytest.mark.parametrize(
+    "space", [pytest.param({"l2": (1e-3, 1e1)}, marks=pytest.mark.slow), {"l1": (1e-1, 1e2), "l2": (1e-2, 1e1)}]
+)
 def test_the_report_shows_what_is_proven_of_all_other_penalties(space):
     pytest.importorskip("plotly")
     pytest.importorskip("matplotlib")

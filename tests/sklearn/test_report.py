@@ -418,7 +418,7 @@ def three(data):
 
 
 @needs_chromium
-@pytest.mark.parametrize(("width", "parameters"), [(1280, 1), (390, 2), (1280, 3)])
+@pytest.mark.parametrize(("width", "parameters"), [(1280, 1), (390, 2), pytest.param(1280, 3, marks=pytest.mark.slow)])
 def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_path, width, parameters):
     pytest.importorskip("plotly")
     pytest.importorskip("matplotlib")
