@@ -67,11 +67,10 @@ def page(rows: list[dict[str, Any]], known: dict[str, Any]) -> str:
     lines = []
     for group in sorted({(row["kind"], row["shape"]) for row in rows}):
         own = [row for row in rows if (row["kind"], row["shape"]) == group]
+        best = [min((row[name] for name in SEARCHES), key=lambda found: found["F"]) for row in own]
         for name in SEARCHES:
-            over = [100.0 * (row[name]["F"] / min(row[one]["F"] for one in SEARCHES) - 1.0) for row in own]
-            errors = [
-                (row[name]["F"] - min(row[one]["F"] for one in SEARCHES)) / max(row[name]["se"], 1e-300) for row in own
-            ]
+            over = [100.0 * (row[name]["F"] / least["F"] - 1.0) for row, least in zip(own, best, strict=True)]
+            errors = [(row[name]["F"] - least["F"]) / least["se"] for row, least in zip(own, best, strict=True)]
             line = [f"{group[0]}, {group[1]}: {len(own)}", name, f"{np.median(over):.2g} %", f"{max(over):.2g} %"]
             line += [str(sum(one > 0.1 for one in over)), f"{max(errors):.2g}"]
             line += [f"{np.median([row[name][key] for row in own]):.2g}" for key in ("evaluations", "seconds")]
