@@ -52,13 +52,17 @@ Penalty = Callable[[Mapping[str, float]], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class TangentTask:
-    """The derivative of the j-th minimiser, at these parameters; `slopes` are dp/dtheta."""
+class AtSolution:
+    """What a derivative of the j-th problem is made of: a solution x at these parameters; `slopes` are dp/dtheta."""
 
     j: int
     params: Mapping[str, float]
     x: Array
     slopes: Array
+
+
+class TangentTask(AtSolution):
+    """The derivative of the j-th minimiser."""
 
 
 Elsewhere = Callable[[Sequence[TangentTask]], Sequence[Any]]

@@ -76,6 +76,13 @@ def _margins(block: Block, shift: float) -> Array:
     return block.margins[0] + shift if shift else block.margins[0]
 
 
+def _counting(block: Block, shift: float, times: float) -> tuple[Array, Array, Array, Array]:
+    """Margins, v, targets and norms of the rows that count."""
+    counts = block["a"] > 0.0
+    v = _weights(block["a"][counts], times)
+    return _margins(block, shift)[counts], v, block["y"][counts], block["norms"][counts]
+
+
 @dataclass(frozen=True)
 class Ranges:
     """The least and the largest loss for margins that move by no more than `R` ||x_i|| + `even` and their blur, and
@@ -91,9 +98,7 @@ class Ranges:
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
-        m, a, y, norms = _margins(block, self.shift), block["a"], block["y"], block["norms"]
-        counts = a > 0.0
-        m, v, y, norms = m[counts], _weights(a[counts], self.times), y[counts], norms[counts]
+        m, v, y, norms = _counting(block, self.shift, self.times)
         with np.errstate(over="ignore", invalid="ignore"):
             h = (self.R + self.slack) * norms + self.even
             if isinstance(self.score, DevianceScore):
@@ -120,15 +125,13 @@ class Moved:
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
-        m, a, y, norms = _margins(block, self.shift), block["a"], block["y"], block["norms"]
-        counts = a > 0.0
-        m, v, y, norms = m[counts], _weights(a[counts], self.times), y[counts], norms[counts]
+        m, v, y, norms = _counting(block, self.shift, self.times)
         if len(m) == 0:
             return 0.0, 0.0, 0.0, Length(0.0), 0.0, 0.0, 0.0
         pulls, blur = v * self.score.derivative(m, y), self.slack * norms
         if isinstance(self.score, DevianceScore):
             blur = blur + self.score.blur(m, y)
-        along, rounded, lengths = self.factor.over_rows(block.X[counts], self.n)
+        along, rounded, lengths = self.factor.over_rows(block.X[block["a"] > 0.0], self.n)
         with np.errstate(over="ignore", invalid="ignore"):
             h = np.abs(along) + rounded + self.doubt * lengths + self.even + blur
             low, high = (float(v @ end) for end in self.score.range(m, h, y))

@@ -35,14 +35,13 @@ projection on the directions that lead nowhere outside, does not expand.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
-from suffice.derivatives import Penalty, of_penalty
+from suffice.derivatives import AtSolution, Penalty, of_penalty
 from suffice.losses import Loss
 from suffice.lower.certificate import Evidence, certify, verified
 from suffice.lower.doubt import Doubt, Enclosed, Steep
@@ -72,14 +71,8 @@ ACCURACY = 1e-12  # of systems that are solved by conjugate gradients
 Enclosure = tuple[Array, Array]  # a gradient, and how far it may be off, entry by entry
 
 
-@dataclass(frozen=True, eq=False)
-class GradientTask:
-    """The gradient of the j-th loss with respect to theta, enclosed, near a solution x; `slopes` are dp/dtheta."""
-
-    j: int
-    params: Mapping[str, float]
-    x: Array
-    slopes: Array
+class GradientTask(AtSolution):
+    """The gradient of the j-th loss with respect to theta, enclosed, near its solution."""
 
 
 def stationarity(

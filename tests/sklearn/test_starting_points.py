@@ -12,7 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, _penalty_search
-from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, TURNED, Lattice, levels_of
+from suffice.sklearn._sketch import TURNED
+from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}

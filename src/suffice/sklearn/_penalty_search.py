@@ -168,13 +168,13 @@ class PenaltySearch:
             problem.purpose = "first look"
             own = getattr(self.folds[0].adapter, "first_looks", None)
             kind = sketches(self.folds, problem.problem.losses, self.space)
+            looks = self.statistical, options.derivatives != "never"
             if own is not None:
                 starts = own(problem)
             elif kind is not None:
-                starts, sketch = best_of_sketches(problem, self.folds, self.space, kind)
+                starts, sketch = best_of_sketches(problem, self.folds, self.space, kind, *looks)
             else:
-                derivatives = options.derivatives != "never"
-                starts = best_of_a_few(problem, self.folds, self.space, self.statistical, derivatives)
+                starts = best_of_a_few(problem, self.folds, self.space, *looks)
             if sketch is not None and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]

@@ -38,6 +38,7 @@ from suffice.lazy import cached_property
 from suffice.lower.signed_factor import weighted_gram
 from suffice.protocols import conforms
 from suffice.sklearn._devices import rows_here
+from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
@@ -50,10 +51,10 @@ DESCENT, SWEEPS = 1e-5, 200
 RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
 NEGLIGIBLE, LEAST_L2 = 1e-4, 1e-4  # of l1_max, and of L: where the space begins, or it is not sketched
-TURNED, TURNED_SE, NEARLY_SE = 1.1, 0.5, 0.1  # as for looks (`suffice.sklearn._starting_points`)
+TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
+TURNED_SE, NEARLY_SE = 0.5, 0.1  # or by so many standard errors over folds; by how many if it has risen twice
 ALMOST_NONE = 1e-5  # of l1_max: there is nothing to see around so small an l1
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
-
 FEW = 600  # columns: G is made of these whatever the number of rows
 
 Theta = tuple[float, ...]
@@ -77,8 +78,9 @@ class FoldSketch:
     def of(cls, fold: LinearFold, held: HeldOut, v: Array | None = None) -> FoldSketch:
         """Near weights v, which do not matter for squares."""
         design, a, y = fold.design, host(fold.design.weights), host(fold.y)
-        used, d = a > 0.0, design.shape[1]
-        if np.count_nonzero(used) < d > FEW:
+        d = design.shape[1]
+        if _wide(fold):
+            used = a > 0.0
             mean, level = (design.adjoint(a), float(a @ y)) if fold.minimised_out else (np.zeros(d), 0.0)
             root = np.sqrt(a[used])
             rows, y = (rows_here(design.X, used) - mean) * root[:, None], root * (y[used] - level)
@@ -147,15 +149,17 @@ class Sketch:
         sketches = [FoldSketch.of(*known) for known in zip(models, losses, weights, strict=True)]
         l1_max = max(model.l1_max for model in models)
         L = max(float(sketch.spectrum[0][-1]) for sketch in sketches)
-        return cls(sketches, space.space, space.ratio, l1_max, L)
+        sketch = cls(sketches, space.space, space.ratio, l1_max, L)
+        sketch._survey()
+        return sketch
 
     @property
     def complete(self) -> bool:
         """Whether all of the space is seen: where rows are fewer than columns, what has an l1 that matters is not."""
         return all(fold.rows is None for fold in self.folds) or (len(self.space) == 1 and self.ratio == 0.0)
 
-    def best(self) -> Array:
-        """Where F is least, as far as can be seen."""
+    def _survey(self) -> None:
+        """F over the space, for `lowest`."""
         with warnings.catch_warnings(), np.errstate(over="ignore", under="ignore"):
             warnings.simplefilter("ignore")  # of coordinate descent that has not converged
             self._ridge()
@@ -163,7 +167,6 @@ class Sketch:
                 for line in self._lines():
                     self._along(line)
                 self._around()
-        return np.array(self._lowest)
 
     def height(self, theta: Theta) -> float:
         """F there."""
@@ -185,14 +188,14 @@ class Sketch:
         return [fold.ridge(self._pairs([theta])[1])[:, 0] for fold in self.folds] if known is None else known
 
     @property
-    def _lowest(self) -> Theta:
+    def lowest(self) -> Theta:
+        """Where F is least of all that was seen."""
         return min(self.seen, key=self.height)
 
     @property
     def standard_error(self) -> float:
         """That of the least F over folds."""
-        parts = self.seen[self._lowest] * len(self.folds)
-        return float(np.std(parts, ddof=1)) / math.sqrt(len(parts)) if len(parts) > 1 else math.inf
+        return error_of_mean(self.seen[self.lowest] * len(self.folds)) if len(self.folds) > 1 else math.inf
 
     def _pairs(self, thetas: Sequence[Theta]) -> tuple[Array, Array]:
         """l1 and l2 at these places."""
@@ -209,7 +212,7 @@ class Sketch:
         """The line without an l1, all at once: on the edge of the least one where that is tuned as well."""
         if "l2" not in self.space.names or (len(self.space) == 1 and self.ratio > 0.0):
             return
-        least, top = min(self._bounds("l1")), math.log10(self.curvature) + 2.0
+        least, top = self._bounds("l1")[0], math.log10(self.curvature) + 2.0
         thetas = self._inside([(least, level) for level in (*np.arange(top, -300.0, -RIDGE_STEP), *self._bounds("l2"))])
         parts = self.without_l1(self._pairs(thetas)[1])
         self.seen |= dict(zip(thetas, parts.T, strict=True))
@@ -260,9 +263,8 @@ class Sketch:
             known = self.weights[near][k] if near in self.weights else None
             # The least l2 is far below all that matters: the same along the line, it may as well be none.
             parts.append(fold.descended(l1, l2 if alike else np.zeros(len(l2)), known))
-        self.seen |= dict(
-            zip(thetas, np.array([f.losses(W) for f, W in zip(self.folds, parts, strict=True)]).T, strict=True)
-        )
+        heights = np.array([fold.losses(W) for fold, W in zip(self.folds, parts, strict=True)])
+        self.seen |= dict(zip(thetas, heights.T, strict=True))
         self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas)}
 
     def _around(self) -> None:
@@ -271,14 +273,14 @@ class Sketch:
         steps = [AROUND[name] for name in self.space.names]
         lower, upper = self.space.bounds
         while share >= CLOSEST:
-            middle = self._lowest
+            middle = self.lowest
             for k, step in enumerate(steps):
                 for sign in (-1.0, 1.0):
                     there = np.clip(np.array(middle) + sign * share * step * np.eye(m)[k], lower, upper)
                     theta = tuple(float(x) for x in there)
                     if theta not in self.seen and self._pairs([theta])[0][0] > ALMOST_NONE * self.l1_max:
                         self._descend([theta], middle)
-            share *= 0.5 if self._lowest == middle else 1.0
+            share *= 0.5 if self.lowest == middle else 1.0
 
 
 def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Kind | None:
@@ -294,8 +296,13 @@ def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -
     l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
     if not l1_max > 0.0 or lower.get("l1", 0.0) > NEGLIGIBLE * l1_max or lower.get("l2", 0.0) > LEAST_L2 * L:
         return None
-    wide = any(np.count_nonzero(host(model.design.weights)) < model.design.shape[1] > FEW for model in models)
-    return None if wide and len(lower) == 1 and space.ratio > 0.0 else kinds.pop()
+    of_l1 = len(lower) == 1 and space.ratio > 0.0
+    return None if of_l1 and any(map(_wide, models)) else kinds.pop()
+
+
+def _wide(model: LinearFold) -> bool:
+    """Whether columns are many, and more than the rows that count."""
+    return bool(np.count_nonzero(host(model.design.weights)) < model.design.shape[1] > FEW)
 
 
 def _kind(model: Any, loss: Any) -> Kind | None:
@@ -306,5 +313,6 @@ def _kind(model: Any, loss: Any) -> Kind | None:
         return None
     if isinstance(model.psi, Squared):
         return "squares"
-    tall = np.count_nonzero(host(model.design.weights)) >= X.shape[1] or X.shape[1] <= FEW
-    return "near weights" if tall and conforms(model.psi, Bending) and model.kind != "column" else None
+    if _wide(model) or not conforms(model.psi, Bending) or model.kind == "column":
+        return None
+    return "near weights"

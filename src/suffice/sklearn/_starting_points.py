@@ -56,7 +56,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._sketch import Kind, Sketch
+from suffice.sklearn._sketch import NEARLY_SE, TURNED, TURNED_SE, Kind, Sketch
 from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
@@ -71,10 +71,8 @@ FEWER = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.6, 1.8, 3.0, 4.2, 5.4)}  # th
 BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
 NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; GAP, WIDE: see above
 NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
-TURNED = 1.1  # F has turned upwards where it has become so many times the least one on the way,
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
-LEVEL = 0.95  # and is level and not good if that many times the best of all, and this share of the one before at least
-TURNED_SE, NEARLY_SE = 0.5, 0.1  # of the standard error over folds: the same where that is less
+LEVEL = 0.95  # of F at the place before: no less, and above the best by TURNED, and a line is level and not good
 SKETCHES, TRUSTED_SE, AGREED = 4, 0.02, 0.02  # how often F is sketched; what more it may promise; how near it is
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
@@ -83,19 +81,16 @@ Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def best_of_a_few(
-    noted: RecordedProblem,
-    folds: list[Any],
-    space: PenaltySpace,
-    frugal: bool = False,
-    derivatives: bool = False,
-    sketch: Sketch | None = None,
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False, derivatives: bool = False
 ) -> list[Array]:
     """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one;
-    `derivatives` may be asked for on frugal lines, and a sketch for what has no l1 that matters."""
-    lattice = Lattice.of(noted, folds, space, frugal)
-    if sketch is not None:
-        lattice.sketch, (l1, l2) = sketch, lattice.levels
-        lattice.levels = [l1, sorted({*l2, float(sketch.best()[1])}, reverse=True)]
+    `derivatives` may be asked for on frugal lines."""
+    return _best_of_looks(Lattice.of(noted, folds, space, frugal), derivatives)
+
+
+def _best_of_looks(lattice: Lattice, derivatives: bool) -> list[Array]:
+    """The same, with what was looked at before."""
+    frugal = lattice.frugal
     lattice.look(lattice.plainest)
     for line in lattice.lines():
         heights: list[float] = []
@@ -123,12 +118,12 @@ def best_of_a_few(
 
 
 def best_of_sketches(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind, frugal: bool, derivatives: bool
 ) -> tuple[list[Array], Sketch | None]:
-    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows."""
-    lattice, losses = Lattice.of(noted, folds, space, frugal=True), noted.problem.losses
+    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows, or where
+    it does not show all of the space: there looks begin, `frugal` or not."""
+    lattice, losses, near = Lattice.of(noted, folds, space, frugal), noted.problem.losses, None
     lattice.look(lattice.plainest)
-    near = None
     if kind != "squares":  # begin where no place of the space is far
         middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
         lattice.look(middle)
@@ -136,30 +131,30 @@ def best_of_sketches(
     looks: list[Evaluation] = []
     for _ in range(SKETCHES):
         sketch = Sketch.of(folds, losses, space, near)
-        best = sketch.best()
         if not sketch.complete:
-            return best_of_a_few(noted, folds, space, True, sketch=sketch), None
-        lowest = min((noted.notes[0][2], *looks), key=lambda made: made.cost)
-        promised = lowest.cost - sketch.height(tuple(best.tolist()))
+            lattice.know(sketch)
+            break
+        best = min((noted.notes[0][2], *looks), key=lambda made: made.cost)
+        promised = best.cost - sketch.height(sketch.lowest)
         if looks and promised <= TRUSTED_SE * sketch.standard_error:  # nowhere is F lower than it was seen to be,
-            here = sketch.height_at(tuple(lowest.point.tolist()))
-            if abs(here - lowest.cost) > AGREED * lowest.cost:  # if the sketch can be believed
+            here = sketch.height_at(tuple(best.point.tolist()))
+            if abs(here - best.cost) > AGREED * best.cost:  # if the sketch can be believed
                 break
-            return [lowest.point], sketch
-        looks.append(_look_from(sketch, best, noted))
+            return [best.point], sketch
+        looks.append(_look_from(sketch, noted))
         if kind == "squares":
-            return [min((lowest, looks[-1]), key=lambda made: made.cost).point], sketch
+            return [min((best, looks[-1]), key=lambda made: made.cost).point], sketch
         near = [solution.x for solution in looks[-1].solutions]
-    return best_of_a_few(noted, folds, space, True, True), None
+    return _best_of_looks(lattice, derivatives), None
 
 
-def _look_from(sketch: Sketch, best: Array, noted: RecordedProblem) -> Evaluation:
+def _look_from(sketch: Sketch, noted: RecordedProblem) -> Evaluation:
     """F where the sketch is least, from its weights there."""
-    known = noted.best
-    starts = zip(known.solutions, sketch.weights_at(tuple(best.tolist())), strict=True)
+    known, theta = noted.best, np.array(sketch.lowest)
+    starts = zip(known.solutions, sketch.weights_at(sketch.lowest), strict=True)
     here = [solution.start_at(x) for solution, x in starts]
-    warm = replace(known, theta=best, solutions=here, jacobian=None, gradient=None)
-    return noted.look(best, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
+    warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
+    return noted.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
 
 
 @dataclass
@@ -222,6 +217,11 @@ class Lattice:
         lower, upper = self.noted.space.bounds
         theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
         return theta
+
+    def know(self, sketch: Sketch) -> None:
+        """Take F on the edge of the least l1 from a sketch, with a level of l2 where it is least."""
+        l1, l2 = self.levels
+        self.sketch, self.levels = sketch, [l1, sorted({*l2, float(sketch.lowest[1])}, reverse=True)]
 
     def look(self, place: Place) -> float:
         """F there, roughly; an upper bound where that takes too many steps."""

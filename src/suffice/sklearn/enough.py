@@ -24,7 +24,12 @@ def fold_losses(evaluation: Evaluation) -> Array:
 def standard_error(evaluation: Evaluation) -> float:
     """That of F over folds; 0 where there is one fold only."""
     losses = fold_losses(evaluation)
-    return float(np.std(losses, ddof=1)) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
+    return error_of_mean(losses) if len(losses) > 1 else 0.0
+
+
+def error_of_mean(losses: Array) -> float:
+    """The standard error of the mean of two or more."""
+    return float(np.std(losses, ddof=1)) / math.sqrt(len(losses))
 
 
 def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
