@@ -182,7 +182,7 @@ _ALL: list[Problem] = [
     Problem("multinomial", "digits, ten classes at once", partial(multinomial, data.digits), (-2.0, -2.0),
             _budget(130e3, 65e3), solvers=("auto",)),
     Problem("wine", "multinomial, three classes", partial(multinomial, data.wine), (-2.0, -2.0), _budget(22e3, 10e3)),
-    Problem("cox", "survival, 60 columns", cox, (-2.0, -2.0), _budget(15e3, 6e3)),
+    Problem("cox", "survival, 60 columns", cox, (-2.0, -2.0), _budget(15e3, 6e3), slopes=False),
 ]  # fmt: skip
 # Measured once, at what suffice finds, to the accuracy of the protocol: fista, auto.
 _TRAINING = {

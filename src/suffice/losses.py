@@ -385,23 +385,7 @@ class PartialLikelihood:
             change = share * (min(steep * R + 0.5 * events * h * h, 2.0 * events * h) + blur) * (1.0 + 1e-12)
             return root_error(loss, loss - change, loss + change) + rounding if math.isfinite(loss) else math.inf
 
-        return LossAt(residuals, error, linear=self._linear(image, residuals))
-
-    def _linear(self, image: Array, residuals: Array) -> Linear:
-        """Roots move by half of what their squares do, over themselves. Squares that are rounding are those of times at
-        which hardly anybody else is at risk, and rest."""
-        model = self.model
-        told = residuals**2 > self.share * model.loss_rounding(image)
-        half = np.where(told, 0.5 * self.share / np.where(told, residuals, 1.0), 0.0)
-
-        def forward(V: Array) -> Array:
-            return half[:, None] * model.time_losses_forward(image, self.design.margins(V))
-
-        def adjoint(u: Array) -> Array:
-            pulled: Array = self.design.adjoint(model.time_losses_adjoint(image, half * u))
-            return pulled
-
-        return Linear(forward, adjoint)
+        return LossAt(residuals, error)
 
 
 def _is_even(weights: Any) -> bool:

@@ -43,7 +43,6 @@ from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients
 from suffice.problem import Canonical, Composite
 from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import Box
@@ -307,10 +306,6 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         if len(S) > largest_matrix(term.design, term.classes) or dear or not _fits_dense(term.design):
             return Preconditioned(product)
         return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
-    if isinstance(term, CoxModel):
-        if len(S) > largest_matrix(term.design) or not _fits_dense(term.design):
-            return None
-        return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
             return Direct(hessian_solver(term, x))

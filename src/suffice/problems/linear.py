@@ -46,8 +46,7 @@ class LowerLevel(Protocol):
         ...
 
 
-def of_penalties(signs: Array, x: Array, names: Iterable[str]) -> Array:
-    """d/dp [l2 x + l1 sign(x)], a column for every parameter p."""
+def _of_penalties(signs: Array, x: Array, names: Iterable[str]) -> Array:
     columns = {"l1": signs, "l2": x}
     return np.column_stack([columns[name] for name in names])
 
@@ -112,11 +111,11 @@ class ElasticNetModel:
 
     def cross(self, x: Array, **params: float) -> Array:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
-        return of_penalties(np.sign(x), x, params)
+        return _of_penalties(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
         """How far K^T q may be off (`suffice.lower.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: of_penalties(signs, sizes, params), x, q, of_x, of_q)
+        return penalties_doubt(lambda signs, sizes: _of_penalties(signs, sizes, params), x, q, of_x, of_q)
 
 
 class ElasticNetLogistic(ElasticNetModel):

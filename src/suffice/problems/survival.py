@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from suffice.arrays import Array, positive
+from suffice.arrays import positive
 from suffice.lazy import cached_property
 from suffice.problem import Composite
-from suffice.problems.linear import least_zeroing_l1, of_penalties
+from suffice.problems.linear import least_zeroing_l1
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
@@ -55,7 +53,3 @@ class ElasticNetCox:
         l1, l2 = positive(l1, "l1", zero=True), positive(l2, "l2")
         smooth = replace(self.model, l2=l2)
         return Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=self.size)
-
-    def cross(self, x: Array, **params: float) -> Array:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
-        return of_penalties(np.sign(x), x, params)

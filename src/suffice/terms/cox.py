@@ -316,34 +316,6 @@ class CoxModel(MarginModel):
                 made.append(np.maximum(np.add.reduceat(terms, np.unique(part.tied)), 0.0))
         return np.concatenate(made) / self.total
 
-    def time_losses_forward(self, image: Array, M: Array) -> Array:
-        """How `time_losses` move with margins that move by M, a column for every direction: s_t E_t[M] - a_t M_t."""
-        made = []
-        for of in self._terms(image):
-            part = of.part
-            dead = (self.sets.weight[part.dead] * np.exp(image[part.dead] - of.top))[:, None] * M[part.dead]
-            moved = part.sums(of.e[:, None] * M[part.rows], dead)[0] * of.inverse[:, None]
-            for t, (rows, pull) in zip(np.flatnonzero(of.inverse == 0.0), of.alone, strict=True):
-                moved[t] = pull @ M[rows]
-            moved -= self.sets.weight[part.own][:, None] * M[part.own]
-            made.append(np.add.reduceat(moved, np.unique(part.tied), axis=0))
-        return np.concatenate(made) / self.total
-
-    def time_losses_adjoint(self, image: Array, u: Array) -> Array:
-        """The derivative of sum_k u_k (loss of time k) with respect to every margin."""
-        pulls, begin = np.zeros(len(image)), 0
-        for of in self._terms(image):
-            part = of.part
-            times, number = np.unique(part.tied, return_inverse=True)
-            each = u[begin : begin + len(times)][number]
-            begin += len(times)
-            pulls[part.rows] += of.e * part.back(of.inverse * each)[0]
-            for t, (rows, pull) in zip(np.flatnonzero(of.inverse == 0.0), of.alone, strict=True):
-                pulls[rows] += each[t] * pull
-            np.subtract.at(pulls, part.own, self.sets.weight[part.own] * each)
-        result: Array = pulls / self.total
-        return result
-
     def loss_rounding(self, image: Array) -> float:
         """A bound on how far the sum of `time_losses` is from that of the exact margins of this image."""
         found = 0.0
