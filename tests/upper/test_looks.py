@@ -1,5 +1,7 @@
 """Plateaus and kinks: where a model of what is nearby does not tell what there is to gain."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -110,3 +112,12 @@ def test_edges_are_looked_at_once_where_nothing_is_gained_there():
     looks = [record.theta for record in result.history if record.purpose == "unseen direction"]
     edges = [theta for theta in looks if np.max(np.abs(theta)) == 8.0]
     assert len(edges) == 2
+
+
+def test_edges_are_not_looked_at_where_evaluations_are_dear():
+    class Dear(Objective):
+        def evaluate(self, theta, *, within, warm=None):
+            return replace(super().evaluate(theta, within=within, warm=warm), work=1e4)
+
+    result = tune(Dear(two_wells), [0.5, 0.3], bounds=(-8.0, 8.0))
+    assert all(abs(record.theta[0]) < 8.0 for record in result.history)

@@ -11,11 +11,11 @@ A model is fitted to points nearby and tells nothing of what lies beyond. Three 
   is below NEAR of the first radius, the model promises less than LITTLE of F, and a third of the steps at such radii
   have failed, F is looked at on either side along every axis, at WIDE of the first radius. It is looked at again only
   after F has decreased by LITTLE of itself.
-
 - The edges of the box. A parameter that is best left out is best at its bound (a penalty at its lower one), and between
   there and where the search comes to rest F may rise first. So once rho is that small, a search over up to FEW
   parameters looks at its incumbent with one parameter moved onto the nearer of its bounds, for each of them; and again
-  only after F has decreased by WORTH of itself.
+  only after F has decreased by WORTH of itself. An evaluation there, where a penalty vanishes, can be dearer than all
+  others together; so it does where none has taken more than CHEAP steps for each block of residuals.
 
 A look is as accurate as its distance is worth: WORTH of F at the first radius, in proportion elsewhere.
 """
@@ -39,6 +39,7 @@ LITTLE = 1e-3  # of F: a decrease that is next to nothing
 NEAR, WIDE = 1e-2, 0.25  # of initial_radius
 LOCAL = 0.1  # of initial_radius: the largest rho at which failures tell of kinks
 FEW = 20  # parameters: with more, looks at bounds would be as many as the evaluations of the search
+CHEAP = 100.0  # steps: Newton's method takes tens anywhere, first-order methods thousands where a penalty vanishes
 ROUNDING = 1e-12  # of F: a decrease that is none
 
 
@@ -79,10 +80,11 @@ def caught(state: State, setting: Setting) -> bool:
     return failed > 1 and 2 * failed >= succeeded
 
 
-def nearby(state: State, setting: Setting, places: list[Array]) -> tuple[State, list[Array]]:
-    """The places to look at from the incumbent, before these, because of kinks and edges; and that it has been done."""
+def nearby(state: State, setting: Setting, places: list[Array], near: bool) -> tuple[State, list[Array]]:
+    """The places to look at from the incumbent, before these, because of kinks and, if rho is that small, of edges; and
+    that it has been done."""
     scaling, current = setting.scaling, state.points[state.incumbent]
-    F, edges = current.evaluation.cost, at_bounds(state, setting)
+    F, edges = current.evaluation.cost, at_bounds(state, setting) if near else []
     if edges:
         state, places = replace(state, edged=F), [*edges, *places]
     if caught(state, setting):
@@ -92,12 +94,14 @@ def nearby(state: State, setting: Setting, places: list[Array]) -> tuple[State, 
 
 
 def at_bounds(state: State, setting: Setting) -> list[Array]:
-    """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, or if
-    F has not decreased since it was looked there."""
+    """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, where
+    evaluations are dear, or if F has not decreased since it was looked there."""
     scaling, current, m = setting.scaling, state.points[state.incumbent], len(setting.scaling.low)
     if m > FEW or setting.options.model == "linear" or limit.noisy(state, setting.options):
         return []
     if (1.0 - WORTH) * state.edged <= current.evaluation.cost:
+        return []
+    if max(record.work for record in state.records) > CHEAP * len(current.evaluation.e):
         return []
     u = current.u
     bound = np.where(u - scaling.low <= scaling.high - u, scaling.low, scaling.high)

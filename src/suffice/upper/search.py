@@ -358,8 +358,9 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
         return _restart(state, fitted, setting)
     at_last, rho = state.rho <= options.final_radius, next_rho(state.rho, options.final_radius)
     places = _flat(state, setting) if at_last and state.looked < LOOKS and not limit.noisy(state, options) else []
-    if at_last or rho < looks.NEAR * options.initial_radius:
-        state, places = looks.nearby(state, setting, places)
+    near = rho < looks.NEAR * options.initial_radius
+    if at_last or near:
+        state, places = looks.nearby(state, setting, places, near)
     if places:
         return replace(state, unseen=tuple(places), looked=state.looked + at_last)
     if at_last:
