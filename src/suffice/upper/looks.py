@@ -22,6 +22,7 @@ A look is as accurate as its distance is worth: WORTH of F at the first radius, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -95,11 +96,11 @@ def nearby(state: State, setting: Setting, places: list[Array], near: bool) -> t
 
 def at_bounds(state: State, setting: Setting) -> list[Array]:
     """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, where
-    evaluations are dear, or if F has not decreased since it was looked there."""
+    evaluations are dear, on a plateau, or if F has not decreased since it was looked there."""
     scaling, current, m = setting.scaling, state.points[state.incumbent], len(setting.scaling.low)
     if m > FEW or setting.options.model == "linear" or limit.noisy(state, setting.options):
         return []
-    if (1.0 - WORTH) * state.edged <= current.evaluation.cost:
+    if (1.0 - WORTH) * state.edged <= current.evaluation.cost or math.isinf(state.promise):
         return []
     if max(record.work for record in state.records) > CHEAP * len(current.evaluation.e):
         return []
