@@ -57,7 +57,8 @@ BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X liv
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
-VERIFICATION = 4.0, 8.0  # times N s^2, and twice as many products with X: a verification with s weights, about
+VERIFICATION = 4.0  # times N s^2: operations of a verification with s weights, about,
+MADE_DENSE = 6.0  # and twice as many products with X where that is sparse, and has to be made dense
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -168,8 +169,8 @@ def _price_of_passes(design: Design) -> float:
 
 
 def _price_of_verification(design: Design, weights: int) -> float:
-    hessians, passes = VERIFICATION
-    return hessians * design.shape[0] * weights**2 + passes * _price_of_passes(design)
+    dense = MADE_DENSE * _price_of_passes(design) if sp.issparse(design.X) else 0.0
+    return VERIFICATION * design.shape[0] * weights**2 + dense
 
 
 def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
