@@ -42,9 +42,13 @@ from suffice.terms.rounding import gamma
 
 WIDEST = 80  # columns in one piece
 # Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.
-MARGINS, ADJOINT = (32, 32, 2, 3), (64, 32, 4, 4)
+MARGINS, ADJOINT = (32, 32, 2, 3, None), (64, 32, 4, 4, None)
 ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
+COPIES = "both"
+THROUGH = True
+EARLY = False
+DESCEND = 4, 4
 SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 
@@ -100,10 +104,9 @@ class Kernels:
     l1: Any
     l2: Any
     targets: Any  # padded, as Z, R and the parts of X^T R are
-    Z: Any
     R: Any
     parts: Any
-    wide: Any  # the next W, padded
+    arrived: Any  # of every tile of rows, the parts of its margins that are there
     delta: Any
     shape: Shape
     chunk: int  # rows of a part of X^T R
@@ -112,24 +115,26 @@ class Kernels:
     @classmethod
     def of(cls, design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any) -> Kernels:
         torch = importlib.import_module("torch")
-        X, n = design.by_columns, Y.shape[1]
+        X, n = design.X, Y.shape[1]
         N, d = X.shape
         shape = Shape.of(n)
         high, deep = ADJOINT[:2]
         multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
         # No sum is longer than those that the rounding of `Design.pull` allows for.
         splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
+        chunk = math.ceil(N / splits / deep) * deep
+        tiles = math.ceil(N / MARGINS[0]) * shape.pieces
+        parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / tiles)))
+        cut = math.ceil(d / parts / MARGINS[1]) * MARGINS[1]
 
         def zeros(*size: int) -> Any:
-            return torch.zeros((*size, shape.stride), dtype=X.dtype, device=X.device)
+            return torch.zeros(size, dtype=X.dtype, device=X.device)
 
-        targets = zeros(N)
-        targets[:, :n] = Y
+        targets = zeros(shape.stride, _up(N))
+        targets[:n, :N] = Y.T
         delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
-        chunk = math.ceil(N / splits / deep) * deep
-        parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / (math.ceil(N / MARGINS[0]) * shape.pieces))))
-        cut = math.ceil(d / parts / MARGINS[1]) * MARGINS[1]
-        memory = (targets, zeros(d), zeros(N), zeros(splits, d), zeros(d))
+        arrived = torch.zeros(tiles, dtype=torch.int32, device=X.device)
+        memory = (targets, zeros(shape.stride, _up(N)), zeros(math.ceil(N / chunk), d, shape.stride), arrived)
         return cls(design, loss, l1, l2, *memory, delta, shape, chunk, cut)
 
     @property
@@ -148,10 +153,17 @@ class Kernels:
         return type(self.loss).__name__.lower()
 
     @cached_property
-    def rows(self) -> Any:
-        """X for products along rows: products read fastest along what they sum over, where that is aligned."""
-        X = self.design.X
-        return X if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 else self.design.by_columns
+    def by_rows(self) -> tuple[Any, int]:
+        """X for products along its rows, and how many rows may be read."""
+        X, N = self.design.X, self.design.shape[0]
+        if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 and COPIES != "columns":
+            return X, N
+        return self.design.by_columns, _up(N)
+
+    @cached_property
+    def by_columns(self) -> tuple[Any, int]:
+        """The same along columns: products read fastest along what they sum over, where that is aligned."""
+        return self.by_rows if COPIES == "rows" else (self.design.by_columns, _up(self.design.shape[0]))
 
     @property
     def margin_parts(self) -> int:
@@ -163,52 +175,72 @@ class Kernels:
         """Memory for them."""
         return self.R.new_zeros((self.margin_parts, *self.R.shape))
 
-    def residuals(self) -> None:
-        """R = a psi'(X Z, Y)."""
-        (N, d, n), shape, stride = self.sizes, self.shape, self.shape.stride
-        given = (self.targets, self.design.weights, self.R)
-        if self.margin_parts > 1:
-            self.margins(self.Z, self.in_parts)
-            _triton().gathered[(math.ceil(N / ROWWISE[0]), shape.pieces)](
-                *(self.in_parts, *given, N, n, stride, stride, self.delta, self.name, self.margin_parts),
-                *(ROWWISE[0], shape.P1, shape.P2),
-                num_warps=ROWWISE[1],
-            )
-            return
-        _triton().residuals[(math.ceil(N / MARGINS[0]), shape.pieces)](
-            *(self.rows, self.Z, *given, N, d, n),
-            *(self.rows.stride(0), self.rows.stride(1), stride, self.delta, self.name),
-            *(*MARGINS[:2], shape.P1, shape.P2),
+    @property
+    def long(self) -> int:
+        """What Z's columns are padded to, and how far the next begins."""
+        return _up(self.design.shape[1])
+
+    def empty(self) -> Any:
+        """Memory for weights, stored by columns: what is in those that pad it meets no other."""
+        return self.R.new_empty((self.shape.stride, self.long)).T
+
+    def residuals(self, Z: Any) -> None:
+        """R = a psi'(X Z, Y), for a Z that is padded."""
+        (N, d, n), shape, (X, rows) = self.sizes, self.shape, self.by_rows
+        _triton().residuals[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
+            *(X, Z, self.targets, self.design.weights, self.R, self.in_parts, self.arrived, N, rows, d, n, self.cut),
+            *(X.stride(0), X.stride(1), self.long, self.R.shape[1], self.delta, self.name, self.margin_parts),
+            *(self.margin_parts > 1 or THROUGH, *MARGINS[:2], shape.P1, shape.P2),
+            EARLY=EARLY,
+            **_early(),
             num_warps=MARGINS[2],
             num_stages=MARGINS[3],
+            maxnreg=MARGINS[4],
         )
 
     def margins(self, Z: Any, out: Any) -> None:
-        """The parts of X Z, for a Z that is padded."""
-        (N, d, n), shape = self.sizes, self.shape
+        """The parts of X Z."""
+        (N, d, n), shape, (X, rows) = self.sizes, self.shape, self.by_rows
         _triton().margins[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
-            *(self.rows, Z, out, N, d, n, self.cut, self.rows.stride(0), self.rows.stride(1), shape.stride),
+            *(X, Z, out, N, rows, d, n, self.cut, X.stride(0), X.stride(1), self.long),
             *(out.stride(-2), *MARGINS[:2], shape.P1, shape.P2),
+            EARLY=EARLY,
+            **_early(),
             num_warps=MARGINS[2],
             num_stages=MARGINS[3],
+            maxnreg=MARGINS[4],
         )
 
-    def descended(self, tau: Any) -> tuple[Any, Any]:
-        """The next W, and G at Z, from R."""
-        torch, X, (N, d, n) = importlib.import_module("torch"), self.design.by_columns, self.sizes
-        high, deep, warps, stages = ADJOINT
-        splits, stride = len(self.parts), self.shape.stride
-        _triton().adjoint[(math.ceil(d / high), splits, self.shape.pieces)](
-            *(X, self.R, self.parts, N, d, self.chunk, X.stride(1), stride),
+    def adjoint(self) -> None:
+        """The parts of X^T R."""
+        (X, rows), d = self.by_columns, self.design.shape[1]
+        high, deep, warps, stages, registers = ADJOINT
+        _triton().adjoint[(math.ceil(d / high), len(self.parts), self.shape.pieces)](
+            *(X, self.R, self.parts, rows, d, self.chunk, X.stride(0), X.stride(1), self.R.shape[1], self.shape.stride),
             *(high, deep, self.shape.P1, self.shape.P2),
+            EARLY=EARLY,
+            **_early(),
             num_warps=warps,
             num_stages=stages,
+            maxnreg=registers,
         )
-        W, G = (torch.empty((d, n), dtype=X.dtype, device=X.device) for _ in range(2))
-        _triton().descend[(d,)](
-            *(self.parts, self.Z, self.l1, self.l2, tau, G, W, self.wide, d, n, stride, splits),
+
+    def descended(self, Z: Any, tau: Any, wide: Any, ahead: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
+        """The next W, and G at Z, from R. `wide` gets the next W or, where `ahead` holds W, t', mu, L and memory for
+        the t after that, the next Z."""
+        self.adjoint()
+        (_, d, n), stride = self.sizes, self.shape.stride
+        W, G = self.R.new_empty((d, n)), self.R.new_empty((d, n))
+        *known, t_after = (tau,) * 5 if ahead is None else ahead
+        _triton().descend[(math.ceil(d / DESCEND[0]),)](
+            *(self.parts, Z, self.l1, self.l2, tau, *known, G, W, wide, t_after, d, n, stride, self.long),
+            AHEAD=ahead is not None,
+            SPLITS=len(self.parts),
+            ROWS=DESCEND[0],
             COLUMNS=self.columns,
-            num_warps=2,
+            EARLY=EARLY,
+            **_early(),
+            num_warps=DESCEND[1],
         )
         return W, G
 
@@ -216,20 +248,29 @@ class Kernels:
 def iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
 ) -> Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]:
-    """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem.
+    """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem, none of which is
+    written to again.
 
-    Z is a view of memory that the next iteration writes to."""
+    An iteration also makes the Z and t' of the next, which are taken if that one starts from the very arrays that this
+    one has returned."""
     torch, made = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2)
     (_, d, n), tau = made.sizes, 1.0 / L
+    prepared: list[tuple[Any, ...]] = []
 
     def step(W: Any, W_before: Any, t: Any) -> tuple[Any, Any, Any, Any]:
-        t_next = torch.empty_like(t)
-        _triton().extrapolate[(math.ceil(d / 8),)](
-            *(W, W_before, t, mu, L, made.Z, t_next, d, n, made.shape.stride), ROWS=8, COLUMNS=made.columns, num_warps=4
-        )
-        made.residuals()
-        W_next, G = made.descended(tau)
-        return W_next, made.Z[:, :n], G, t_next
+        known = prepared.pop() if prepared else (None,) * 5
+        if all(one is other for one, other in zip(known, (W, W_before, t), strict=False)):
+            Z, t_next = known[3:]
+        else:
+            Z, t_next = made.empty(), torch.empty_like(t)
+            _triton().extrapolate[(math.ceil(d / 8),)](
+                *(W, W_before, t, mu, L, Z, t_next, d, n, made.long), ROWS=8, COLUMNS=made.columns, num_warps=4
+            )
+        made.residuals(Z)
+        Z_ahead, t_ahead = made.empty(), torch.empty_like(t)
+        W_next, G = made.descended(Z, tau, Z_ahead, (W, t_next, mu, L, t_ahead))
+        prepared.append((W_next, W, t_next, Z_ahead, t_ahead))
+        return W_next, Z[:d, :n], G, t_next
 
     return step
 
@@ -261,45 +302,45 @@ def adaptive_iteration(
     (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
     spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
     constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
-    tiles = math.ceil(N / ROWWISE[0])
-    along = torch.zeros((tiles, stride), dtype=made.R.dtype, device=made.R.device)
+    tiles, Z_trial, wide = math.ceil(N / ROWWISE[0]), made.empty(), made.empty()
+    along, in_parts = made.R.new_zeros((tiles, stride)), made.R.new_empty((made.margin_parts, N, stride))
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
     def step(s: Moving) -> Moving:
         t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
         kernels.ahead[(math.ceil(d / 8),)](
             *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
-            *(made.Z, t, tau, beta, d, n, stride),
+            *(Z_trial, t, tau, beta, d, n, made.long),
             ROWS=8,
             COLUMNS=made.columns,
             num_warps=4,
         )
         kernels.slopes[(tiles, shape.pieces)](
             *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
-            *(stride, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
+            *(made.R.shape[1], made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
-        W, G = made.descended(tau)
+        W, G = made.descended(Z_trial, tau, wide)
         M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
-        parts = M if made.margin_parts == 1 else made.in_parts
-        made.margins(made.wide, parts)
+        parts = M if made.margin_parts == 1 else in_parts
+        made.margins(wide, parts)
         kernels.compare[(tiles, shape.pieces)](
             *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
-            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.delta, made.name),
-            *(made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
+            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.R.shape[1]),
+            *(made.delta, made.name, made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
         failed = torch.empty_like(flag)
         kernels.judge[(n,)](
-            *(along, W, s.W, made.Z, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
-            *(taken, d, n, stride, tiles),
+            *(along, W, s.W, Z_trial, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
+            *(taken, d, n, stride, made.long, tiles),
             BLOCK=1024,
             num_warps=4,
         )
         W_next, W_before, Z, G_next = (torch.empty_like(W) for _ in range(4))
         kernels.settle[(math.ceil(N / SETTLED),)](
-            *(flag, W, s.W, s.W_before, made.Z, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
-            *(stride, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
+            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
+            *(made.long, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
             ROWS=SETTLED,
             COLUMNS=made.columns,
             num_warps=4,
@@ -311,3 +352,7 @@ def adaptive_iteration(
 
 def _up(number: int) -> int:
     return math.ceil(number / ALIGNED) * ALIGNED
+
+
+def _early() -> dict[str, bool]:
+    return {"launch_pdl": True} if EARLY else {}
