@@ -2,8 +2,9 @@
 
 Kernels and whole iterations are timed as parts of a recorded graph, for the two sizes of `benchmarks/gpu.py` and random
 data: 5,000 x 784 with 42 columns and 60,000 x 784 with 70. A tile of a product is (rows, depth of one read, warps,
-stages). Products alone are timed first, with every tile, number of parts and order of X; then whole iterations with the
-fastest of them. Kernels are compiled by several processes at a time before anything is timed.
+stages, registers). Products alone are timed first, with every tile and number of parts; then whole iterations with the
+fastest of them, and with other tiles of the kernels without a product. Kernels are compiled by several processes at a
+time before anything is timed.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ from suffice.terms.design import Design
 from suffice.terms.margin_losses import Logistic
 
 PARTS, WAVES = (2, 3, 4, 5), (1, 2, 3, 4)
-COPIES = ("rows", "columns")
-BEST = 3  # of each product, in whole iterations
-
-
 SMALL = [
-    *((64, 32, 4, 3, None), (64, 32, 4, 4, None), (64, 16, 4, 4, None), (64, 16, 4, 6, None), (64, 16, 2, 4, None)),
-    *((64, 32, 8, 4, None), (128, 16, 8, 4, None), (128, 32, 8, 3, None), (128, 16, 4, 4, None)),
-    *((32, 32, 2, 3, None), (32, 32, 2, 5, None), (32, 16, 2, 5, None), (32, 32, 4, 5, None)),
+    *((64, 32, 4, 3, 168), (64, 32, 4, 4, None), (64, 16, 4, 4, None), (64, 16, 4, 6, None), (128, 32, 8, 3, None)),
+    *((32, 32, 2, 3, None), (32, 32, 2, 4, None), (32, 16, 2, 5, None)),
 ]
 LARGE = [
     *((32, 32, 2, 3, None), (64, 32, 4, 3, 168), (64, 32, 4, 4, None), (64, 16, 4, 4, 168), (64, 16, 4, 6, 168)),
     *((128, 16, 8, 4, 128), (128, 16, 8, 4, None), (128, 16, 4, 4, None), (64, 16, 2, 4, None), (32, 16, 2, 4, 168)),
 ]
+ALONE = {
+    "GATHERED": [(128, 4), (256, 4), (256, 8), (512, 4)],
+    "DESCEND": [(1, 2), (2, 4), (4, 4), (4, 8)],
+    "ROWWISE": [(8, 4), (16, 4), (32, 4), (32, 8)],
+    "HOPPER": [9, 99],  # 99: no kernel is sent out early
+}
+BEST = 2  # of each product, in whole iterations
 
 
 @contextmanager
@@ -142,19 +145,23 @@ class Study:
         )
 
 
-def products(study: Study, large: bool) -> dict[str, list[tuple[str, dict[str, Any], Callable[[], Any]]]]:
+Choice = tuple[str, dict[str, Any], Callable[[], Callable[[], object]]]
+
+
+def products(study: Study, large: bool) -> dict[str, list[Choice]]:
     """(label, settings, what is timed) of both products, with every tile."""
     N = study.design.shape[0]
     multiprocessors = study.torch.cuda.get_device_properties(0).multi_processor_count
-    margins, adjoints = [], []
-    for copies, tile in itertools.product(("both",) if large else COPIES, LARGE if large else SMALL):
-        for parts, through in [(1, False), (1, True)] if large else [(1, False), *((parts, True) for parts in PARTS)]:
+    margins: list[Choice] = []
+    adjoints: list[Choice] = []
+    for tile in LARGE if large else SMALL:
+        if large:
+            margins.append((str(tile), {"RESIDUALS": tile}, study.margins))
+        for parts in () if large else PARTS:
             busy = parts * -(-N // tile[0]) / multiprocessors
-            chosen = {"MARGINS": tile, "BUSY": busy, "COPIES": copies, "THROUGH": through}
-            margins.append((f"{tile}, {parts} parts, by {copies}, {through}", chosen, study.margins))
-        for waves in (1, 2) if large else WAVES:
-            chosen = {"ADJOINT": tile, "WAVES": waves, "COPIES": copies}
-            adjoints.append((f"{tile}, {waves} waves, by {copies}", chosen, study.adjoint))
+            margins.append((f"{tile} in {parts} parts", {"MARGINS": tile, "BUSY": busy}, study.margins))
+        for waves in (2,) if large else WAVES:
+            adjoints.append((f"{tile} in {waves} waves", {"ADJOINT": tile, "WAVES": waves}, study.adjoint))
     return {"residuals": margins, "adjoint": adjoints}
 
 
@@ -181,16 +188,12 @@ def timed(study: Study, large: bool) -> None:
         print(f"  {label}: {shown}", flush=True)
 
     whole("as it is")
-    for copies in ("both",) if large else ("both", *COPIES):
-        tops = [
-            [one for one in best[name] if copies == "both" or one[2]["COPIES"] == copies][:BEST]
-            for name in ("residuals", "adjoint")
-        ]
-        for (_, one, first), (_, other, second) in itertools.product(*tops):
-            whole(f"{one} and {other}, read by {copies}", **(first | second | {"COPIES": copies}))
-        first, second = tops[0][0][2], tops[1][0][2]
-        for more in ({"EARLY": True}, {"DESCEND": (1, 2)}, {"DESCEND": (2, 4)}, {"DESCEND": (8, 8)}, {"DESCEND": (4, 8)}):
-            whole(f"first of them, read by {copies}, {more}", **(first | second | {"COPIES": copies} | more))
+    whole("both copies of X", CACHED=0)
+    for name, values in ALONE.items():
+        for value in values:
+            whole(f"{name} = {value}", **{name: value})
+    for (_, one, first), (_, other, second) in itertools.product(*(found[:BEST] for found in best.values())):
+        whole(f"{one} and {other}", **(first | second))
 
 
 def main() -> None:
@@ -201,9 +204,7 @@ def main() -> None:
     options = arguments.parse_args()
     torch = importlib.import_module("torch")
     sizes = [("small", 5_000, 42), ("large", 60_000, 70)]
-    studies = [
-        (Study.of(torch, N, 784, n), name == "large") for name, N, n in sizes if options.only in (None, name)
-    ]
+    studies = [(Study.of(torch, N, 784, n), name == "large") for name, N, n in sizes if options.only in (None, name)]
     if options.compile is not None:
         every = [one for study, large in studies for choices in products(study, large).values() for one in choices]
         for _, chosen, what in every[options.compile :: options.processes]:
@@ -211,9 +212,7 @@ def main() -> None:
                 microseconds(torch, what(), 1)
         return
     print(torch.cuda.get_device_name(), torch.__version__)
-    parts = [
-        subprocess.Popen([sys.executable, *sys.argv, "--compile", str(k)]) for k in range(options.processes)
-    ]
+    parts = [subprocess.Popen([sys.executable, *sys.argv, "--compile", str(k)]) for k in range(options.processes)]
     for part in parts:
         part.wait()
     for study, large in studies:

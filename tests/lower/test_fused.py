@@ -64,8 +64,10 @@ def _device():
 
 @pytest.fixture(params=["whole", "in parts"])
 def parts(request, monkeypatch):
-    """X Z is also made from parts of the columns of X, where there are few rows."""
+    """X Z is also made from parts of the columns of X, where there are few rows, and both products read the same copy
+    of a small X."""
     monkeypatch.setattr(fused, "BUSY", 1000 if request.param == "in parts" else 0)
+    monkeypatch.setattr(fused, "CACHED", 1 << 25 if request.param == "in parts" else 0)
 
 
 @pytest.mark.parametrize("d", [32, 37])  # aligned rows or not
@@ -94,6 +96,33 @@ def test_an_iteration_is_the_one_written_out(loss, n, d, parts):
     expected_W = np.sign(V) * np.maximum(np.abs(V) - l1 / L, 0.0)
     for found, expected in ((Z, expected_Z), (G, expected_G), (W_next, expected_W), (t_next, expected_t)):
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_iterations_that_follow_each_other_are_those_that_begin_anew():
+    """The next Z is made ahead; it is taken for the state that it belongs to, and for no other."""
+    device = _device()
+    import torch
+
+    rng = np.random.default_rng(1)
+    X, Y, a = rng.standard_normal((50, 9)), np.sign(rng.standard_normal((50, 4))), np.full(50, 0.02)
+    l1, mu, L = np.full(4, 0.01), np.full(4, 0.1), np.full(4, 3.0)
+    there = [torch.asarray(array, device=device) for array in (X, a, Y, l1, mu, mu, L)]
+    start = [torch.asarray(rng.standard_normal((9, 4)), device=device) for _ in range(2)]
+    start.append(torch.ones(4, dtype=torch.float64, device=device))
+
+    step = fused.iteration(Design(*there[:2]), Logistic(), *there[2:])
+
+    def after(state, steps, anew):
+        for _ in range(steps):
+            W, before, t = [array.clone() for array in state] if anew else state
+            W_next, _, _, t_next = step(W, before, t)
+            state = W_next, W, t_next
+        return state
+
+    first = after(start, 1, False)
+    for steps in (1, 4, 2):  # from the same state several times
+        for one, other in zip(after(first, steps, False), after(first, steps, True), strict=True):
+            np.testing.assert_allclose(host(one), host(other), rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])

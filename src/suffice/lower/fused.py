@@ -3,11 +3,13 @@ r"""A FISTA iteration of many columns on a CUDA device in a few kernels, written
     extrapolate   t' and beta of every column, Z = W + beta (W - W_before)
     residuals     R = a psi'(X Z, Y):  margins stay in registers, only R is written
     adjoint       X^T R, rows split over the multiprocessors
-    descend       G = X^T R + l2 Z,  W' = prox(Z - tau G)
+    descend       G = X^T R + l2 Z,  W' = prox(Z - tau G),  and t', beta and Z of the iteration that follows
 
 Two of them read X, and little else is read or written: an iteration costs what its two products cost. A library's
 products are made for widths of 64, 128, ...; here the columns are cut into pieces of P1 + P2, each a power of two, so
-that 70 columns are padded to 72. X is read by columns (`Design.by_columns`); an X stored by rows is copied once.
+that 70 columns are padded to 72. X is read by rows and by columns (`Design.by_columns`), Z and R are stored by columns:
+each product reads both of its factors along what it sums over. An X that fits into the device's cache is read by
+columns only, so that it stays there.
 
 With step lengths that are tried (`fista_adaptive`) margins M of W are known, and those of Z are M + beta (M -
 M_before), made where they are needed:
@@ -22,6 +24,8 @@ M_before), made where they are needed:
 
 Few rows make few tiles, which would leave most of the device idle: the columns of X are then cut as well, and margins
 are summed from their parts (`gathered`, `compare`).
+
+Kernels that follow each other are sent out before the one before has ended, where the device can (from Hopper on).
 """
 
 from __future__ import annotations
@@ -41,16 +45,19 @@ from suffice.terms.products import device_blocks
 from suffice.terms.rounding import gamma
 
 WIDEST = 80  # columns in one piece
-# Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.
-MARGINS, ADJOINT = (32, 32, 2, 3, None), (64, 32, 4, 4, None)
-ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product
-BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
-COPIES = "both"
-THROUGH = True
-EARLY = False
-DESCEND = 4, 4
+# Rows of a tile, depth of one read, warps, stages, registers: the fastest on an H200 (benchmarks/gpu_tiles.py).
+Tile = tuple[int, int, int, int, int | None]
+RESIDUALS: Tile = (32, 32, 2, 3, None)
+MARGINS: Tile = (64, 32, 4, 3, 168)
+ADJOINT: Tile = (64, 32, 4, 4, None)
+ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
+GATHERED = 256, 4  # where there is one column,
+DESCEND = 4, 8  # and where there is no row of X
+BUSY, MOST_PARTS = 2, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
 SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
+CACHED = 1 << 25  # bytes of X: so many stay in the device's cache, if both products read the same copy
+HOPPER = 9  # of compute capability: there programs may be sent out before the kernel before has ended
 
 
 def available(X: Any, loss: MarginLoss) -> bool:
@@ -106,7 +113,6 @@ class Kernels:
     targets: Any  # padded, as Z, R and the parts of X^T R are
     R: Any
     parts: Any
-    arrived: Any  # of every tile of rows, the parts of its margins that are there
     delta: Any
     shape: Shape
     chunk: int  # rows of a part of X^T R
@@ -123,8 +129,7 @@ class Kernels:
         # No sum is longer than those that the rounding of `Design.pull` allows for.
         splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
         chunk = math.ceil(N / splits / deep) * deep
-        tiles = math.ceil(N / MARGINS[0]) * shape.pieces
-        parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / tiles)))
+        parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / (math.ceil(N / MARGINS[0]) * shape.pieces))))
         cut = math.ceil(d / parts / MARGINS[1]) * MARGINS[1]
 
         def zeros(*size: int) -> Any:
@@ -133,8 +138,7 @@ class Kernels:
         targets = zeros(shape.stride, _up(N))
         targets[:n, :N] = Y.T
         delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
-        arrived = torch.zeros(tiles, dtype=torch.int32, device=X.device)
-        memory = (targets, zeros(shape.stride, _up(N)), zeros(math.ceil(N / chunk), d, shape.stride), arrived)
+        memory = (targets, zeros(shape.stride, _up(N)), zeros(math.ceil(N / chunk), d, shape.stride))
         return cls(design, loss, l1, l2, *memory, delta, shape, chunk, cut)
 
     @property
@@ -153,17 +157,24 @@ class Kernels:
         return type(self.loss).__name__.lower()
 
     @cached_property
+    def early(self) -> bool:
+        """Whether programs may be sent out before the kernel before has ended."""
+        torch, X = importlib.import_module("torch"), self.design.X
+        return bool(X.is_cuda) and torch.cuda.get_device_capability(X.device)[0] >= HOPPER
+
+    @cached_property
     def by_rows(self) -> tuple[Any, int]:
-        """X for products along its rows, and how many rows may be read."""
+        """X for products along its rows, and how many rows may be read: products read fastest along what they sum over,
+        where that is aligned, unless the device's cache has room for one copy of X only."""
         X, N = self.design.X, self.design.shape[0]
-        if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 and COPIES != "columns":
+        if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 and X.nbytes > CACHED:
             return X, N
-        return self.design.by_columns, _up(N)
+        return self.by_columns
 
     @cached_property
     def by_columns(self) -> tuple[Any, int]:
-        """The same along columns: products read fastest along what they sum over, where that is aligned."""
-        return self.by_rows if COPIES == "rows" else (self.design.by_columns, _up(self.design.shape[0]))
+        """The same along columns."""
+        return self.design.by_columns, self.long_rows
 
     @property
     def margin_parts(self) -> int:
@@ -180,50 +191,55 @@ class Kernels:
         """What Z's columns are padded to, and how far the next begins."""
         return _up(self.design.shape[1])
 
+    @property
+    def long_rows(self) -> int:
+        """The same of R, Y and parts of X Z."""
+        return int(self.R.shape[1])
+
     def empty(self) -> Any:
         """Memory for weights, stored by columns: what is in those that pad it meets no other."""
         return self.R.new_empty((self.shape.stride, self.long)).T
 
+    def launch(self, kernel: Any, grid: tuple[int, ...], warps: int, *arguments: Any, **constants: Any) -> None:
+        ahead = {"launch_pdl": True} if self.early else {}
+        kernel[grid](*arguments, **constants, EARLY=self.early, num_warps=warps, **ahead)
+
+    def multiply(self, kernel: Any, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
+        rows, depth, warps, stages, registers = tile
+        shape = {"ROWS": rows, "DEPTH": depth, "P1": self.shape.P1, "P2": self.shape.P2}
+        self.launch(kernel, grid, warps, *arguments, **constants, **shape, num_stages=stages, maxnreg=registers)
+
     def residuals(self, Z: Any) -> None:
         """R = a psi'(X Z, Y), for a Z that is padded."""
-        (N, d, n), shape, (X, rows) = self.sizes, self.shape, self.by_rows
-        _triton().residuals[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
-            *(X, Z, self.targets, self.design.weights, self.R, self.in_parts, self.arrived, N, rows, d, n, self.cut),
-            *(X.stride(0), X.stride(1), self.long, self.R.shape[1], self.delta, self.name, self.margin_parts),
-            *(self.margin_parts > 1 or THROUGH, *MARGINS[:2], shape.P1, shape.P2),
-            EARLY=EARLY,
-            **_early(),
-            num_warps=MARGINS[2],
-            num_stages=MARGINS[3],
-            maxnreg=MARGINS[4],
-        )
+        (N, d, n), (X, rows), parts = self.sizes, self.by_rows, self.margin_parts
+        given, ends = (self.targets, self.design.weights, self.R, N), (self.delta, self.name)
+        if parts > 1:
+            self.margins(Z, self.in_parts, (1, self.long_rows))
+            self.launch(
+                *(_triton().gathered, (math.ceil(N / GATHERED[0]), n), GATHERED[1], self.in_parts, *given, n),
+                *(self.long_rows, self.in_parts.stride(0), *ends),
+                SPLITS=parts,
+                ROWS=GATHERED[0],
+            )
+            return
+        grid, strides = (math.ceil(N / RESIDUALS[0]), self.shape.pieces), (X.stride(0), X.stride(1))
+        lengths = (rows, d, n, *strides, self.long, self.long_rows)
+        self.multiply(_triton().residuals, grid, RESIDUALS, X, Z, *given, *lengths, *ends)
 
-    def margins(self, Z: Any, out: Any) -> None:
-        """The parts of X Z."""
-        (N, d, n), shape, (X, rows) = self.sizes, self.shape, self.by_rows
-        _triton().margins[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
-            *(X, Z, out, N, rows, d, n, self.cut, X.stride(0), X.stride(1), self.long),
-            *(out.stride(-2), *MARGINS[:2], shape.P1, shape.P2),
-            EARLY=EARLY,
-            **_early(),
-            num_warps=MARGINS[2],
-            num_stages=MARGINS[3],
-            maxnreg=MARGINS[4],
-        )
+    def margins(self, Z: Any, out: Any, strides: tuple[int, int]) -> None:
+        """The parts of X Z, stored with these strides."""
+        (N, d, n), (X, rows), parts = self.sizes, self.by_rows, self.margin_parts
+        grid = (math.ceil(N / MARGINS[0]), self.shape.pieces, parts)
+        lengths = (N, rows, d, n, self.cut, X.stride(0), X.stride(1), self.long)
+        size = out.stride(0) if parts > 1 else 0
+        self.multiply(_triton().margins, grid, MARGINS, X, Z, out, *lengths, *strides, size)
 
     def adjoint(self) -> None:
         """The parts of X^T R."""
         (X, rows), d = self.by_columns, self.design.shape[1]
-        high, deep, warps, stages, registers = ADJOINT
-        _triton().adjoint[(math.ceil(d / high), len(self.parts), self.shape.pieces)](
-            *(X, self.R, self.parts, rows, d, self.chunk, X.stride(0), X.stride(1), self.R.shape[1], self.shape.stride),
-            *(high, deep, self.shape.P1, self.shape.P2),
-            EARLY=EARLY,
-            **_early(),
-            num_warps=warps,
-            num_stages=stages,
-            maxnreg=registers,
-        )
+        grid = (math.ceil(d / ADJOINT[0]), len(self.parts), self.shape.pieces)
+        lengths = (rows, d, self.chunk, X.stride(0), X.stride(1), self.long_rows, self.shape.stride)
+        self.multiply(_triton().adjoint, grid, ADJOINT, X, self.R, self.parts, *lengths)
 
     def descended(self, Z: Any, tau: Any, wide: Any, ahead: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
         """The next W, and G at Z, from R. `wide` gets the next W or, where `ahead` holds W, t', mu, L and memory for
@@ -232,15 +248,13 @@ class Kernels:
         (_, d, n), stride = self.sizes, self.shape.stride
         W, G = self.R.new_empty((d, n)), self.R.new_empty((d, n))
         *known, t_after = (tau,) * 5 if ahead is None else ahead
-        _triton().descend[(math.ceil(d / DESCEND[0]),)](
+        self.launch(
+            *(_triton().descend, (math.ceil(d / DESCEND[0]),), DESCEND[1]),
             *(self.parts, Z, self.l1, self.l2, tau, *known, G, W, wide, t_after, d, n, stride, self.long),
             AHEAD=ahead is not None,
             SPLITS=len(self.parts),
             ROWS=DESCEND[0],
             COLUMNS=self.columns,
-            EARLY=EARLY,
-            **_early(),
-            num_warps=DESCEND[1],
         )
         return W, G
 
@@ -317,16 +331,16 @@ def adaptive_iteration(
         )
         kernels.slopes[(tiles, shape.pieces)](
             *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
-            *(made.R.shape[1], made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
+            *(made.long_rows, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
         W, G = made.descended(Z_trial, tau, wide)
         M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
         parts = M if made.margin_parts == 1 else in_parts
-        made.margins(wide, parts)
+        made.margins(wide, parts, (parts.stride(-2), 1))
         kernels.compare[(tiles, shape.pieces)](
             *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
-            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.R.shape[1]),
+            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.long_rows),
             *(made.delta, made.name, made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
@@ -352,7 +366,3 @@ def adaptive_iteration(
 
 def _up(number: int) -> int:
     return math.ceil(number / ALIGNED) * ALIGNED
-
-
-def _early() -> dict[str, bool]:
-    return {"launch_pdl": True} if EARLY else {}

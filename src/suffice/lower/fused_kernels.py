@@ -11,7 +11,7 @@ from triton.language.extra.cuda import gdc_wait
 
 @triton.jit
 def _begin(EARLY: tl.constexpr):
-    """Programs are there before the kernel before has ended, wait for it, and let those of the next one come."""
+    """Programs that are there before the kernel before has ended wait for it."""
     if EARLY:
         gdc_wait()
 
@@ -197,59 +197,31 @@ def residuals(
     Y,
     weights,
     R,
-    parts,
-    arrived,
     N,
     rows,
     d,
     n,
-    chunk,
     row,
     column,
     long,
     long_rows,
     delta,
     LOSS: tl.constexpr,
-    SPLITS: tl.constexpr,
-    THROUGH: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """R of a tile of rows. THROUGH memory, a few rows at a time: of several programs with a part of their margins
-    each, the one that comes last makes it."""
+    """R of a tile of rows, from X Z."""
     _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    start = tl.program_id(2) * chunk
-    stop = tl.minimum(start + chunk, d)
-    m1, m2 = _product(X, Z, i, j1, j2, rows, start, stop, row, column, long, ROWS, DEPTH, P1, P2)
-    if not THROUGH:
-        a = tl.load(weights + i, mask=i < N, other=0.0)
-        _write_residuals(m1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
-        if P2 > 0:
-            _write_residuals(m2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
-        return
-    size = tl.num_programs(1) * (P1 + P2) * long_rows  # of a part
-    _write_part(m1, parts, i, j1, N, n, 1, long_rows, size)
+    m1, m2 = _product(X, Z, i, j1, j2, rows, 0, d, row, column, long, ROWS, DEPTH, P1, P2)
+    a = tl.load(weights + i, mask=i < N, other=0.0)
+    _write_residuals(m1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
     if P2 > 0:
-        _write_part(m2, parts, i, j2, N, n, 1, long_rows, size)
-    tl.debug_barrier()  # what all threads have written is there before one of them says so
-    if SPLITS > 1:
-        place = arrived + tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)
-        if tl.atomic_add(place, 1, sem="acq_rel") < SPLITS - 1:
-            return
-        tl.store(place, 0)
-    for first in range(0, ROWS, 16):
-        few = tl.program_id(0) * ROWS + first + tl.arange(0, 16)
-        weight = tl.load(weights + few, mask=few < N, other=0.0)
-        m = _summed(parts, few, j1, N, n, 1, long_rows, size, SPLITS)
-        _write_residuals(m, Y, weight, R, few, j1, N, n, long_rows, delta, LOSS)
-        if P2 > 0:
-            other = _summed(parts, few, j2, N, n, 1, long_rows, size, SPLITS)
-            _write_residuals(other, Y, weight, R, few, j2, N, n, long_rows, delta, LOSS)
+        _write_residuals(m2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
 
 
 @triton.jit
@@ -273,6 +245,8 @@ def margins(
     x_column,
     long,
     row,
+    column,
+    size,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
@@ -286,9 +260,9 @@ def margins(
     start = tl.program_id(2) * chunk
     stop = tl.minimum(start + chunk, d)
     m1, m2 = _product(X, Z, i, j1, j2, rows, start, stop, x_row, x_column, long, ROWS, DEPTH, P1, P2)
-    _write_part(m1, out, i, j1, N, n, row, 1, N * row)
+    _write_part(m1, out, i, j1, N, n, row, column, size)
     if P2 > 0:
-        _write_part(m2, out, i, j2, N, n, row, 1, N * row)
+        _write_part(m2, out, i, j2, N, n, row, column, size)
 
 
 @triton.jit
@@ -300,6 +274,29 @@ def _summed(parts, i, j, N, n, row, column, size, SPLITS: tl.constexpr):
     for s in tl.static_range(1, SPLITS):
         m += tl.load(place + s * size, mask=inside, other=0.0)
     return m
+
+
+@triton.jit
+def gathered(
+    parts,
+    Y,
+    weights,
+    R,
+    N,
+    n,
+    long,
+    size,
+    delta,
+    LOSS: tl.constexpr,
+    SPLITS: tl.constexpr,
+    ROWS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """R of some rows and one column, from margins in parts."""
+    _begin(EARLY)
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) + tl.arange(0, 1)
+    m = _summed(parts, i, j, N, n, 1, long, size, SPLITS)
+    _write_residuals(m, Y, tl.load(weights + i, mask=i < N, other=0.0), R, i, j, N, n, long, delta, LOSS)
 
 
 @triton.jit
