@@ -100,7 +100,7 @@ def main() -> None:
         operations, moved = 4.0 * N * d * n, 8.0 * (2 * N * d + 3 * N * n)
         limit = max(operations / arithmetic, moved / memory)
         for solver in ("fista", "fista_adaptive"):
-            times = seconds_per_iteration(on_gpu, solver, 400, 5)
+            times = seconds_per_iteration(on_gpu, solver, 400 * max(1, 60_000 // N), 5)
             kinds = {"dense": X, "sparse": sp.csr_array(X)} if options.cpu_steps > 0 else {}
             with threadpool_limits(2):
                 torch.set_num_threads(2)

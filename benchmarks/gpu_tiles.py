@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from suffice.lower import fused
+from suffice.lower.batched_columns import Columns
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import Logistic
 
@@ -133,14 +134,14 @@ class Study:
         step, s = fused.adaptive_iteration(*given, 1.08, 0.5), self.state()
         return lambda: step(s)
 
-    def state(self) -> fused.Moving:
+    def state(self) -> Columns:
         torch, (_, d), n = self.torch, self.design.shape, self.Y.shape[1]
         rng = np.random.default_rng(1)
         W, before = (torch.asarray(1e-4 * rng.standard_normal((d, n)), device="cuda") for _ in range(2))
         ones = torch.ones(n, dtype=torch.float64, device="cuda")
         X, short = self.design.X, 0.1 / self.L
-        return fused.Moving(
-            *(W, before, X @ W, X @ before, W, W, 1.5 * ones, 3.0 * ones, short, short),
+        return Columns(
+            *(W, before, X @ W, X @ before, W, self.Y[:0], W, 1.5 * ones, 3.0 * ones, short, short),
             torch.zeros(n, dtype=torch.bool, device="cuda"),
         )
 
@@ -156,7 +157,7 @@ def products(study: Study, large: bool) -> dict[str, list[Choice]]:
     adjoints: list[Choice] = []
     for tile in LARGE if large else SMALL:
         if large:
-            margins.append((str(tile), {"RESIDUALS": tile}, study.margins))
+            margins.append((str(tile), {"MARGINS": tile}, study.margins))
         for parts in () if large else PARTS:
             busy = parts * -(-N // tile[0]) / multiprocessors
             margins.append((f"{tile} in {parts} parts", {"MARGINS": tile, "BUSY": busy}, study.margins))

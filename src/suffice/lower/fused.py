@@ -47,13 +47,12 @@ from suffice.terms.rounding import gamma
 WIDEST = 80  # columns in one piece
 # Rows of a tile, depth of one read, warps, stages, registers: the fastest on an H200 (benchmarks/gpu_tiles.py).
 Tile = tuple[int, int, int, int, int | None]
-RESIDUALS: Tile = (32, 32, 2, 3, None)
-MARGINS: Tile = (64, 32, 4, 3, 168)
+MARGINS: Tile = (32, 32, 2, 3, None)
 ADJOINT: Tile = (64, 32, 4, 4, None)
 ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
 GATHERED = 256, 4  # where there is one column,
 DESCEND = 4, 8  # and where there is no row of X
-BUSY, MOST_PARTS = 2, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
+BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
 SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 CACHED = 1 << 25  # bytes of X: so many stay in the device's cache, if both products read the same copy
@@ -222,9 +221,9 @@ class Kernels:
                 ROWS=GATHERED[0],
             )
             return
-        grid, strides = (math.ceil(N / RESIDUALS[0]), self.shape.pieces), (X.stride(0), X.stride(1))
+        grid, strides = (math.ceil(N / MARGINS[0]), self.shape.pieces), (X.stride(0), X.stride(1))
         lengths = (rows, d, n, *strides, self.long, self.long_rows)
-        self.multiply(_triton().residuals, grid, RESIDUALS, X, Z, *given, *lengths, *ends)
+        self.multiply(_triton().residuals, grid, MARGINS, X, Z, *given, *lengths, *ends)
 
     def margins(self, Z: Any, out: Any, strides: tuple[int, int]) -> None:
         """The parts of X Z, stored with these strides."""
@@ -289,27 +288,11 @@ def iteration(
     return step
 
 
-@dataclass(frozen=True)
-class Moving:
-    """What an adaptive iteration changes: see `suffice.lower.batched_columns.Columns`."""
-
-    W: Any
-    W_before: Any
-    M: Any
-    M_before: Any
-    Z: Any
-    G: Any
-    t: Any
-    k: Any
-    tau: Any
-    taken: Any
-    failed: Any
-
-
 def adaptive_iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any, grow: float, shrink: float
-) -> Callable[[Moving], Moving]:
-    """One iteration with step lengths that are tried: columns whose step was too long stay where they are.
+) -> Callable[[Any], dict[str, Any]]:
+    """One iteration with step lengths that are tried, of a `suffice.lower.batched_columns.Columns`: what it changes.
+    Columns whose step was too long stay where they are.
 
     M of the state that it is given becomes the next M_before, and is written to."""
     torch, made, kernels = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2), _triton()
@@ -320,7 +303,7 @@ def adaptive_iteration(
     along, in_parts = made.R.new_zeros((tiles, stride)), made.R.new_empty((made.margin_parts, N, stride))
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
-    def step(s: Moving) -> Moving:
+    def step(s: Any) -> dict[str, Any]:
         t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
         kernels.ahead[(math.ceil(d / 8),)](
             *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
@@ -359,7 +342,8 @@ def adaptive_iteration(
             COLUMNS=made.columns,
             num_warps=4,
         )
-        return Moving(W_next, W_before, M, s.M, Z, G_next, t_next, k, tau_next, taken, failed.view(torch.bool))
+        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": s.M, "Z": Z, "G": G_next}
+        return moved | {"t": t_next, "k": k, "tau": tau_next, "taken": taken, "failed": failed.view(torch.bool)}
 
     return step
 
