@@ -297,6 +297,33 @@ def test_derivatives_of_a_matrix_that_lives_elsewhere_are_the_same():
     assert relative(found[1], found[0]) < 1e-9
 
 
+def test_systems_of_problems_that_share_a_matrix_of_torch_are_factored_together(monkeypatch):
+    """Each on a support of its own, padded to the size of the largest."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    from suffice.lower import newton_columns
+
+    factored, factor = [], newton_columns._cholesky
+    monkeypatch.setattr(newton_columns, "_cholesky", lambda H: factored.append(len(H)) or factor(H))
+    theta, found = PENALTIES.theta({"l1": 0.06, "l2": 0.1}), []
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for rows, held in ((X, X_val), [torch.tensor(one, device=device) for one in (X, X_val)]):
+        design = ElasticNetLogistic(rows, y > 0).design
+        cuts = np.quantile(y, [0.2, 0.5, 0.9])
+        problem = suffice.BilevelProblem(
+            [ElasticNetLogistic(design, y > cut) for cut in cuts],
+            [Brier(held, y_val > cut) for cut in cuts],
+            space=PENALTIES,
+            solver="newton",
+        )
+        made = exact(problem, theta)
+        assert len({np.count_nonzero(one.x) for one in made.solutions}) > 1
+        factored.clear()
+        found.append(problem.differentiate(made).J)
+    assert relative(found[1], found[0]) < 1e-9
+    assert factored == [3]
+
+
 def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
     class Own:
         def at(self, **params):

@@ -29,6 +29,7 @@ from suffice.held_out import Linear
 from suffice.losses import Loss
 from suffice.lower.sensitivity import (
     Direct,
+    Elsewhere,
     Sensitive,
     Sensitivity,
     Solved,
@@ -66,7 +67,7 @@ class TangentTask(AtSolution):
     """The derivative of the j-th minimiser."""
 
 
-Elsewhere = Callable[[Sequence[TangentTask]], Sequence[Any]]
+Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
 
 
 def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
@@ -75,7 +76,7 @@ def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         sensitivity, K = Sensitivity.of(problem.at(**task.params), task.x), problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct):
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere):
             return None
         return sensitivity.forward(K, task.slopes, FINEST)
 
@@ -107,7 +108,7 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
     each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: Workers | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
     ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.terms.together`), `elsewhere`
