@@ -137,7 +137,7 @@ class Newton:
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
         N, s = terms.model.design.shape[0], len(metric.working)
         spent = state.spent + _price_of_step(terms.model.design, s) + (metric.rows * s**2 if fresh else 0.0)
-        due = problem.mu == 0.0 or spent >= _price_of_verification(terms.model.design, np.count_nonzero(found.x))
+        due = problem.mu == 0.0 or spent >= _price_of_verification(terms.model.design, found.x)
         settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
@@ -168,9 +168,9 @@ def _price_of_passes(design: Design) -> float:
     return float(READ * int(getattr(design.X, "nnz", math.prod(design.shape))))
 
 
-def _price_of_verification(design: Design, weights: int) -> float:
+def _price_of_verification(design: Design, x: Array) -> float:
     dense = MADE_DENSE * _price_of_passes(design) if sp.issparse(design.X) else 0.0
-    return VERIFICATION * design.shape[0] * weights**2 + dense
+    return float(VERIFICATION * design.shape[0] * np.count_nonzero(x) ** 2 + dense)
 
 
 def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
