@@ -39,7 +39,7 @@ from suffice.arrays import Array, frozen, whole_number
 from suffice.terms.rounding import block_length, dense_product, roundings
 from suffice.terms.together import asked
 
-LOCAL = ("_surveys", "_even", "_made")  # what does not travel
+LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
@@ -367,7 +367,17 @@ class Blocked:
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
         """`function` of all y, to be given to jobs; with `labels` it depends on the set of different y as well, else
         on each y alone."""
-        return self.rows_of(frozen(function(self._checked(np.asarray(y)))))
+        values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
+        key = values.dtype.str, blake2b(values.data, digest_size=16).digest()
+        return self._once(key, lambda: self.rows_of(frozen(values)))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Targets that several problems and losses share are held once."""
+        known: WeakValueDictionary[Any, Any] = self.source.__dict__.setdefault("_targets", WeakValueDictionary())
+        found = known.get(key)
+        if found is None:
+            known[key] = found = make()
+        return found
 
     def _checked(self, y: Any) -> Any:
         if y.shape != self.shape[:1]:
