@@ -53,8 +53,16 @@ def tasks_of(round_: dict[str, Any], pieces: int) -> int:
 
 def computing(round_: dict[str, Any], rows: int, count: int, c: dict[str, Any]) -> float:
     """Seconds of a worker for the requests of a round on a piece of so many rows and blocks."""
-    pairs = ((c["kinds"][name], number) for name, number in round_["requests"].items())
+    pairs = ((of_kind(name, c), number) for name, number in round_["requests"].items())
     return sum(number * (block * count + row * rows) for (block, row), number in pairs)
+
+
+def of_kind(name: str, c: dict[str, Any]) -> tuple[float, float]:
+    """Seconds for a block and a row; a kind that the known searches have not asked for is taken for its like."""
+    like = next((one for one in (name, f"{name}*", name.rstrip("*")) if one in c["kinds"]), None)
+    if like is None:
+        like = max((one for one in c["kinds"] if one.split()[0] == name.split()[0].rstrip("*")), key=len)
+    return c["kinds"][like]  # type: ignore[no-any-return]
 
 
 def cost(job: dict[str, Any], c: dict[str, Any]) -> float:
@@ -165,10 +173,16 @@ class Asked:
 
 
 def name_of(spec: Any, given: Any) -> str:
-    """The class of a job; with a star where it makes margins, and with the word fold where not all rows count."""
+    """The class of a job; with a star where it makes margins, and told where not all rows count or X is not read."""
     even = [one for one in given if isinstance(one, blocks.Even)]
     fold = bool(even) and even[0].view is not None
-    return type(spec.job).__name__ + (" of a fold" if fold else "") + ("*" if spec.new else "")
+    unread = not (spec.new or spec.job.reads)
+    return (
+        type(spec.job).__name__
+        + (" of a fold" if fold else "")
+        + (" without X" if unread else "")
+        + ("*" if spec.new else "")
+    )
 
 
 def watched() -> None:
