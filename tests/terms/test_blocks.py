@@ -90,24 +90,6 @@ def test_folds_hold_targets_and_norms_of_rows_once():
     np.testing.assert_allclose(parts[0][0].row_norms, np.linalg.norm(X, axis=1))
 
 
-def test_a_search_over_two_folds_holds_no_more_than_13_numbers_for_a_row(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.terms.blocks.BLOCK_BYTES", 1 << 18)
-    rows = 80_000
-    array = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="f8", shape=(rows, 4))
-    array[:] = rng.standard_normal((rows, 4))
-    array.flush()
-    y = array @ np.arange(4) + rng.logistic(size=rows) > 0.0
-    tracemalloc.start()
-    parts = terms.row_folds(RowBlocks.of(tmp_path / "X.npy"), 2)
-    lower = [problems.ElasticNetLogistic(train, y) for train, _ in parts]
-    space = Space(l1=(1e-5, 1), l2=(1e-5, 1))
-    problem = BilevelProblem(lower, [losses.LogLoss(held, y) for _, held in parts], space=space)
-    tune(problem, {"l1": 1e-3, "l2": 1e-2}, options=Options(max_evaluations=2))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 13 * 8 * rows  # three for both folds, a weight, and three margins for each
-
-
 def test_rows_from_files_one_below_the_other(tmp_path):
     mapped(tmp_path, X[:20], "a.npy"), mapped(tmp_path, X[20:21], "b.npy"), mapped(tmp_path, X[21:], "c.npy")
     blocks = RowBlocks.of([tmp_path / name for name in ("a.npy", "b.npy", "c.npy")], block=8)

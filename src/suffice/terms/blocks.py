@@ -548,19 +548,22 @@ class _Answer:
         self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
         places = {id(each): k for k, each in enumerate(products)}
         self.texts = [written(one.node, places) for one in request.margins]
-        self.kept: list[Array] = []
+        self.total = request.X.shape[0]
+        self.kept: Array | None = None
 
     def take(self, place: slice, read: Callable[[], Array]) -> None:
         parts = [rows[place] for rows in self.rows]
         here = {name: rows_from(value, place) for name, value in self.given.items()}
         found = self.job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in self.texts]))
         if self.job.keeps:
-            self.kept.append(found[0])
-            found = found[1]
+            kept, found = found
+            if self.kept is None:  # in one piece from the start: parts would leave holes in the memory
+                self.kept = np.empty((self.total, *kept.shape[1:]), dtype=kept.dtype)
+            self.kept[place] = kept
         self.sum.add(found)
 
     def result(self) -> Any:
-        return (np.concatenate(self.kept), self.sum.total()) if self.job.keeps else self.sum.total()
+        return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
 
 
 def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
