@@ -8,6 +8,8 @@ of them that is joined on the workers. Its constants are
     head     seconds of the head for a task that it hands out and takes back
     task     seconds of a worker for a task
     delay    seconds in which a job waits for messages, and nobody computes
+    pair     the speed of a core while another one is at work, too: they share caches, memory, and perhaps more
+    idle     CPU seconds that a worker takes for every second in which it does nothing
     block, row   seconds of a worker for a block and for a row, for every kind of request
 
 and a simulation turns them into time on the clock: the head hands out tasks one by one, every worker makes those of the
@@ -22,7 +24,7 @@ are counted as they are asked for, and what the client computes between them is 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import Any
 
 import dask.array as da
@@ -38,7 +40,7 @@ from suffice.terms.cluster import ClusterRows
 D = 50
 CORES = 2  # of the machine that cases are measured on
 SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
-OVERHEADS = ("job", "head", "task", "delay")
+OVERHEADS = ("job", "head", "task", "delay")  # in seconds
 THETA = np.array([-3.0, -3.0])
 BLOCK = blocks.block_rows((1 << 30, D))
 
@@ -65,18 +67,8 @@ def of_kind(name: str, c: dict[str, Any]) -> tuple[float, float]:
     return c["kinds"][like]  # type: ignore[no-any-return]
 
 
-def cost(job: dict[str, Any], c: dict[str, Any]) -> float:
-    """CPU seconds of all processes."""
-    pieces = len(job["rows"])
-    total = 0.0
-    for round_ in job["rounds"]:
-        total += c["job"] + tasks_of(round_, pieces) * (c["head"] + c["task"])
-        total += sum(computing(round_, *piece, c) for piece in zip(job["rows"], job["blocks"], strict=True))
-    return total
-
-
-def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> float:
-    """Seconds of a job on the clock."""
+def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> tuple[float, float]:
+    """Seconds of a job on the clock, and CPU seconds of all processes."""
     owners, workers = job["owners"], max(job["owners"]) + 1
     handed: list[tuple[float, int, float]] = []  # the head's seconds for a task, whose it is, and that one's seconds
     for round_ in job["rounds"]:
@@ -85,25 +77,28 @@ def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> float:
         tasks += [(owner, c["task"]) for owner in owners] * round_["stays"]
         tasks += [(owner, c["task"]) for owner in owners[1:]] * round_["joined"]
         handed += [(c["head"] + c["job"] * (k == 0), owner, seconds) for k, (owner, seconds) in enumerate(tasks)]
-    return c["delay"] + _served(handed, workers, cores)
+    clock, cpu = _served(handed, workers, cores, c["pair"])
+    return c["delay"] + clock, cpu + c["idle"] * workers * (c["delay"] + clock)
 
 
-def _served(handed: list[tuple[float, int, float]], workers: int, cores: float) -> float:
-    """Seconds until all tasks are done, if all who have something to do share the cores."""
-    queues: list[list[float]] = [[] for _ in range(workers)]
-    left, clock, k = [0.0] * workers, 0.0, 0
+def _served(handed: list[tuple[float, int, float]], workers: int, cores: float, pair: float) -> tuple[float, float]:
+    """Until all tasks are done, if all who have something to do share the cores, which are slower side by side."""
+    queues: list[deque[float]] = [deque() for _ in range(workers)]
+    left, clock, cpu, k = [0.0] * workers, 0.0, 0.0, 0
     head = handed[0][0]
     while True:
         for owner in range(workers):
             if left[owner] == 0.0 and queues[owner]:
-                left[owner] = queues[owner].pop(0)
+                left[owner] = queues[owner].popleft()
         busy = [owner for owner in range(workers) if left[owner] > 0.0]
         active = k < len(handed)
         if not busy and not active:
-            return clock
-        rate = min(1.0, cores / (len(busy) + active))
+            return clock, cpu
+        count = len(busy) + active
         step = min([left[owner] for owner in busy] + [head] * active)
-        clock += step / rate
+        speed = pair if count > 1 else 1.0
+        clock += step / (min(1.0, cores / count) * speed)
+        cpu += count * step / speed
         for owner in busy:
             left[owner] = left[owner] - step if left[owner] - step > 1e-12 else 0.0
         if active:
@@ -216,7 +211,7 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = 
     if block:
         blocks.BLOCK_BYTES = cluster.HELD_BYTES = 8 * D * block
     X, y = data(N)
-    problem = in_folds(da.from_array(X, chunks=(max(N // 4, 1), -1)), y, folds)
+    problem = in_folds(da.from_array(X, chunks=(max(N // 4, 1), -1), name=False), y, folds)
     blocks.BLOCK_BYTES, cluster.HELD_BYTES = usual
     rows = problem.lower[0].design.X
     wait(list(rows._pieces))
@@ -259,7 +254,36 @@ PREDICTED = (
 )
 
 
-def fitted(known: list[dict[str, Any]]) -> dict[str, Any]:
+def at_work(seconds: float) -> float:
+    """In a worker: CPU seconds of what jobs mostly do, with a block."""
+    X = np.random.default_rng(0).standard_normal((BLOCK, D))
+    w, ends, count, began = np.full(D, 0.1), time.perf_counter() + seconds, 0, time.thread_time()
+    while time.perf_counter() < ends:
+        p = 1.0 / (1.0 + np.exp(-(X @ w)))
+        B = X * np.sqrt(p)[:, None]
+        X.T @ p, B.T @ B
+        count += 1
+    return (time.thread_time() - began) / count
+
+
+def of_machine(client: Any) -> dict[str, float]:
+    """`pair` and `idle`, with two workers."""
+    names = list(client.scheduler_info()["workers"])
+
+    def all_of(workers: Any, key: int) -> list[float]:
+        futures = [client.submit(at_work, 2.0, workers=[one], key=f"at-work-{key}-{one}") for one in workers]
+        return client.gather(futures)  # type: ignore[no-any-return]
+
+    all_of(names, 0)
+    alone = [all_of([one], 1)[0] for one in names]
+    both = all_of(names, 2)
+    before = sum(client.run(time.process_time).values())
+    time.sleep(3.0)
+    idle = (sum(client.run(time.process_time).values()) - before) / (3.0 * len(names))
+    return {"pair": float(min(np.mean(alone) / np.mean(both), 1.0)), "idle": idle}
+
+
+def fitted(known: list[dict[str, Any]], machine: dict[str, float]) -> dict[str, Any]:
     """Constants from the searches of KNOWN."""
     kinds: dict[str, list[Any]] = defaultdict(list)
     for case in known:
@@ -268,32 +292,34 @@ def fitted(known: list[dict[str, Any]]) -> dict[str, Any]:
     of_kinds = {}
     for name, seen in kinds.items():
         sizes = sorted({(count, rows) for count, rows, _ in seen})
-        typical = [float(np.median([s for count, rows, s in seen if (count, rows) == size])) for size in sizes]
+        typical = [float(np.mean([s for count, rows, s in seen if (count, rows) == size])) for size in sizes]
         A = np.array(sizes, dtype=float) / np.array(typical)[:, None]  # relative errors count
         of_kinds[name] = [float(one) for one in nnls(A, np.ones(len(sizes)))[0]]
     rounds = [sum(len(job["rounds"]) for job in case["jobs"]) for case in known]
-    tasks = [
-        sum(tasks_of(one, case["pieces"]) for job in case["jobs"] for one in job["rounds"]) for case in known
-    ]
+    tasks = [sum(tasks_of(one, case["pieces"]) for job in case["jobs"] for one in job["rounds"]) for case in known]
     heads = np.array([case["head"] for case in known])
     A = np.column_stack([rounds, tasks]) / heads[:, None]
     job, head = (float(one) for one in nnls(A, np.ones(len(known)))[0])
-    busy = [sum(seconds for *_, seconds in case["seen"]) for case in known]
-    few = slice(0, 2)  # rows; where there are many, the rest is a small difference of large numbers
-    rest = [case["CPU"] - case["head"] - own for case, own in zip(known, busy, strict=True)]
-    c = {"job": job, "head": head, "task": sum(rest[few]) / sum(tasks[few]), "delay": 0.0, "kinds": of_kinds}
-    first = known[0]
-    without = sum(simulated(job, c, CORES) for job in first["jobs"])
-    c["delay"] = max((first["seconds"] - without) / len(first["jobs"]), 0.0)
-    return c
+    few = known[:2]  # rows; where there are many, the rest is a small difference of large numbers
+    rest = sum(case["CPU"] - case["head"] - sum(seconds for *_, seconds in case["seen"]) for case in few)
+    rest -= machine["idle"] * sum(case["seconds"] for case in few)
+    c = {**machine, "job": job, "head": head, "task": rest / sum(tasks[:2]), "delay": 0.0, "kinds": of_kinds}
+    waits = [
+        (case["seconds"] - sum(simulated(job, c, CORES)[0] for job in case["jobs"])) / len(case["jobs"])
+        for case in known
+    ]
+    return {**c, "delay": max(float(np.median(waits)), 0.0)}
 
 
 def plan() -> dict[str, Any]:
-    cases, course = [], []
+    cases: list[dict[str, Any]] = []
+    course: list[dict[str, Any]] = []
+    with started(2) as running, Client(running) as client:
+        machine = of_machine(client)
     with started(1) as running, Client(running) as client:
         client.run(watched)
         known = [measured(client, watch=True, **how) for how in KNOWN]
-        c = fitted(known)
+        c = fitted(known, machine)
         cases += [_compared(case, c, True) for case in known]
     for workers in sorted({workers for workers, _ in PREDICTED}):
         with started(workers) as running, Client(running) as client:
@@ -304,13 +330,12 @@ def plan() -> dict[str, Any]:
 
 
 def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str, Any]:
-    clock = [simulated(job, c, CORES) for job in case["jobs"]]
-    own = [job["seconds"] for job in case["jobs"]]
-    off = [abs(one / other - 1.0) for one, other in zip(clock, own, strict=True)]
+    found = [simulated(job, c, CORES) for job in case["jobs"]]
+    off = [abs(clock / job["seconds"] - 1.0) for (clock, _), job in zip(found, case["jobs"], strict=True)]
     return {
         **{key: case[key] for key in ("rows", "folds", "workers", "pieces", "seconds", "CPU")}, "known": known,
-        "jobs": len(own), "simulated": sum(clock), "simulated CPU": sum(cost(job, c) for job in case["jobs"]),
-        "of a job": float(np.median(off)),
+        "jobs": len(found), "simulated": sum(clock for clock, _ in found),
+        "simulated CPU": sum(cpu for _, cpu in found), "of a job": float(np.median(off)),
     }  # fmt: skip
 
 
@@ -330,9 +355,11 @@ def planned(c: dict[str, Any], course: list[dict[str, Any]]) -> list[dict[str, A
             seconds = {"compute": 0.0, "reading": 0.0, "all": 0.0}
             down = up = moved = 0.0
             for job in course:
-                rounds = [{**one, "requests": {**one["requests"], "reading": int(one["reads"])}} for one in job["rounds"]]
-                constants = {**c, "kinds": {**c["kinds"], "reading": (0.0, read)}}
-                seconds["all"] += simulated({**shape, "rounds": rounds}, constants, 1e9)
+                rounds = [
+                    {**one, "requests": {**one["requests"], "reading": int(one["reads"])}} for one in job["rounds"]
+                ]
+                constants = {**c, "pair": 1.0, "kinds": {**c["kinds"], "reading": (0.0, read)}}
+                seconds["all"] += simulated({**shape, "rounds": rounds}, constants, 1e9)[0]
                 for one in job["rounds"]:
                     seconds["compute"] += pieces * computing(one, piece, piece // BLOCK, c) / workers
                     seconds["reading"] += N * read * one["reads"] / workers
@@ -373,7 +400,8 @@ def text(found: dict[str, Any]) -> list[str]:
         table(["largest error of a predicted case", "measured", "target", ""], [
             target("on the clock", clock, 0.2), target("CPU", cpu, 0.2),
         ]),
-        f"Overheads: {overheads}. Nanoseconds per row (* with new margins): {per_row}.",
+        f"Overheads: {overheads}; pair {c['pair']:.2f}, idle {c['idle']:.3f}.",
+        f"Nanoseconds per row (* with new margins): {per_row}.",
         table(header, [[key, *(_short(case[key]) for case in found["plan"])] for key in keys]),
     ]  # fmt: skip
 

@@ -234,8 +234,8 @@ class Margins:
     __array_ufunc__ = None  # numpy would take it apart
 
     @property
-    def shape(self) -> tuple[int]:
-        return (self.X.shape[0],)
+    def shape(self) -> tuple[int, ...]:
+        return (self.X.shape[0], *products_of([self])[0].w.shape[1:])
 
     @property
     def is_product(self) -> bool:
@@ -331,12 +331,13 @@ class Blocked:
         return 2
 
     def margins(self, w: Array, offset: Any = None) -> Margins:
-        """X w, plus an offset for every row; nothing is read before it is needed, nor twice while somebody holds it."""
-        if np.shape(w) != self.shape[1:]:
+        """X w, for a vector or a matrix w, plus an offset for every row; nothing is read before it is needed, nor twice
+        while somebody holds it."""
+        if np.shape(w)[:1] != self.shape[1:]:
             raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
-        w = np.array(w)
+        w = np.array(w, order="C")
         known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
-        key = w.tobytes(), id(offset)
+        key = w.tobytes(), w.shape, id(offset)
         node = known.get(key)
         if node is None:
             known[key] = node = _Made(w, offset)
@@ -493,7 +494,7 @@ class RowBlocks(Blocked):
 
     def answers(self, requests: Sequence[Request]) -> list[Any]:
         new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
-        fresh = {key: np.empty(self.shape[0]) for key in new}
+        fresh = {key: np.empty((self.shape[0], *one.w.shape[1:])) for key, one in new.items()}
         parts = [_Answer(request, fresh) for request in requests]
         with one_thread():
             for place in self.places():
