@@ -107,10 +107,11 @@ class HeldOutSoftmaxRows:
         rows, up = design.shape[0], 1.0 + gamma(design.shape[0] + K + 16)
         residuals = np.sqrt(self.share * np.array(parts))
         loss = float(residuals @ residuals)
-        gradient = norm(pulls.ravel()) + design.pull_rounding * float(weighted) * up
         of_phi = 4.0 * EPS * math.sqrt(K) * (float(largest) + K + 8.0)
-        shaken = (blurred + absolute * of_phi) * up + 2.0 * of_phi
         spectral, spread = math.sqrt(design.squared_norm), design.spread(w) + of_phi
+        gradient = norm(pulls.ravel()) + design.pull_rounding * float(weighted) * up
+        gradient += spectral * phi.curvature * of_phi  # slopes that are a few units off, wherever they are small
+        shaken = (blurred + absolute * of_phi) * up + 2.0 * of_phi
         rounding = norm_rounding(residuals) + gamma(rows + K + 16) * norm(residuals)
 
         def error(radius: float) -> float:
