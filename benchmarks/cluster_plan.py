@@ -23,6 +23,7 @@ are counted as they are asked for, and what the client computes between them is 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter, defaultdict, deque
 from typing import Any
@@ -83,6 +84,12 @@ def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> tuple[flo
 
 def _served(handed: list[tuple[float, int, float]], workers: int, cores: float, pair: float) -> tuple[float, float]:
     """Until all tasks are done, if all who have something to do share the cores, which are slower side by side."""
+    if cores > workers and pair == 1.0:  # nobody waits for a core
+        ready, free = 0.0, [0.0] * workers
+        for head, owner, seconds in handed:
+            ready += head
+            free[owner] = max(free[owner], ready) + seconds
+        return max(ready, *free), sum(head + seconds for head, _, seconds in handed)
     queues: list[deque[float]] = [deque() for _ in range(workers)]
     left, clock, cpu, k = [0.0] * workers, 0.0, 0.0, 0
     head = handed[0][0]
@@ -325,6 +332,7 @@ def plan() -> dict[str, Any]:
         with started(workers) as running, Client(running) as client:
             for case in (measured(client, **how) for number, how in PREDICTED if number == workers):
                 cases.append(_compared(case, c, False))
+                print(_case(cases[-1]), file=sys.stderr, flush=True)
                 course = case["jobs"] if case["folds"] == 5 and case["rows"] >= 100_000 else course
     return {"constants": c, "cases": cases, "plan": planned(c, course), "evaluations": 3}
 
