@@ -376,8 +376,8 @@ def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str,
     found = [simulated(job, c, CORES) for job in case["jobs"]]
     off = [abs(clock / job["seconds"] - 1.0) for (clock, _), job in zip(found, case["jobs"], strict=True)]
     return {
-        **{key: case[key] for key in ("rows", "folds", "workers", "pieces", "seconds", "CPU", "spread")}, "known": known,
-        "jobs": len(found), "simulated": sum(clock for clock, _ in found),
+        **{key: case[key] for key in ("rows", "folds", "workers", "pieces", "seconds", "CPU", "spread")},
+        "known": known, "jobs": len(found), "simulated": sum(clock for clock, _ in found),
         "simulated CPU": sum(cpu for _, cpu in found), "of a job": float(np.median(off)),
     }  # fmt: skip
 
