@@ -26,6 +26,7 @@ from suffice import (
     solve,
     tune,
 )
+from suffice.lower import solver as solver_module
 from suffice.lower.certificate import Certificate
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.solver import SOLVERS
@@ -681,3 +682,17 @@ def test_a_start_at_the_same_theta_about_which_nothing_is_proven_is_not_taken_fo
     again = problem.evaluate(theta, within=1e-6, warm=replace(exact, solutions=(start,)))
     assert (again.e <= 1e-6).all()
     assert again.cost == pytest.approx(exact.cost, rel=1e-5)
+
+
+def test_a_first_step_whose_free_certificate_is_enough_is_not_verified(monkeypatch):
+    tried = []
+    monkeypatch.setattr(solver_module, "verified", lambda *_: tried.append(1))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 5))
+    y = X.sum(axis=1) + rng.standard_normal(400)
+    problem = BilevelProblem([problems.ElasticNet(X, y)], [losses.SquaredError(X, y)], space=SPACE)
+    theta = np.array([-2.0, -1.0])
+    evaluation = problem.evaluate(theta, within=1e-2)
+    assert evaluation.work == 1
+    assert np.all(evaluation.e <= 1e-2)
+    assert not tried

@@ -1,6 +1,7 @@
 """Derivatives of evaluations: the Jacobian is that of exact solutions, and the adjoint gives the same gradient."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,33 @@ def test_derivatives_of_a_matrix_that_lives_elsewhere_are_the_same():
     assert relative(found[1], found[0]) < 1e-9
 
 
+def test_systems_of_problems_that_share_a_matrix_of_torch_are_factored_together(monkeypatch):
+    """Each on a support of its own, padded to the size of the largest."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    from suffice.lower import newton_columns
+
+    factored, factor = [], newton_columns._cholesky
+    monkeypatch.setattr(newton_columns, "_cholesky", lambda H: factored.append(len(H)) or factor(H))
+    theta, found = PENALTIES.theta({"l1": 0.06, "l2": 0.1}), []
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    for rows, held in ((X, X_val), [torch.tensor(one, device=device) for one in (X, X_val)]):
+        design = ElasticNetLogistic(rows, y > 0).design
+        cuts = np.quantile(y, [0.2, 0.5, 0.9])
+        problem = suffice.BilevelProblem(
+            [ElasticNetLogistic(design, y > cut) for cut in cuts],
+            [Brier(held, y_val > cut) for cut in cuts],
+            space=PENALTIES,
+            solver="newton",
+        )
+        made = exact(problem, theta)
+        assert len({np.count_nonzero(one.x) for one in made.solutions}) > 1
+        factored.clear()
+        found.append(problem.differentiate(made).J)
+    assert relative(found[1], found[0]) < 1e-9
+    assert factored == [3]
+
+
 def test_no_derivatives_where_a_loss_or_a_problem_offers_none():
     class Own:
         def at(self, **params):
@@ -437,3 +465,41 @@ def test_workers_prove_how_flat_their_losses_are_with_the_same_bits() -> None:
     assert [type(task).__name__ for task in there.asked[2:]] == ["GradientTask", "GradientTask"]
     task = there.asked[-1]
     assert "an enclosed gradient was expected" in (spread._share.complaint(task, 3.0) or "")
+
+
+def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives() -> None:
+    problem, made = two(None), []
+
+    class Counted:
+        space, evaluate = problem.space, staticmethod(problem.evaluate)
+
+        def differentiate(self, evaluation: suffice.Evaluation) -> suffice.Evaluation:
+            made.append(evaluation)
+            return problem.differentiate(evaluation)
+
+    result = suffice.tune(Counted(), {"l1": 0.1, "l2": 0.1})
+    wanted = [record for record in result.history if record.purpose != "test of derivatives"]
+    assert any("refine" in record.purpose for record in wanted)
+    assert len(made) < len(wanted)
+    assert np.allclose(result.theta, suffice.tune(problem, {"l1": 1.0, "l2": 1.0}).theta, atol=1e-2)
+
+
+def test_derivatives_serve_for_solutions_that_are_hardly_different_and_no_others() -> None:
+    problem = two(None)
+    theta = np.array([-1.0, -1.0])
+    rough = problem.differentiate(problem.evaluate(theta, within=1e-3))
+    fine = problem.evaluate(theta, within=1e-8, warm=rough)
+    kept, truth = derivatives.known_before(fine, rough), problem.differentiate(fine)
+    assert kept is not None
+    np.testing.assert_array_equal(kept.J, rough.J)
+    assert np.array_equal(kept.r, fine.r)
+    assert relative(kept.J, truth.J) < 1e-2
+    assert np.array_equal(kept.solutions[0].tangent, rough.solutions[0].tangent)
+    assert derivatives.known_before(fine, None) is None
+    assert derivatives.known_before(fine, problem.evaluate(theta, within=1e-3)) is None  # it has none
+    elsewhere = problem.evaluate(theta + 1e-9, within=1e-8, warm=rough)
+    assert derivatives.known_before(elsewhere, rough) is None
+    x = fine.solutions[0].x
+    for other in (x * (1.0 + 2e-4), np.where(np.arange(len(x)) == np.flatnonzero(x)[0], 0.0, x)):
+        moved = replace(fine, solutions=[replace(fine.solutions[0], x=other), *fine.solutions[1:]])
+        assert derivatives.known_before(moved, rough) is None

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from suffice.held_out import BRIER_CURVATURE, HeldOut
+from suffice.held_out import BRIER_CURVATURE, BrierScore, HeldOut, LogScore, SquaredScore, error_of_moved, least_error
 from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
 from suffice.terms.design import Design
+from suffice.terms.rounding import norm_rounding
 from tests.reference import LONG, norm
 
 N, D = 40, 6
@@ -257,3 +258,30 @@ def test_one_proof_serves_rows_that_count_one_each_and_rows_with_weights():
             assert one.residual == pytest.approx(math.sqrt(N) * other.residual, rel=1e-13)
             for radius in RADII:
                 assert one.error(radius) == pytest.approx(math.sqrt(N) * other.error(radius), rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.parametrize("score", [BrierScore(), LogScore(), SquaredScore()], ids=lambda score: type(score).__name__)
+def test_ranges_that_cannot_be_tighter_than_the_first_order_are_not_looked_at(score):
+    """What is proven is the same."""
+    looked = []
+
+    class Watched(type(score)):
+        def range(self, m, h, y):
+            looked.append(h)
+            return super().range(m, h, y)
+
+    target = y if isinstance(score, SquaredScore) else labels
+    m, v = X @ WEIGHTS["small"], np.full(N, 0.5)
+    residuals, pulls = np.sqrt(v) * score.residuals(m, target), v * score.derivative(m, target)
+    bound, loss = error_of_moved(Watched(), m, target, v, 1.0, residuals, pulls), float(residuals @ residuals)
+    times = []
+    for radius in np.geomspace(1e-8, 1e3, 23):
+        h = radius * np.linalg.norm(X, axis=1)
+        first, far = radius * norm(X.T @ pulls), radius * math.sqrt(0.5) * np.linalg.norm(X, 2)
+        before = len(looked)
+        found = bound(first, h, far)
+        times.append(len(looked) - before)
+        second = 0.5 * float(v @ (score.bend(m, h, target) * h * h))
+        ends = tuple(float(v @ end) for end in score.range(m, h, target))
+        assert found == least_error(score, 1.0, loss, first, second, ends, far) + norm_rounding(residuals)
+    assert times[0] == 0 and times[-1] == 1

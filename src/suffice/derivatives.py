@@ -29,6 +29,7 @@ from suffice.held_out import Linear
 from suffice.losses import Loss
 from suffice.lower.sensitivity import (
     Direct,
+    Elsewhere,
     Sensitive,
     Sensitivity,
     Solved,
@@ -45,6 +46,7 @@ from suffice.upper.evaluation import Evaluation
 MOST_COLUMNS = 64
 MOST_KEPT = 8
 FINEST, COARSEST = 1e-10, 1e-3
+SAME = 1e-4  # of w: derivatives at w serve for weights that are no farther
 FARTHEST = 0.5  # of w: how far a start goes ahead
 STEP = 1e-5  # of theta, relative to its size if that is more than 1: for differences of J
 
@@ -65,7 +67,7 @@ class TangentTask(AtSolution):
     """The derivative of the j-th minimiser."""
 
 
-Elsewhere = Callable[[Sequence[TangentTask]], Sequence[Any]]
+Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
 
 
 def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
@@ -74,7 +76,7 @@ def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         sensitivity, K = Sensitivity.of(problem.at(**task.params), task.x), problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct):
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere):
             return None
         return sensitivity.forward(K, task.slopes, FINEST)
 
@@ -106,7 +108,7 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
     each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
-    elsewhere: Elsewhere | None = None,
+    elsewhere: Workers | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
     ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.terms.together`), `elsewhere`
@@ -139,6 +141,23 @@ def differentiated(
     ]
     work = evaluation.work + sum(one.work for one in solved)
     return replace(evaluation, solutions=solutions, work=work, **derivatives)
+
+
+def known_before(evaluation: Evaluation, before: Evaluation | None) -> Evaluation | None:
+    """The evaluation with the derivatives that were made at the same theta, from solutions with the same zeros that
+    differ by no more than SAME of themselves; None where there are none."""
+    if before is None or before.slope is None or not np.array_equal(before.point, evaluation.point):
+        return None
+    if not evaluation.solutions or len(before.solutions) != len(evaluation.solutions):
+        return None
+    solutions = []
+    for one, old in zip(evaluation.solutions, before.solutions, strict=True):
+        if not isinstance(one, Solution) or not isinstance(old, Solution):
+            return None
+        if not norm(one.x - old.x) <= SAME * norm(one.x) or not np.array_equal(one.x == 0.0, old.x == 0.0):
+            return None
+        solutions.append(replace(one, tangent=old.tangent))
+    return replace(evaluation, solutions=solutions, jacobian=before.jacobian, gradient=before.gradient)
 
 
 def ahead(near: Evaluation, theta: Array) -> Sequence[Any]:

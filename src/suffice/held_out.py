@@ -114,17 +114,24 @@ def root_error(loss: float, low: float, high: float) -> float:
 
 
 def error_of_moved(
-    score: Phi, m: Array, y: Array, v: Array, share: float, residuals: Array
+    score: Phi, m: Array, y: Array, v: Array, share: float, residuals: Array, pulls: Array
 ) -> Callable[[float, Array, float], float]:
     """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
-    function of these three."""
+    function of these three; `pulls` are v phi'."""
     loss, rounding = float(residuals @ residuals), norm_rounding(residuals)
+    steep = np.abs(pulls)
 
     def bound(first: float, h: Array, far: float) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
-            low, high = (float(v @ end) for end in score.range(m, h, y))
             second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
-        return least_error(score, share, loss, first, second, (low, high), far) + rounding
+            # phi changes by no less than |phi'| h - phi''-bound h^2 / 2 on one side of m: ranges that must be wider
+            # than what the first order leaves are not looked at.
+            if float(steep @ h) - second > first + second:
+                ends = -math.inf, math.inf
+            else:
+                low, high = score.range(m, h, y)
+                ends = float(v @ low), float(v @ high)
+        return least_error(score, share, loss, first, second, ends, far) + rounding
 
     return bound
 
@@ -389,7 +396,7 @@ class HeldOut:
         blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
-        bound = error_of_moved(score, m, y, v, self.share, residuals)
+        bound = error_of_moved(score, m, y, v, self.share, residuals, pulls)
 
         def error(radius: float) -> float:
             # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.

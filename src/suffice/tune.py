@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import outside_stacklevel, vector
+from suffice.derivatives import known_before
 from suffice.files import JournalError
 from suffice.global_search.beside import Beside
 from suffice.journal.codec import decode, encode
@@ -509,4 +510,6 @@ def _evaluate(objective: Objective, requests: Sequence[Request], options: Option
         known = i < len(answers)
         answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
         usable = isinstance(answer, Evaluation) and answer.failure is None
-        yield differentiate(answer) if request.derivatives and differentiate is not None and usable else answer
+        if request.derivatives and differentiate is not None and usable:
+            answer = known_before(answer, request.warm) or differentiate(answer)
+        yield answer

@@ -36,12 +36,16 @@ def test_seventy_columns_are_padded_to_seventy_two():
 
 @pytest.mark.parametrize("rows", [32, 37])
 def test_a_matrix_by_columns_is_copied_only_where_it_has_to_be(rows):
+    """Kernels read columns to the next multiple of ALIGNED: what is there has to be zero."""
     torch = pytest.importorskip("torch")
     X = torch.rand((rows, 5), dtype=torch.float64)
     by_columns = Design.of(X).by_columns
     assert torch.equal(by_columns, X)
     assert by_columns.stride(0) == 1 and by_columns.stride(1) % ALIGNED == 0
-    assert Design.of(by_columns).by_columns.data_ptr() == by_columns.data_ptr()
+    between = torch.as_strided(by_columns, (by_columns.stride(1), 5), by_columns.stride())[rows:]
+    assert not between.any()
+    again = Design.of(by_columns).by_columns
+    assert (again.data_ptr() == by_columns.data_ptr()) == (rows % ALIGNED == 0)
 
 
 def test_it_is_used_on_cuda_only():
@@ -60,8 +64,10 @@ def _device():
 
 @pytest.fixture(params=["whole", "in parts"])
 def parts(request, monkeypatch):
-    """X Z is also made from parts of the columns of X, where there are few rows."""
+    """X Z is also made from parts of the columns of X, where there are few rows, and both products read the same copy
+    of a small X."""
     monkeypatch.setattr(fused, "BUSY", 1000 if request.param == "in parts" else 0)
+    monkeypatch.setattr(fused, "CACHED", 1 << 25 if request.param == "in parts" else 0)
 
 
 @pytest.mark.parametrize("d", [32, 37])  # aligned rows or not
@@ -90,6 +96,33 @@ def test_an_iteration_is_the_one_written_out(loss, n, d, parts):
     expected_W = np.sign(V) * np.maximum(np.abs(V) - l1 / L, 0.0)
     for found, expected in ((Z, expected_Z), (G, expected_G), (W_next, expected_W), (t_next, expected_t)):
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_iterations_that_follow_each_other_are_those_that_begin_anew():
+    """The next Z is made ahead; it is taken for the state that it belongs to, and for no other."""
+    device = _device()
+    import torch
+
+    rng = np.random.default_rng(1)
+    X, Y, a = rng.standard_normal((50, 9)), np.sign(rng.standard_normal((50, 4))), np.full(50, 0.02)
+    l1, mu, L = np.full(4, 0.01), np.full(4, 0.1), np.full(4, 3.0)
+    there = [torch.asarray(array, device=device) for array in (X, a, Y, l1, mu, mu, L)]
+    start = [torch.asarray(rng.standard_normal((9, 4)), device=device) for _ in range(2)]
+    start.append(torch.ones(4, dtype=torch.float64, device=device))
+
+    step = fused.iteration(Design(*there[:2]), Logistic(), *there[2:])
+
+    def after(state, steps, anew):
+        for _ in range(steps):
+            W, before, t = [array.clone() for array in state] if anew else state
+            W_next, _, _, t_next = step(W, before, t)
+            state = W_next, W, t_next
+        return state
+
+    first = after(start, 1, False)
+    for steps in (1, 4, 2):  # from the same state several times
+        for one, other in zip(after(first, steps, False), after(first, steps, True), strict=True):
+            np.testing.assert_allclose(host(one), host(other), rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])
@@ -158,7 +191,9 @@ def test_an_adaptive_iteration_is_the_one_written_out(loss, n, parts):
 
     design, given = Design(there(X), there(a)), [there(one) for one in (Y, l1, mu, mu, L)]
     step = fused.adaptive_iteration(design, loss, *given, 1.1, 0.5)
-    found = step(fused.Moving(*map(there, start), *map(there, numbers), there(failed)))
+    moving = [there(array) for array in start]
+    moving.insert(5, moving[2][:0])  # margins of Z are not kept
+    found = step(batched_columns.Columns(*moving, *map(there, numbers), there(failed)))
 
     solver = AdaptiveFista(grow=1.1, shrink=0.5)
     shared = batched_columns.Shared((), solver, Design(X, a), a, loss, Y, l1, mu, mu, L)
@@ -167,5 +202,5 @@ def test_an_adaptive_iteration_is_the_one_written_out(loss, n, parts):
     expected = batched_columns._step(shared, state)
     made = expected.k > state.k
     assert n < 20 or (made.any() and not made.all())
-    for name, value in vars(found).items():
+    for name, value in found.items():
         np.testing.assert_allclose(host(value), getattr(expected, name), rtol=1e-11, atol=1e-12, err_msg=name)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from suffice import Composite, Outcome, certify, iterate, solve
 from suffice.journal.codec import decode, encode
 from suffice.lower import auto, newton
+from suffice.lower import solver as solver_module
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState, gram, sample_rows
 from suffice.lower.quadratic import Matrix, minimise_model
@@ -335,3 +336,16 @@ def test_the_hessian_of_least_squares_is_made_once_for_all_targets_and_penalties
             assert found.reached
             expected = solve(ElasticNet(X, y).at(l1=l1, l2=l2), within=1e-6, solver="fista")
             assert np.linalg.norm(found.x - expected.x) <= found.certificate.radius + expected.certificate.radius
+
+
+def test_a_verification_is_not_tried_before_steps_have_cost_what_a_sparse_matrix_costs_to_be_made_dense(monkeypatch):
+    tried = []
+    monkeypatch.setattr(solver_module, "verified", lambda *_: tried.append(1))
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((4000, 200)) < 0.2, rng.standard_normal((4000, 200)), 0.0)
+    model = ElasticNetLogistic(sp.csr_array(X), X[:, :4].sum(axis=1) + rng.standard_normal(4000) > 0.0)
+    solution = solve(model.at(l1=0.3 * model.l1_max, l2=1e-2), within=1e-4, solver="newton")
+    assert np.count_nonzero(solution.x) == 4
+    assert solution.reached
+    assert solution.steps < 8
+    assert not tried

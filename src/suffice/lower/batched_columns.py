@@ -238,8 +238,7 @@ def _step(shared: Shared, s: Columns) -> Columns:
     if not shared.adaptive:
         return _plain_step(shared, s)
     if shared.iteration is not None:
-        moved = shared.iteration(fused.Moving(**{name: getattr(s, name) for name in fused.Moving.__dataclass_fields__}))
-        return replace(s, **vars(moved))
+        return replace(s, **shared.iteration(s))
     xp = namespace(s.t)
     longer = xp.where((s.k > 0.0) & ~s.failed, shared.solver.grow * s.tau, s.tau)
     tau = xp.minimum(longer, 1.0 / shared.mu)

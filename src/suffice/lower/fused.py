@@ -3,11 +3,13 @@ r"""A FISTA iteration of many columns on a CUDA device in a few kernels, written
     extrapolate   t' and beta of every column, Z = W + beta (W - W_before)
     residuals     R = a psi'(X Z, Y):  margins stay in registers, only R is written
     adjoint       X^T R, rows split over the multiprocessors
-    descend       G = X^T R + l2 Z,  W' = prox(Z - tau G)
+    descend       G = X^T R + l2 Z,  W' = prox(Z - tau G),  and t', beta and Z of the iteration that follows
 
 Two of them read X, and little else is read or written: an iteration costs what its two products cost. A library's
 products are made for widths of 64, 128, ...; here the columns are cut into pieces of P1 + P2, each a power of two, so
-that 70 columns are padded to 72. X is read by columns (`Design.by_columns`); an X stored by rows is copied once.
+that 70 columns are padded to 72. X is read by rows and by columns (`Design.by_columns`), Z and R are stored by columns:
+each product reads both of its factors along what it sums over. An X that fits into the device's cache is read by
+columns only, so that it stays there.
 
 With step lengths that are tried (`fista_adaptive`) margins M of W are known, and those of Z are M + beta (M -
 M_before), made where they are needed:
@@ -22,6 +24,8 @@ M_before), made where they are needed:
 
 Few rows make few tiles, which would leave most of the device idle: the columns of X are then cut as well, and margins
 are summed from their parts (`gathered`, `compare`).
+
+Kernels that follow each other are sent out before the one before has ended, where the device can (from Hopper on).
 """
 
 from __future__ import annotations
@@ -41,12 +45,18 @@ from suffice.terms.products import device_blocks
 from suffice.terms.rounding import gamma
 
 WIDEST = 80  # columns in one piece
-# Rows of a tile, depth of one read, warps, stages: the fastest of 36 on an H200, for the 60,000 x 784 of MNIST.
-MARGINS, ADJOINT = (32, 32, 2, 3), (64, 32, 4, 4)
-ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product
+# Rows of a tile, depth of one read, warps, stages, registers: the fastest on an H200 (benchmarks/gpu_tiles.py).
+Tile = tuple[int, int, int, int, int | None]
+MARGINS: Tile = (32, 32, 2, 3, None)
+ADJOINT: Tile = (64, 32, 4, 4, None)
+ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
+GATHERED = 256, 4  # where there is one column,
+DESCEND = 4, 8  # and where there is no row of X
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
 SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
+CACHED = 1 << 25  # bytes of X: so many stay in the device's cache, if both products read the same copy
+HOPPER = 9  # of compute capability: there programs may be sent out before the kernel before has ended
 
 
 def available(X: Any, loss: MarginLoss) -> bool:
@@ -100,10 +110,8 @@ class Kernels:
     l1: Any
     l2: Any
     targets: Any  # padded, as Z, R and the parts of X^T R are
-    Z: Any
     R: Any
     parts: Any
-    wide: Any  # the next W, padded
     delta: Any
     shape: Shape
     chunk: int  # rows of a part of X^T R
@@ -112,24 +120,24 @@ class Kernels:
     @classmethod
     def of(cls, design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any) -> Kernels:
         torch = importlib.import_module("torch")
-        X, n = design.by_columns, Y.shape[1]
+        X, n = design.X, Y.shape[1]
         N, d = X.shape
         shape = Shape.of(n)
         high, deep = ADJOINT[:2]
         multiprocessors = torch.cuda.get_device_properties(X.device).multi_processor_count if X.is_cuda else 1
         # No sum is longer than those that the rounding of `Design.pull` allows for.
         splits = max(device_blocks(N)[0], WAVES * multiprocessors // (math.ceil(d / high) * shape.pieces))
-
-        def zeros(*size: int) -> Any:
-            return torch.zeros((*size, shape.stride), dtype=X.dtype, device=X.device)
-
-        targets = zeros(N)
-        targets[:, :n] = Y
-        delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
         chunk = math.ceil(N / splits / deep) * deep
         parts = min(MOST_PARTS, max(1, round(BUSY * multiprocessors / (math.ceil(N / MARGINS[0]) * shape.pieces))))
         cut = math.ceil(d / parts / MARGINS[1]) * MARGINS[1]
-        memory = (targets, zeros(d), zeros(N), zeros(splits, d), zeros(d))
+
+        def zeros(*size: int) -> Any:
+            return torch.zeros(size, dtype=X.dtype, device=X.device)
+
+        targets = zeros(shape.stride, _up(N))
+        targets[:n, :N] = Y.T
+        delta = design.weights.new_tensor([getattr(loss, "delta", 0.0)])  # as a number it would be passed in float32
+        memory = (targets, zeros(shape.stride, _up(N)), zeros(math.ceil(N / chunk), d, shape.stride))
         return cls(design, loss, l1, l2, *memory, delta, shape, chunk, cut)
 
     @property
@@ -148,10 +156,24 @@ class Kernels:
         return type(self.loss).__name__.lower()
 
     @cached_property
-    def rows(self) -> Any:
-        """X for products along rows: products read fastest along what they sum over, where that is aligned."""
-        X = self.design.X
-        return X if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 else self.design.by_columns
+    def early(self) -> bool:
+        """Whether programs may be sent out before the kernel before has ended."""
+        torch, X = importlib.import_module("torch"), self.design.X
+        return bool(X.is_cuda) and torch.cuda.get_device_capability(X.device)[0] >= HOPPER
+
+    @cached_property
+    def by_rows(self) -> tuple[Any, int]:
+        """X for products along its rows, and how many rows may be read: products read fastest along what they sum over,
+        where that is aligned, unless the device's cache has room for one copy of X only."""
+        X, N = self.design.X, self.design.shape[0]
+        if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 and X.nbytes > CACHED:
+            return X, N
+        return self.by_columns
+
+    @cached_property
+    def by_columns(self) -> tuple[Any, int]:
+        """The same along columns."""
+        return self.design.by_columns, self.long_rows
 
     @property
     def margin_parts(self) -> int:
@@ -163,52 +185,75 @@ class Kernels:
         """Memory for them."""
         return self.R.new_zeros((self.margin_parts, *self.R.shape))
 
-    def residuals(self) -> None:
-        """R = a psi'(X Z, Y)."""
-        (N, d, n), shape, stride = self.sizes, self.shape, self.shape.stride
-        given = (self.targets, self.design.weights, self.R)
-        if self.margin_parts > 1:
-            self.margins(self.Z, self.in_parts)
-            _triton().gathered[(math.ceil(N / ROWWISE[0]), shape.pieces)](
-                *(self.in_parts, *given, N, n, stride, stride, self.delta, self.name, self.margin_parts),
-                *(ROWWISE[0], shape.P1, shape.P2),
-                num_warps=ROWWISE[1],
+    @property
+    def long(self) -> int:
+        """What Z's columns are padded to, and how far the next begins."""
+        return _up(self.design.shape[1])
+
+    @property
+    def long_rows(self) -> int:
+        """The same of R, Y and parts of X Z."""
+        return int(self.R.shape[1])
+
+    def empty(self) -> Any:
+        """Memory for weights, stored by columns: what is in those that pad it meets no other."""
+        return self.R.new_empty((self.shape.stride, self.long)).T
+
+    def launch(self, kernel: Any, grid: tuple[int, ...], warps: int, *arguments: Any, **constants: Any) -> None:
+        ahead = {"launch_pdl": True} if self.early else {}
+        kernel[grid](*arguments, **constants, EARLY=self.early, num_warps=warps, **ahead)
+
+    def multiply(self, kernel: Any, grid: tuple[int, ...], tile: Tile, *arguments: Any, **constants: Any) -> None:
+        rows, depth, warps, stages, registers = tile
+        shape = {"ROWS": rows, "DEPTH": depth, "P1": self.shape.P1, "P2": self.shape.P2}
+        self.launch(kernel, grid, warps, *arguments, **constants, **shape, num_stages=stages, maxnreg=registers)
+
+    def residuals(self, Z: Any) -> None:
+        """R = a psi'(X Z, Y), for a Z that is padded."""
+        (N, d, n), (X, rows), parts = self.sizes, self.by_rows, self.margin_parts
+        given, ends = (self.targets, self.design.weights, self.R, N), (self.delta, self.name)
+        if parts > 1:
+            self.margins(Z, self.in_parts, (1, self.long_rows))
+            self.launch(
+                *(_triton().gathered, (math.ceil(N / GATHERED[0]), n), GATHERED[1], self.in_parts, *given, n),
+                *(self.long_rows, self.in_parts.stride(0), *ends),
+                SPLITS=parts,
+                ROWS=GATHERED[0],
             )
             return
-        _triton().residuals[(math.ceil(N / MARGINS[0]), shape.pieces)](
-            *(self.rows, self.Z, *given, N, d, n),
-            *(self.rows.stride(0), self.rows.stride(1), stride, self.delta, self.name),
-            *(*MARGINS[:2], shape.P1, shape.P2),
-            num_warps=MARGINS[2],
-            num_stages=MARGINS[3],
-        )
+        grid, strides = (math.ceil(N / MARGINS[0]), self.shape.pieces), (X.stride(0), X.stride(1))
+        lengths = (rows, d, n, *strides, self.long, self.long_rows)
+        self.multiply(_triton().residuals, grid, MARGINS, X, Z, *given, *lengths, *ends)
 
-    def margins(self, Z: Any, out: Any) -> None:
-        """The parts of X Z, for a Z that is padded."""
-        (N, d, n), shape = self.sizes, self.shape
-        _triton().margins[(math.ceil(N / MARGINS[0]), shape.pieces, self.margin_parts)](
-            *(self.rows, Z, out, N, d, n, self.cut, self.rows.stride(0), self.rows.stride(1), shape.stride),
-            *(out.stride(-2), *MARGINS[:2], shape.P1, shape.P2),
-            num_warps=MARGINS[2],
-            num_stages=MARGINS[3],
-        )
+    def margins(self, Z: Any, out: Any, strides: tuple[int, int]) -> None:
+        """The parts of X Z, stored with these strides."""
+        (N, d, n), (X, rows), parts = self.sizes, self.by_rows, self.margin_parts
+        grid = (math.ceil(N / MARGINS[0]), self.shape.pieces, parts)
+        lengths = (N, rows, d, n, self.cut, X.stride(0), X.stride(1), self.long)
+        size = out.stride(0) if parts > 1 else 0
+        self.multiply(_triton().margins, grid, MARGINS, X, Z, out, *lengths, *strides, size)
 
-    def descended(self, tau: Any) -> tuple[Any, Any]:
-        """The next W, and G at Z, from R."""
-        torch, X, (N, d, n) = importlib.import_module("torch"), self.design.by_columns, self.sizes
-        high, deep, warps, stages = ADJOINT
-        splits, stride = len(self.parts), self.shape.stride
-        _triton().adjoint[(math.ceil(d / high), splits, self.shape.pieces)](
-            *(X, self.R, self.parts, N, d, self.chunk, X.stride(1), stride),
-            *(high, deep, self.shape.P1, self.shape.P2),
-            num_warps=warps,
-            num_stages=stages,
-        )
-        W, G = (torch.empty((d, n), dtype=X.dtype, device=X.device) for _ in range(2))
-        _triton().descend[(d,)](
-            *(self.parts, self.Z, self.l1, self.l2, tau, G, W, self.wide, d, n, stride, splits),
+    def adjoint(self) -> None:
+        """The parts of X^T R."""
+        (X, rows), d = self.by_columns, self.design.shape[1]
+        grid = (math.ceil(d / ADJOINT[0]), len(self.parts), self.shape.pieces)
+        lengths = (rows, d, self.chunk, X.stride(0), X.stride(1), self.long_rows, self.shape.stride)
+        self.multiply(_triton().adjoint, grid, ADJOINT, X, self.R, self.parts, *lengths)
+
+    def descended(self, Z: Any, tau: Any, wide: Any, ahead: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
+        """The next W, and G at Z, from R. `wide` gets the next W or, where `ahead` holds W, t', mu, L and memory for
+        the t after that, the next Z."""
+        self.adjoint()
+        (_, d, n), stride = self.sizes, self.shape.stride
+        W, G = self.R.new_empty((d, n)), self.R.new_empty((d, n))
+        *known, t_after = (tau,) * 5 if ahead is None else ahead
+        self.launch(
+            *(_triton().descend, (math.ceil(d / DESCEND[0]),), DESCEND[1]),
+            *(self.parts, Z, self.l1, self.l2, tau, *known, G, W, wide, t_after, d, n, stride, self.long),
+            AHEAD=ahead is not None,
+            SPLITS=len(self.parts),
+            ROWS=DESCEND[0],
             COLUMNS=self.columns,
-            num_warps=2,
         )
         return W, G
 
@@ -216,95 +261,89 @@ class Kernels:
 def iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
 ) -> Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]:
-    """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem.
+    """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem, none of which is
+    written to again.
 
-    Z is a view of memory that the next iteration writes to."""
+    An iteration also makes the Z and t' of the next, which are taken if that one starts from the very arrays that this
+    one has returned."""
     torch, made = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2)
     (_, d, n), tau = made.sizes, 1.0 / L
+    prepared: list[tuple[Any, ...]] = []
 
     def step(W: Any, W_before: Any, t: Any) -> tuple[Any, Any, Any, Any]:
-        t_next = torch.empty_like(t)
-        _triton().extrapolate[(math.ceil(d / 8),)](
-            *(W, W_before, t, mu, L, made.Z, t_next, d, n, made.shape.stride), ROWS=8, COLUMNS=made.columns, num_warps=4
-        )
-        made.residuals()
-        W_next, G = made.descended(tau)
-        return W_next, made.Z[:, :n], G, t_next
+        known = prepared.pop() if prepared else (None,) * 5
+        if all(one is other for one, other in zip(known, (W, W_before, t), strict=False)):
+            Z, t_next = known[3:]
+        else:
+            Z, t_next = made.empty(), torch.empty_like(t)
+            _triton().extrapolate[(math.ceil(d / 8),)](
+                *(W, W_before, t, mu, L, Z, t_next, d, n, made.long), ROWS=8, COLUMNS=made.columns, num_warps=4
+            )
+        made.residuals(Z)
+        Z_ahead, t_ahead = made.empty(), torch.empty_like(t)
+        W_next, G = made.descended(Z, tau, Z_ahead, (W, t_next, mu, L, t_ahead))
+        prepared.append((W_next, W, t_next, Z_ahead, t_ahead))
+        return W_next, Z[:d, :n], G, t_next
 
     return step
 
 
-@dataclass(frozen=True)
-class Moving:
-    """What an adaptive iteration changes: see `suffice.lower.batched_columns.Columns`."""
-
-    W: Any
-    W_before: Any
-    M: Any
-    M_before: Any
-    Z: Any
-    G: Any
-    t: Any
-    k: Any
-    tau: Any
-    taken: Any
-    failed: Any
-
-
 def adaptive_iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any, grow: float, shrink: float
-) -> Callable[[Moving], Moving]:
-    """One iteration with step lengths that are tried: columns whose step was too long stay where they are.
+) -> Callable[[Any], dict[str, Any]]:
+    """One iteration with step lengths that are tried, of a `suffice.lower.batched_columns.Columns`: what it changes.
+    Columns whose step was too long stay where they are.
 
     M of the state that it is given becomes the next M_before, and is written to."""
     torch, made, kernels = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2), _triton()
     (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
     spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
     constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
-    tiles = math.ceil(N / ROWWISE[0])
-    along = torch.zeros((tiles, stride), dtype=made.R.dtype, device=made.R.device)
+    tiles, Z_trial, wide = math.ceil(N / ROWWISE[0]), made.empty(), made.empty()
+    along, in_parts = made.R.new_zeros((tiles, stride)), made.R.new_empty((made.margin_parts, N, stride))
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
-    def step(s: Moving) -> Moving:
+    def step(s: Any) -> dict[str, Any]:
         t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
         kernels.ahead[(math.ceil(d / 8),)](
             *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
-            *(made.Z, t, tau, beta, d, n, stride),
+            *(Z_trial, t, tau, beta, d, n, made.long),
             ROWS=8,
             COLUMNS=made.columns,
             num_warps=4,
         )
         kernels.slopes[(tiles, shape.pieces)](
             *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
-            *(stride, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
+            *(made.long_rows, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
-        W, G = made.descended(tau)
+        W, G = made.descended(Z_trial, tau, wide)
         M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
-        parts = M if made.margin_parts == 1 else made.in_parts
-        made.margins(made.wide, parts)
+        parts = M if made.margin_parts == 1 else in_parts
+        made.margins(wide, parts, (parts.stride(-2), 1))
         kernels.compare[(tiles, shape.pieces)](
             *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
-            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.delta, made.name),
-            *(made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
+            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.long_rows),
+            *(made.delta, made.name, made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
             num_warps=ROWWISE[1],
         )
         failed = torch.empty_like(flag)
         kernels.judge[(n,)](
-            *(along, W, s.W, made.Z, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
-            *(taken, d, n, stride, tiles),
+            *(along, W, s.W, Z_trial, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
+            *(taken, d, n, stride, made.long, tiles),
             BLOCK=1024,
             num_warps=4,
         )
         W_next, W_before, Z, G_next = (torch.empty_like(W) for _ in range(4))
         kernels.settle[(math.ceil(N / SETTLED),)](
-            *(flag, W, s.W, s.W_before, made.Z, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
-            *(stride, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
+            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
+            *(made.long, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
             ROWS=SETTLED,
             COLUMNS=made.columns,
             num_warps=4,
         )
-        return Moving(W_next, W_before, M, s.M, Z, G_next, t_next, k, tau_next, taken, failed.view(torch.bool))
+        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": s.M, "Z": Z, "G": G_next}
+        return moved | {"t": t_next, "k": k, "tau": tau_next, "taken": taken, "failed": failed.view(torch.bool)}
 
     return step
 

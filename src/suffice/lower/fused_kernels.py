@@ -1,24 +1,50 @@
-"""The kernels of `suffice.lower.fused`."""
+"""The kernels of `suffice.lower.fused`.
+
+Z, R and Y are padded and stored by columns, `long` entries each: products read both of their factors along what they
+sum over, so that no two threads ask the same bank of shared memory at a time."""
 
 # mypy: ignore-errors
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
-def extrapolate(W, W_before, t, mu, L, Z, t_next, d, n, stride, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Momentum as in `suffice.lower.fista`, for a constant step length."""
-    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    old = tl.load(t + j, mask=j < n, other=0.0)
-    q = tl.load(mu + j, mask=j < n, other=1.0) / tl.load(L + j, mask=j < n, other=2.0)
-    a = 1.0 - q * old * old
-    new = 0.5 * (a + tl.sqrt(a * a + 4.0 * old * old))
+def _begin(EARLY: tl.constexpr):
+    """Programs that are there before the kernel before has ended wait for it."""
+    if EARLY:
+        gdc_wait()
+
+
+@triton.jit
+def _momentum(old, q_before, q):
+    """t' and beta, as in `suffice.lower.fista.momentum`."""
+    a = 1.0 - q_before * old * old
+    new = 0.5 * (a + tl.sqrt(a * a + 4.0 * (q_before / q) * old * old))
     void = 1.0 - q < 1e-12
-    beta = tl.where(void, 0.0, (old - 1.0) * (1.0 - q * new) / (new * tl.where(void, 1.0, 1.0 - q)))
+    return new, tl.where(void, 0.0, (old - 1.0) * (1.0 - q * new) / (new * tl.where(void, 1.0, 1.0 - q)))
+
+
+@triton.jit
+def _constant_momentum(t, mu, L, j, n):
+    """The same for a constant step length 1/L."""
+    q = tl.load(mu + j, mask=j < n, other=1.0) / tl.load(L + j, mask=j < n, other=2.0)
+    return _momentum(tl.load(t + j, mask=j < n, other=0.0), q, q)
+
+
+@triton.jit
+def _extrapolate(W, W_before, beta, Z, i, j, d, n, long):
     place, inside = i[:, None] * n + j[None, :], (i < d)[:, None] & (j < n)[None, :]
     w = tl.load(W + place, mask=inside, other=0.0)
     before = tl.load(W_before + place, mask=inside, other=0.0)
-    tl.store(Z + i[:, None] * stride + j[None, :], w + beta[None, :] * (w - before), mask=inside)
+    tl.store(Z + j[None, :] * long + i[:, None], w + beta[None, :] * (w - before), mask=inside)
+
+
+@triton.jit
+def extrapolate(W, W_before, t, mu, L, Z, t_next, d, n, long, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    new, beta = _constant_momentum(t, mu, L, j, n)
+    _extrapolate(W, W_before, beta, Z, i, j, d, n, long)
     if tl.program_id(0) == 0:
         tl.store(t_next + j, new, mask=j < n)
 
@@ -40,26 +66,19 @@ def ahead(
     beta_next,
     d,
     n,
-    stride,
+    long,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
     """`extrapolate` for step lengths that grow while they are short enough."""
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    old, m = tl.load(t + j, mask=j < n, other=0.0), tl.load(mu + j, mask=j < n, other=1.0)
+    m = tl.load(mu + j, mask=j < n, other=1.0)
     length, last = tl.load(tau + j, mask=j < n, other=0.5), tl.load(taken + j, mask=j < n, other=0.5)
     grows = (tl.load(k + j, mask=j < n, other=0.0) > 0.0) & (tl.load(failed + j, mask=j < n, other=0) == 0)
     length = tl.minimum(tl.where(grows, tl.load(constants) * length, length), 1.0 / m)
     q = length * m
-    before = tl.where(last > 0.0, last * m, q)
-    a = 1.0 - before * old * old
-    new = 0.5 * (a + tl.sqrt(a * a + 4.0 * (before / q) * old * old))
-    void = 1.0 - q < 1e-12
-    beta = tl.where(void, 0.0, (old - 1.0) * (1.0 - q * new) / (new * tl.where(void, 1.0, 1.0 - q)))
-    place, inside = i[:, None] * n + j[None, :], (i < d)[:, None] & (j < n)[None, :]
-    w = tl.load(W + place, mask=inside, other=0.0)
-    w_before = tl.load(W_before + place, mask=inside, other=0.0)
-    tl.store(Z + i[:, None] * stride + j[None, :], w + beta[None, :] * (w - w_before), mask=inside)
+    new, beta = _momentum(tl.load(t + j, mask=j < n, other=0.0), tl.where(last > 0.0, last * m, q), q)
+    _extrapolate(W, W_before, beta, Z, i, j, d, n, long)
     if tl.program_id(0) == 0:
         tl.store(t_next + j, new, mask=j < n)
         tl.store(tau_next + j, length, mask=j < n)
@@ -88,7 +107,7 @@ def slopes(
     n,
     row,
     row_before,
-    stride,
+    long,
     delta,
     LOSS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -100,16 +119,16 @@ def slopes(
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
     m1 = _margins_ahead(M, M_before, beta, i, j1, N, n, row, row_before)
-    _write_residuals(m1, Y, a, R, i, j1, N, n, stride, delta, LOSS)
+    _write_residuals(m1, Y, a, R, i, j1, N, n, long, delta, LOSS)
     if P2 > 0:
         m2 = _margins_ahead(M, M_before, beta, i, j2, N, n, row, row_before)
-        _write_residuals(m2, Y, a, R, i, j2, N, n, stride, delta, LOSS)
+        _write_residuals(m2, Y, a, R, i, j2, N, n, long, delta, LOSS)
 
 
 @triton.jit
-def _write_residuals(m, Y, a, R, i, j, N, n, stride, delta, LOSS: tl.constexpr):
+def _write_residuals(m, Y, a, R, i, j, N, n, long, delta, LOSS: tl.constexpr):
     inside = (i < N)[:, None] & (j < n)[None, :]
-    place = i[:, None].to(tl.int64) * stride + j[None, :]
+    place = j[None, :].to(tl.int64) * long + i[:, None]
     y = tl.load(Y + place, mask=(i < N)[:, None], other=0.0)
     if LOSS == "squared":
         derivative = m - y
@@ -124,40 +143,51 @@ def _write_residuals(m, Y, a, R, i, j, N, n, stride, delta, LOSS: tl.constexpr):
 
 @triton.jit
 def _product(
-    X,
-    Z,
+    A,
+    B,
     i,
     j1,
     j2,
-    N,
+    rows,
     start,
     stop,
     row,
     column,
-    stride,
+    long,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """Rows i of X Z, in both pieces of the columns, summed from `start` to before `stop`."""
-    dtype = X.dtype.element_ty
-    m1 = tl.zeros((ROWS, P1), dtype=dtype)
-    m2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
+    """Rows i of A B, in both pieces of the columns, summed from `start` to before `stop`."""
+    dtype = A.dtype.element_ty
+    c1 = tl.zeros((ROWS, P1), dtype=dtype)
+    c2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
     for first in range(start, stop, DEPTH):
         k = first + tl.arange(0, DEPTH)
         inside = k < stop
-        x = tl.load(
-            X + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
-            mask=(i < N)[:, None] & inside[None, :],
+        a = tl.load(
+            A + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
+            mask=(i < rows)[:, None] & inside[None, :],
             other=0.0,
         )
-        z1 = tl.load(Z + k[:, None] * stride + j1[None, :], mask=inside[:, None], other=0.0)
-        m1 = tl.dot(x, z1, m1, input_precision="ieee", out_dtype=dtype)
+        b = B + k[:, None]
+        c1 = tl.dot(
+            a,
+            tl.load(b + j1[None, :].to(tl.int64) * long, mask=inside[:, None], other=0.0),
+            c1,
+            input_precision="ieee",
+            out_dtype=dtype,
+        )
         if P2 > 0:
-            z2 = tl.load(Z + k[:, None] * stride + j2[None, :], mask=inside[:, None], other=0.0)
-            m2 = tl.dot(x, z2, m2, input_precision="ieee", out_dtype=dtype)
-    return m1, m2
+            c2 = tl.dot(
+                a,
+                tl.load(b + j2[None, :].to(tl.int64) * long, mask=inside[:, None], other=0.0),
+                c2,
+                input_precision="ieee",
+                out_dtype=dtype,
+            )
+    return c1, c2
 
 
 @triton.jit
@@ -168,25 +198,37 @@ def residuals(
     weights,
     R,
     N,
+    rows,
     d,
     n,
     row,
     column,
-    stride,
+    long,
+    long_rows,
     delta,
     LOSS: tl.constexpr,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    """R of a tile of rows, from X Z."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    m1, m2 = _product(X, Z, i, j1, j2, N, 0, d, row, column, stride, ROWS, DEPTH, P1, P2)
+    m1, m2 = _product(X, Z, i, j1, j2, rows, 0, d, row, column, long, ROWS, DEPTH, P1, P2)
     a = tl.load(weights + i, mask=i < N, other=0.0)
-    _write_residuals(m1, Y, a, R, i, j1, N, n, stride, delta, LOSS)
+    _write_residuals(m1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
     if P2 > 0:
-        _write_residuals(m2, Y, a, R, i, j2, N, n, stride, delta, LOSS)
+        _write_residuals(m2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
+
+
+@triton.jit
+def _write_part(m, parts, i, j, N, n, row, column, size):
+    place = parts + tl.program_id(2).to(tl.int64) * size
+    place += i[:, None].to(tl.int64) * row + j[None, :].to(tl.int64) * column
+    tl.store(place, m, mask=(i < N)[:, None] & (j < n)[None, :])
 
 
 @triton.jit
@@ -195,38 +237,42 @@ def margins(
     Z,
     out,
     N,
+    rows,
     d,
     n,
     chunk,
     x_row,
     x_column,
-    stride,
+    long,
     row,
+    column,
+    size,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The part of X Z that comes from one chunk of columns of X."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     start = tl.program_id(2) * chunk
     stop = tl.minimum(start + chunk, d)
-    m1, m2 = _product(X, Z, i, j1, j2, N, start, stop, x_row, x_column, stride, ROWS, DEPTH, P1, P2)
-    place = out + tl.program_id(2).to(tl.int64) * N * row + i[:, None].to(tl.int64) * row
-    tl.store(place + j1[None, :], m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
+    m1, m2 = _product(X, Z, i, j1, j2, rows, start, stop, x_row, x_column, long, ROWS, DEPTH, P1, P2)
+    _write_part(m1, out, i, j1, N, n, row, column, size)
     if P2 > 0:
-        tl.store(place + j2[None, :], m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
+        _write_part(m2, out, i, j2, N, n, row, column, size)
 
 
 @triton.jit
-def _summed(parts, i, j, N, n, row, SPLITS: tl.constexpr):
+def _summed(parts, i, j, N, n, row, column, size, SPLITS: tl.constexpr):
     """Margins from their parts."""
     inside = (i < N)[:, None] & (j < n)[None, :]
-    place = parts + i[:, None].to(tl.int64) * row + j[None, :]
+    place = parts + i[:, None].to(tl.int64) * row + j[None, :].to(tl.int64) * column
     m = tl.load(place, mask=inside, other=0.0)
     for s in tl.static_range(1, SPLITS):
-        m += tl.load(place + s * N * row, mask=inside, other=0.0)
+        m += tl.load(place + s * size, mask=inside, other=0.0)
     return m
 
 
@@ -238,26 +284,23 @@ def gathered(
     R,
     N,
     n,
-    row,
-    stride,
+    long,
+    size,
     delta,
     LOSS: tl.constexpr,
     SPLITS: tl.constexpr,
     ROWS: tl.constexpr,
-    P1: tl.constexpr,
-    P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """R from margins in parts."""
-    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
-    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    a = tl.load(weights + i, mask=i < N, other=0.0)
-    _write_residuals(_summed(parts, i, j1, N, n, row, SPLITS), Y, a, R, i, j1, N, n, stride, delta, LOSS)
-    if P2 > 0:
-        _write_residuals(_summed(parts, i, j2, N, n, row, SPLITS), Y, a, R, i, j2, N, n, stride, delta, LOSS)
+    """R of some rows and one column, from margins in parts."""
+    _begin(EARLY)
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) + tl.arange(0, 1)
+    m = _summed(parts, i, j, N, n, 1, long, size, SPLITS)
+    _write_residuals(m, Y, tl.load(weights + i, mask=i < N, other=0.0), R, i, j, N, n, long, delta, LOSS)
 
 
 @triton.jit
-def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, row, row_before, stride, delta, LOSS: tl.constexpr):
+def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, row, row_before, stride, long, delta, LOSS: tl.constexpr):
     """Every column's part of sum a c (m - m_z)^2, c the largest psi'' between m and m_z."""
     inside = (i < N)[:, None] & (j < n)[None, :]
     z = _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before)
@@ -269,7 +312,7 @@ def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, row, row_before, str
         square *= p * (1.0 - p)
     elif LOSS == "huber":
         limit = tl.load(delta)
-        y = tl.load(Y + i[:, None].to(tl.int64) * stride + j[None, :], mask=inside, other=0.0)
+        y = tl.load(Y + j[None, :].to(tl.int64) * long + i[:, None], mask=inside, other=0.0)
         bent = (tl.minimum(m, z) - y <= limit) & (tl.maximum(m, z) - y >= -limit)
         square = tl.where(bent, square, 0.0)
     tl.store(along + tl.program_id(0) * stride + j, tl.sum(tl.where(inside, square, 0.0), axis=0))
@@ -292,6 +335,7 @@ def compare(
     row_before,
     row_next,
     stride,
+    long,
     delta,
     LOSS: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -304,15 +348,15 @@ def compare(
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
     place = M_next + i[:, None].to(tl.int64) * row_next
-    m1 = _summed(parts, i, j1, N, n, row_of_parts, SPLITS)
+    m1 = _summed(parts, i, j1, N, n, row_of_parts, 1, N * row_of_parts, SPLITS)
     if SPLITS > 1:
         tl.store(place + j1[None, :], m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
-    _compare(m1, M, M_before, beta, Y, a, along, i, j1, N, n, row, row_before, stride, delta, LOSS)
+    _compare(m1, M, M_before, beta, Y, a, along, i, j1, N, n, row, row_before, stride, long, delta, LOSS)
     if P2 > 0:
-        m2 = _summed(parts, i, j2, N, n, row_of_parts, SPLITS)
+        m2 = _summed(parts, i, j2, N, n, row_of_parts, 1, N * row_of_parts, SPLITS)
         if SPLITS > 1:
             tl.store(place + j2[None, :], m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
-        _compare(m2, M, M_before, beta, Y, a, along, i, j2, N, n, row, row_before, stride, delta, LOSS)
+        _compare(m2, M, M_before, beta, Y, a, along, i, j2, N, n, row, row_before, stride, long, delta, LOSS)
 
 
 @triton.jit
@@ -338,6 +382,7 @@ def judge(
     d,
     n,
     stride,
+    long,
     tiles,
     BLOCK: tl.constexpr,
 ):
@@ -351,7 +396,7 @@ def judge(
         i = first + b
         w = tl.load(W_next + i * n + j, mask=i < d, other=0.0)
         w_old = tl.load(W + i * n + j, mask=i < d, other=0.0)
-        z = tl.load(Z + i * stride + j, mask=i < d, other=0.0)
+        z = tl.load(Z + j * long + i, mask=i < d, other=0.0)
         moved += tl.sum((w - z) * (w - z))
         new += tl.sum(w * w)
         old += tl.sum(w_old * w_old)
@@ -393,7 +438,7 @@ def settle(
     N,
     d,
     n,
-    stride,
+    long,
     row_next,
     row,
     row_before,
@@ -412,7 +457,7 @@ def settle(
         )
         tl.store(W_next + place, tl.where(goes[None, :], new, w), mask=inside)
         tl.store(W_before_next + place, tl.where(goes[None, :], w, before), mask=inside)
-        z = tl.load(Z_trial + i[:, None] * stride + j[None, :], mask=inside, other=0.0)
+        z = tl.load(Z_trial + j[None, :] * long + i[:, None], mask=inside, other=0.0)
         tl.store(Z_next + place, tl.where(goes[None, :], z, tl.load(Z + place, mask=inside, other=0.0)), mask=inside)
         g = tl.load(G_trial + place, mask=inside, other=0.0)
         tl.store(G_next + place, tl.where(goes[None, :], g, tl.load(G + place, mask=inside, other=0.0)), mask=inside)
@@ -431,53 +476,78 @@ def adjoint(
     X,
     R,
     parts,
-    N,
+    rows,
     d,
     chunk,
+    row,
     column,
+    long,
     stride,
     ROWS: tl.constexpr,
     DEPTH: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The part of X^T R that comes from one chunk of rows."""
-    dtype = X.dtype.element_ty
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(2) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    g1 = tl.zeros((ROWS, P1), dtype=dtype)
-    g2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
     start = tl.program_id(1) * chunk
-    for first in range(0, chunk, DEPTH):
-        k = start + first + tl.arange(0, DEPTH)
-        inside = k < N
-        x = tl.load(
-            X + i[:, None].to(tl.int64) * column + k[None, :], mask=(i < d)[:, None] & inside[None, :], other=0.0
-        )
-        r1 = tl.load(R + k[:, None].to(tl.int64) * stride + j1[None, :], mask=inside[:, None], other=0.0)
-        g1 = tl.dot(x, r1, g1, input_precision="ieee", out_dtype=dtype)
-        if P2 > 0:
-            r2 = tl.load(R + k[:, None].to(tl.int64) * stride + j2[None, :], mask=inside[:, None], other=0.0)
-            g2 = tl.dot(x, r2, g2, input_precision="ieee", out_dtype=dtype)
-    base = parts + tl.program_id(1).to(tl.int64) * d * stride
-    tl.store(base + i[:, None] * stride + j1[None, :], g1, mask=(i < d)[:, None])
+    stop = tl.minimum(start + chunk, rows)
+    g1, g2 = _product(X, R, i, j1, j2, d, start, stop, column, row, long, ROWS, DEPTH, P1, P2)
+    base = parts + (tl.program_id(1).to(tl.int64) * d + i[:, None]) * stride
+    tl.store(base + j1[None, :], g1, mask=(i < d)[:, None])
     if P2 > 0:
-        tl.store(base + i[:, None] * stride + j2[None, :], g2, mask=(i < d)[:, None])
+        tl.store(base + j2[None, :], g2, mask=(i < d)[:, None])
 
 
 @triton.jit
-def descend(parts, Z, l1, l2, tau, G, W, wide, d, n, stride, SPLITS: tl.constexpr, COLUMNS: tl.constexpr):
-    """One row of G and of the next W, which is also written as wide as Z."""
-    i, j = tl.program_id(0), tl.arange(0, COLUMNS)
-    inside = j < n
-    z = tl.load(Z + i * stride + j, mask=inside, other=0.0)
-    g = tl.load(l2 + j, mask=inside, other=0.0) * z
+def descend(
+    parts,
+    Z,
+    l1,
+    l2,
+    tau,
+    W_old,
+    t,
+    mu,
+    L,
+    G,
+    W,
+    wide,
+    t_next,
+    d,
+    n,
+    stride,
+    long,
+    AHEAD: tl.constexpr,
+    SPLITS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """A few rows of G and of the next W; `wide`, stored as Z is, gets the next W as well or, with AHEAD, the next Z of
+    a constant step length."""
+    _begin(EARLY)
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    inside, place = (i < d)[:, None] & (j < n)[None, :], i[:, None] * n + j[None, :]
+    padded = j[None, :] * long + i[:, None]
+    z = tl.load(Z + padded, mask=inside, other=0.0)
+    g = tl.load(l2 + j, mask=j < n, other=0.0)[None, :] * z
     for s in tl.static_range(SPLITS):
-        g += tl.load(parts + (s * d + i).to(tl.int64) * stride + j, mask=inside, other=0.0)
-    length = tl.load(tau + j, mask=inside, other=1.0)
-    threshold = length * tl.load(l1 + j, mask=inside, other=0.0)
-    v = z - length * g
+        g += tl.load(parts + (s * d + i[:, None]).to(tl.int64) * stride + j[None, :], mask=inside, other=0.0)
+    length = tl.load(tau + j, mask=j < n, other=1.0)
+    threshold = (length * tl.load(l1 + j, mask=j < n, other=0.0))[None, :]
+    v = z - length[None, :] * g
     w = v - tl.minimum(tl.maximum(v, -threshold), threshold)
-    tl.store(G + i * n + j, g, mask=inside)
-    tl.store(W + i * n + j, w, mask=inside)
-    tl.store(wide + i * stride + j, w, mask=inside)
+    tl.store(G + place, g, mask=inside)
+    tl.store(W + place, w, mask=inside)
+    if AHEAD:
+        new, beta = _constant_momentum(t, mu, L, j, n)
+        old = tl.load(W_old + place, mask=inside, other=0.0)
+        tl.store(wide + padded, w + beta[None, :] * (w - old), mask=inside)
+        if tl.program_id(0) == 0:
+            tl.store(t_next + j, new, mask=j < n)
+    else:
+        tl.store(wide + padded, w, mask=inside)

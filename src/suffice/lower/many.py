@@ -90,7 +90,7 @@ def _kind(asks: Sequence[Ask], kinds: Sequence[type[Batch]]) -> type[Batch] | No
 def _alone(ask: Ask, solver: str | Solver) -> Solution:
     limit = None if ask.steps is not None or ask.max_steps is None else int(ask.max_steps)
     asked: dict[str, Any] = {"within": ask.within, "steps": ask.steps, "warm": ask.warm, "enough": ask.enough}
-    return solve(ask.problem, solver=solver, max_steps=limit, **asked)
+    return solve(ask.problem, solver=solver, max_steps=limit, certificate=ask.certificate, **asked)
 
 
 def _batched(asks: Sequence[Ask], solver: str | Solver, kind: type[Batch]) -> list[Solution]:

@@ -51,13 +51,14 @@ GROWTH = 1.5  # of the working set, relative to the support,
 WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
 FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
-READ = 64  # operations that an entry of X costs in a pass over blocks of rows
+READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
-VERIFICATION = 4.0  # times N s^2: operations of a verification with s weights, about
+VERIFICATION = 4.0  # times N s^2: operations of a verification with s weights, about,
+MADE_DENSE = 6.0  # and twice as many products with X where that is sparse, and has to be made dense
 PATIENCE = 50  # steps without a shorter subgradient than before
 
 
@@ -136,7 +137,7 @@ class Newton:
         before, after = norm(least), norm(problem.g.least_subgradient(found.x, there.z_gradient))
         N, s = terms.model.design.shape[0], len(metric.working)
         spent = state.spent + _price_of_step(terms.model.design, s) + (metric.rows * s**2 if fresh else 0.0)
-        due = bool(problem.mu == 0.0 or spent >= VERIFICATION * N * np.count_nonzero(found.x) ** 2)
+        due = problem.mu == 0.0 or spent >= _price_of_verification(terms.model.design, found.x)
         settled = due and looks_settled(here.z, found.x, before, after)
         best_model = fresh and metric.rows == N
         if found.blurred and not after < before:
@@ -158,9 +159,18 @@ class Newton:
 
 
 def _price_of_step(design: Design, columns: int) -> float:
-    """That of a step without a fresh H, in operations on dense matrices: it factors H and makes two products with X, an
-    entry of which costs as much as about 64 of them."""
-    return float(columns**3 + 64 * int(getattr(design.X, "nnz", math.prod(design.shape))))
+    """That of a step without a fresh H, in operations on dense matrices: it factors H and makes two products with X."""
+    return columns**3 + _price_of_passes(design)
+
+
+def _price_of_passes(design: Design) -> float:
+    """That of two products with X."""
+    return float(READ * int(getattr(design.X, "nnz", math.prod(design.shape))))
+
+
+def _price_of_verification(design: Design, x: Array) -> float:
+    dense = MADE_DENSE * _price_of_passes(design) if sp.issparse(design.X) else 0.0
+    return float(VERIFICATION * design.shape[0] * np.count_nonzero(x) ** 2 + dense)
 
 
 def looks_settled(x: Array, new: Array, before: float, after: float) -> bool:

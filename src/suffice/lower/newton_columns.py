@@ -123,8 +123,7 @@ class NewtonBatch:
         problems = [ask.problem for ask in asks]
         if not share_a_design(problems) or any(problem.mu == 0.0 for problem in problems):
             return False
-        X = problems[0].smooth.design.X  # type: ignore[attr-defined]
-        return type(X).__module__.partition(".")[0] == "torch" and X.shape[1] <= MOST_COLUMNS
+        return goes_together(problems[0].smooth.design)  # type: ignore[attr-defined]
 
     @classmethod
     def start(cls, solver: Any, problem: Canonical, x: Array) -> NewtonState:
@@ -179,6 +178,11 @@ class NewtonBatch:
         return replace(self, shared=self.shared.only(kept), columns=self.columns.only(kept))
 
 
+def goes_together(design: Design) -> bool:
+    """Whether X is an array of torch that has room for Hessians."""
+    return type(design.X).__module__.partition(".")[0] == "torch" and design.shape[1] <= MOST_COLUMNS
+
+
 def _at(shared: Shared, W: Any, M: Any, made: Any, ended: Any) -> Columns:
     G = shared.gradients(W, M)
     return Columns(W, M, G, shared.least(W, G).norm(dim=0), made, ended)
@@ -211,12 +215,13 @@ def _targets(shared: Shared, s: Columns, least: Any, moving: Any) -> Any:
     numbers = [int(j) for j in torch.nonzero(moving).ravel()]
     counts = ((s.W != 0.0) | (least != 0.0)).sum(0)
     size = int(counts.max())
-    at_once = max(1, int(GIGABYTES * 2.0**30 / (5 * 8 * size * size)))
+    at_once = _at_once(size)
     for first in range(0, len(numbers), at_once):
         these = numbers[first : first + at_once]
         size = int(counts[these].max())
         free, padding = _variables(s.W[:, these], least[:, these], size)
-        H = _hessians(shared, s.M[:, these], these, free, padding)
+        C = shared.weights * shared.loss.curvature_between(s.M[:, these], s.M[:, these], shared.Y[:, these])
+        H = _hessians(shared.design, C, shared.l2[these][:, None], free, padding)
         w, g = (torch.where(padding, 0.0, A[:, these].T.gather(1, free)) for A in (s.W, s.G))
         v = _minimise(H, g, w, torch.where(padding, 0.0, shared.l1[these][:, None].expand_as(w)))
         columns = target[:, these].T.contiguous()
@@ -233,12 +238,12 @@ def _variables(W: Any, least: Any, size: int) -> tuple[Any, Any]:
     return order.indices[:, :size], order.values[:, :size] == 0
 
 
-def _hessians(shared: Shared, M: Any, these: list[int], free: Any, padding: Any) -> Any:
-    torch, X, design = _torch(), shared.design.X, shared.design
-    C = shared.weights * shared.loss.curvature_between(M, M, shared.Y[:, these])
+def _hessians(design: Design, C: Any, ridge: Any, free: Any, padding: Any) -> Any:
+    """X^T diag(c) X + ridge on some variables, for every column c of C; 1 on the diagonal where there is padding."""
+    torch, X = _torch(), design.X
     least = LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
-    H = torch.empty((len(these), free.shape[1], free.shape[1]), dtype=X.dtype, device=X.device)
-    for k in range(len(these)):
+    H = torch.empty((len(free), free.shape[1], free.shape[1]), dtype=X.dtype, device=X.device)
+    for k in range(len(free)):
         A = X if free.shape[1] == X.shape[1] else X.index_select(1, free[k])
         if A is X:
             whole = (X * C[:, k, None]).T @ X
@@ -247,8 +252,44 @@ def _hessians(shared: Shared, M: Any, these: list[int], free: Any, padding: Any)
             torch.matmul((A * C[:, k, None]).T, A, out=H[k])
     H.masked_fill_(padding[:, :, None] | padding[:, None, :], 0.0)
     diagonal = torch.diagonal(H, dim1=1, dim2=2)
-    diagonal += torch.where(padding, 1.0, shared.l2[these][:, None].clamp(min=least))
+    diagonal += torch.where(padding, 1.0, ridge.clamp(min=least))
     return H
+
+
+def solve_systems(
+    models: Sequence[LinearModel],
+    ridges: Sequence[float | Array],
+    points: Sequence[Array],
+    supports: Sequence[npt.NDArray[np.intp]],
+    sides: Sequence[Array],
+) -> list[Array]:
+    """H^-1 B for every one of some linear models with one X and one psi: H = X^T C X + ridge at its point, on its
+    support. An H that is not finite raises an ArithmeticError."""
+    torch, design, loss = _torch(), models[0].design, models[0].loss
+    M = design.margins(np.stack(points, axis=1))
+    C = design.weights[:, None] * loss.curvature_between(M, M, torch.stack([model.y for model in models], dim=1))
+    size, width = max(len(S) for S in supports), max(B.shape[1] for B in sides)
+    found: list[Array] = []
+    for first in range(0, len(models), _at_once(size)):
+        these = range(first, min(first + _at_once(size), len(models)))
+        free, padding = np.zeros((len(these), size), dtype=np.int64), np.ones((len(these), size), dtype=np.bool_)
+        ridge, B = np.zeros((len(these), size)), np.zeros((len(these), size, width))
+        for k, j in enumerate(these):
+            count, columns = sides[j].shape
+            free[k, :count], padding[k, :count] = supports[j], False
+            ridge[k, :count], B[k, :count, :columns] = ridges[j], sides[j]
+        there = [like(array, design.X) for array in (ridge, free, padding)]
+        H = _hessians(design, C[:, first : first + len(these)], *there)
+        if not bool(H.isfinite().all()):
+            raise ArithmeticError("a Hessian is not finite")
+        solved = host(torch.cholesky_solve(like(B, design.X), _cholesky(H)))
+        found += [solved[k, : len(sides[j]), : sides[j].shape[1]] for k, j in enumerate(these)]
+    return found
+
+
+def _at_once(size: int) -> int:
+    """How many Hessians of this size, with what is made of them, fit."""
+    return max(1, int(GIGABYTES * 2.0**30 / (5 * 8 * size * size)))
 
 
 def _minimise(H: Any, g: Any, w: Any, l1: Any) -> Any:

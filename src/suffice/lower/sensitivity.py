@@ -36,6 +36,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array, host, like, norm
 from suffice.lower.newton import exact_hessian
+from suffice.lower.newton_columns import goes_together, solve_systems
 from suffice.lower.newton_softmax import Local, SoftmaxProduct, preconditioned, price
 from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
@@ -44,6 +45,7 @@ from suffice.problem import Canonical, Composite
 from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design, largest_matrix
+from suffice.terms.linear import LinearModel
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import Box
 from suffice.terms.smooth import Plain
@@ -141,9 +143,18 @@ class Preconditioned:
         return Solved(value, float(self.H.made[0] - before), True)
 
 
-System = (
-    Direct | Iterative | Preconditioned | Product
-)  # the last: H of a linear model by products with X, wherever it lives
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """H of a linear model at x whose X is an array of torch: made and factored there when it is solved, with those of
+    other models of this X."""
+
+    model: LinearModel
+    ridge: float | Array
+    x: Array
+
+
+# The last: H of a linear model by products with X, wherever it lives.
+System = Direct | Iterative | Preconditioned | Elsewhere | Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,25 +220,38 @@ def solve_together(
     ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
 ) -> list[Solved]:
     """H^-1 B on the support and 0 elsewhere, for several problems. Those that share X, and have no factor, go through
-    one product with it."""
+    one product with it; those whose X is on a device are factored there together."""
     found: list[Solved | None] = [None] * len(ones)
     groups: dict[int, list[int]] = {}
+    away: dict[tuple[int, Any], list[int]] = {}
+
+    def keep(j: int, solved: Solved) -> None:
+        value = np.zeros((ones[j].size, *sides[j].shape[1:]))
+        value[ones[j].support] = solved.value
+        found[j] = Solved(value, solved.work, solved.iterated)
+
     for j, one in enumerate(ones):
         if isinstance(one.system, Product):
             groups.setdefault(id(one.system.design), []).append(j)
+        elif isinstance(one.system, Elsewhere):
+            away.setdefault((id(one.system.model.design), one.system.model.loss), []).append(j)
         else:
             known = starts[j]
             start = None if known is None else known[one.support]
-            solved = one.system.solve(sides[j][one.support], start, accuracies[j])
-            value = np.zeros((one.size, *sides[j].shape[1:]))
-            value[one.support] = solved.value
-            found[j] = Solved(value, solved.work, solved.iterated)
+            keep(j, one.system.solve(sides[j][one.support], start, accuracies[j]))
+    for members in away.values():
+        systems = [system for j in members if isinstance(system := ones[j].system, Elsewhere)]
+        models, ridges, points = zip(*((one.model, one.ridge, one.x) for one in systems), strict=True)
+        supports = [ones[j].support for j in members]
+        parts = [sides[j][support] for j, support in zip(members, supports, strict=True)]
+        for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
+            keep(j, Solved(value, 1.0, False))
     for members in groups.values():
         together = _Together.of([ones[j] for j in members], [sides[j].shape[1] for j in members])
         B = np.concatenate([sides[j] for j in members], axis=1)
-        parts = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
+        begun = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
         none = all(starts[j] is None for j in members)
-        start = None if none else np.where(together.mask, np.concatenate(parts, axis=1), 0.0)
+        start = None if none else np.where(together.mask, np.concatenate(begun, axis=1), 0.0)
         B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
         X, made = _iterated(together.product, together.diagonal, B, start, accuracy)
         ends = np.cumsum([sides[j].shape[1] for j in members])
@@ -293,6 +317,9 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         return Direct(np.zeros_like)
     linear = LinearParts.of(problem)
     if linear is not None:
+        model = linear.model
+        if isinstance(model, LinearModel) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
+            return Elsewhere(model, on_these(linear.l2, S), x)
         return _of_quadratic(exact_hessian(linear, x, S))
     parts = Parts.of(problem)
     term, ridge = parts.term, on_these(parts.ridge, S)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, norm
-from suffice.lower.certificate import Certificate, Evidence, certify_step, fixed_point_radius, step_rounding
+from suffice.lower.certificate import Certificate, Evidence, Rule, certify_step, fixed_point_radius, step_rounding
 from suffice.lower.fields import GIVEN_AGAIN
 from suffice.problem import Canonical, Composite
 
@@ -103,6 +103,7 @@ class Ask:
     steps: int | None = None
     max_steps: float | None = None
     enough: Callable[[Solution], bool] | None = None
+    certificate: Rule = "tightest"
 
 
 class Batch(Protocol):

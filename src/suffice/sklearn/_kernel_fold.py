@@ -295,4 +295,4 @@ class HeldOutMachines:
         h = np.sqrt(kernel.diagonal(X, gamma)) * (1.0 + gamma_n(4)) * R + shift + doubt
         far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma_n(len(m) + 8))
         first = gradient * R + total * shift + float(np.abs(pulls) @ doubt) * (1.0 + gamma_n(len(m) + 8))
-        return residuals, error_of_moved(phi, m, y, v, self.share, residuals)(first, h, far)
+        return residuals, error_of_moved(phi, m, y, v, self.share, residuals, pulls)(first, h, far)

@@ -152,9 +152,10 @@ class Design:
 
     @cached_property
     def by_columns(self) -> Any:
-        """X stored by columns that start at multiples of ALIGNED entries, for an X that lives elsewhere (torch)."""
+        """X stored by columns that start at multiples of ALIGNED entries, with zeros between them, for an X that lives
+        elsewhere (torch)."""
         N, d = self.shape
-        if self.X.stride(0) == 1 and self.X.stride(1) % ALIGNED == 0:
+        if self.X.stride(0) == 1 and self.X.stride(1) % ALIGNED == 0 and N % ALIGNED == 0:
             return self.X
         columns = self.X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
         columns[:, :N] = self.X.T
@@ -199,6 +200,14 @@ class Design:
         """How far every computed margin x_i . w may be off, if it errs by no more than so many products."""
         errors: Array = products * self.margin_rounding(w) * self.row_norms * norm(w) + TINY * len(w)
         return errors
+
+    def margin_errors_there(self, w: Array) -> Any:
+        """The same, where X lives."""
+        return self.margin_rounding(w) * self._row_norms_there * norm(w) + TINY * len(w)
+
+    @cached_property
+    def _row_norms_there(self) -> Any:
+        return like(self.row_norms, self.X)
 
     def absolute_margins(self, w: Array) -> Array:
         """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, cast_like, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, cast_like, host, lives_elsewhere, namespace, norm
 from suffice.lazy import cached_property
 from suffice.terms.design import Design
 from suffice.terms.margin_losses import LARGEST, MarginLoss, Squared, slope_size
@@ -174,11 +174,11 @@ class LinearModel(LossModel):
 
     def rounding_at(self, x: Array, image: Array) -> float:
         design = self.design
-        error = design.margin_errors(x)
         if lives_elsewhere(design.X):
-            return _rounding_elsewhere(design, self.loss, image, self.y, error) + 2.0 * EPS * self.l2 * norm(x)
-        a = design.weights
-        return rounding_through(design, self.loss, image, self.y, error, a > 0.0) + 2.0 * EPS * self.l2 * norm(x)
+            rounding = _rounding_elsewhere(design, self.loss, image, self.y, design.margin_errors_there(x))
+        else:
+            rounding = rounding_through(design, self.loss, image, self.y, design.margin_errors(x), design.weights > 0.0)
+        return rounding + 2.0 * EPS * self.l2 * norm(x)
 
     @cached_property
     def in_float32(self) -> LinearModel | None:
@@ -220,11 +220,11 @@ def rounding_of_pull(
         return through_margins + design.pull_rounding * derivative + design.underflow
 
 
-def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error: Array) -> float:
+def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error: Any) -> float:
     """`rounding_through`, where X lives: rows that do not count are among those that do, with a weight of 0."""
     if math.isinf(loss.curvature):
-        return rounding_through(design, loss, host(m), host(y), error, host(design.weights) > 0.0)
-    xp, error = namespace(m), like(error, m)
+        return rounding_through(design, loss, host(m), host(y), host(error), host(design.weights) > 0.0)
+    xp = namespace(m)
 
     def length(v: Any) -> float:
         lost = math.sqrt(v.shape[0]) * 1e-150  # what underflows in squares
