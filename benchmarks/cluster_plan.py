@@ -1,76 +1,134 @@
-"""What rows on a cluster take: a cost model of jobs, held against measured ones, and then asked about 10^9 rows.
+"""What rows on a cluster take: a simulation of jobs, held against measured ones, and then asked about 10^9 rows.
 
-A job is one round of tasks, one for each piece of the rows. Where margins stay with the rows there is a second round of
-small tasks, which take the sums out of what stays. A job costs, in CPU seconds,
+A job does all that is asked for at a time, in up to four rounds: a task for each piece of the rows; where margins stay
+with the rows, a small one more, which takes the sums out of what stays; and where sums are large, one for every pair
+of them that is joined on the workers. Its constants are
 
-    head      client and scheduler: something for the job, and for every task that they hand out and take back
-    worker    something for every task, and the seconds that the task's rows take, request by request
+    job      seconds of the head, client and scheduler, for a round
+    head     seconds of the head for a task that it hands out and takes back, and
+    ask      for every request of a task
+    task     seconds of a worker for a task, and
+    take     for every request of it, besides what the request takes
+    delay    seconds in which a job waits for messages, and nobody computes
+    pair     the speed of a core while another one is at work, too: they share caches, memory, and perhaps more
+    idle     CPU seconds that a worker takes for every second in which it does nothing
+    block, row   seconds of a worker for a block and for a row, for every kind of request
 
-Seconds per row are measured inside of a worker, job by job: it gives memory back at once, as Dask wants it, and takes
-up to twice as long as the same work elsewhere. The head's seconds for a task are its own CPU time. What a job and a
-task cost besides is fitted to jobs of few rows and many pieces. All other cases are predicted: jobs of many rows, and
-whole searches with five folds, whose jobs are counted as they are asked for. CPU time is compared, not time on the
-clock: the machine has two cores for all processes, and other work.
-
-For 10^9 rows a simulation turns costs into time on the clock: the head hands out tasks one by one, and every worker, on
-a core of its own, makes one at a time.
+and a simulation turns them into time on the clock: the head hands out tasks one by one, every worker makes those of the
+pieces that it holds, one at a time, and all of them share as many cores as there are. Constants come from four
+searches on one worker: few rows in few pieces with five folds and with two, few rows in many pieces, and 100,000 rows.
+Seconds for blocks and rows are measured inside of the worker, request by request: it gives memory back at once, as Dask
+wants it, and takes up to twice as long as the same work elsewhere. All other searches are predicted: more rows, more
+workers, other pieces, other folds. A search is three evaluations of an elastic-net logistic regression with folds, and
+their derivatives; its jobs are counted as they are asked for, and what the client computes between them is not part of
+it. The machine has other work, and its speed is not the same from minute to minute and from one worker process to the
+next: before and after a search every worker does the same piece of work on its own (`yard`), and all constants are
+scaled by what that takes. A search asks for the same jobs every time: it is made REPEATS times, and the least seconds
+of every job count.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from common import table, target
 from distributed import Client, LocalCluster, wait
+from scipy.optimize import nnls
 
 from suffice import BilevelProblem, Space, losses, problems, terms
 from suffice.terms import blocks, cluster
 from suffice.terms.cluster import ClusterRows
-from suffice.terms.jobs import At, Gram
 
-D, FOLDS = 50, 5
+D = 50
+CORES = 2  # of the machine that cases are measured on
 SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
-FITTED = ("job", "task")
+OVERHEADS = ("job", "head", "ask", "task", "take", "delay")  # in seconds
+REPEATS = 2
 THETA = np.array([-3.0, -3.0])
+BLOCK = blocks.block_rows((1 << 30, D))
 
 
 # Simulation
 
 
-def simulated(compute: list[float], workers: int, stages: int, c: dict[str, float], cores: float) -> float:
-    """Seconds of a job; `compute` are those of a core that the rows of every task take."""
-    tasks = len(compute)
-    left = [0.0] * workers  # of every worker's task
-    head, handed, done, clock = c["job"] + c["head"], 0, 0, 0.0  # of what the head does now
-    waiting: list[float] = []
-    while done < tasks * stages:
-        while waiting and 0.0 in left:
-            left[left.index(0.0)] = waiting.pop(0)
-        busy = [k for k in range(workers) if left[k] > 0.0]
-        rate = min(1.0, cores / (len(busy) + (head > 0.0)))
-        step = min([left[k] / rate for k in busy] + ([head / rate] if head > 0.0 else []))
-        clock += step
-        for k in busy:
-            left[k] -= step * rate
-            if left[k] <= 1e-12:
-                left[k], done = 0.0, done + 1
-        if head > 0.0:
-            head -= step * rate
+def tasks_of(round_: dict[str, Any], pieces: int) -> int:
+    """How many tasks a round has."""
+    return pieces * (1 + round_["stays"]) + (pieces - 1) * round_["joined"]
+
+
+def asked_of(round_: dict[str, Any]) -> int:
+    """How many requests a task of a round has."""
+    return sum(round_["requests"].values())
+
+
+def computing(round_: dict[str, Any], rows: int, count: int, c: dict[str, Any]) -> float:
+    """Seconds of a worker for the requests of a round on a piece of so many rows and blocks."""
+    pairs = ((of_kind(name, c), number) for name, number in round_["requests"].items())
+    return sum(number * (block * count + row * rows) for (block, row), number in pairs)
+
+
+def of_kind(name: str, c: dict[str, Any]) -> tuple[float, float]:
+    """Seconds for a block and a row; a kind that the known searches have not asked for is taken for its like."""
+    like = next((one for one in (name, f"{name}*", name.rstrip("*")) if one in c["kinds"]), None)
+    if like is None:
+        like = max((one for one in c["kinds"] if one.split()[0] == name.split()[0].rstrip("*")), key=len)
+    return c["kinds"][like]  # type: ignore[no-any-return]
+
+
+def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> tuple[float, float]:
+    """Seconds of a job on the clock, and CPU seconds of all processes."""
+    owners, workers = job["owners"], max(job["owners"]) + 1
+    handed: list[tuple[float, int, float]] = []  # the head's seconds for a task, whose it is, and that one's seconds
+    for round_ in job["rounds"]:
+        pieces, number = list(zip(owners, job["rows"], job["blocks"], strict=True)), asked_of(round_)
+        small, head, most = c["task"], c["head"], c["head"] + c["ask"] * number
+        own = small + c["take"] * number
+        tasks = [(most, owner, own + computing(round_, rows, count, c)) for owner, rows, count in pieces]
+        tasks += [(head, owner, small) for owner in owners] * round_["stays"]
+        tasks += [(head, owner, small) for owner in owners[1:]] * round_["joined"]
+        tasks[0] = tasks[0][0] + c["job"], *tasks[0][1:]
+        handed += tasks
+    clock, cpu = _served(handed, workers, cores, c["pair"])
+    return c["delay"] + clock, cpu + c["idle"] * workers * (c["delay"] + clock)
+
+
+def _served(handed: list[tuple[float, int, float]], workers: int, cores: float, pair: float) -> tuple[float, float]:
+    """Until all tasks are done, if all who have something to do share the cores, which are slower side by side."""
+    if cores > workers and pair == 1.0:  # nobody waits for a core
+        ready, free = 0.0, [0.0] * workers
+        for head, owner, seconds in handed:
+            ready += head
+            free[owner] = max(free[owner], ready) + seconds
+        return max(ready, *free), sum(head + seconds for head, _, seconds in handed)
+    queues: list[deque[float]] = [deque() for _ in range(workers)]
+    left, clock, cpu, k = [0.0] * workers, 0.0, 0.0, 0
+    head = handed[0][0]
+    while True:
+        for owner in range(workers):
+            if left[owner] == 0.0 and queues[owner]:
+                left[owner] = queues[owner].popleft()
+        busy = [owner for owner in range(workers) if left[owner] > 0.0]
+        active = k < len(handed)
+        if not busy and not active:
+            return clock, cpu
+        count = len(busy) + active
+        step = min([left[owner] for owner in busy] + [head] * active)
+        speed = pair if count > 1 else 1.0
+        clock += step / (min(1.0, cores / count) * speed)
+        cpu += count * step / speed
+        for owner in busy:
+            left[owner] = left[owner] - step if left[owner] - step > 1e-12 else 0.0
+        if active:
+            head -= step
             if head <= 1e-12:
-                waiting.append(c["task"] + (compute[handed] if handed < tasks else 0.0))
-                handed += 1
-                head = c["head"] if handed < tasks * stages else 0.0
-    return clock
-
-
-def cost(job: dict[str, Any], c: dict[str, float]) -> float:
-    """CPU seconds of a job as `Asked` writes it down: those of the head, of every task, and of the rows."""
-    of_row = sum(c[name] * count for name, count in job["requests"].items())
-    return c["job"] + job["pieces"] * job["stages"] * (c["head"] + c["task"]) + job["rows"] * of_row
+                queues[handed[k][1]].append(handed[k][2])
+                k += 1
+                head = handed[k][0] if k < len(handed) else 0.0
 
 
 # Measurements
@@ -82,8 +140,8 @@ def data(N: int) -> tuple[Any, Any]:
     return X, X @ rng.standard_normal(D) / np.sqrt(D) + rng.logistic(size=N) > 0.0
 
 
-def folds(X: Any, y: Any) -> BilevelProblem:
-    parts = terms.row_folds(X, FOLDS, interleaved=True)
+def in_folds(X: Any, y: Any, folds: int) -> BilevelProblem:
+    parts = terms.row_folds(X, folds, interleaved=True)
     lower = [problems.ElasticNetLogistic(train, y) for train, _ in parts]
     return BilevelProblem(lower, [losses.LogLoss(held, y) for _, held in parts], space=SPACE)
 
@@ -100,64 +158,113 @@ class Asked:
 
     def __enter__(self) -> Asked:
         self.jobs: list[dict[str, Any]] = []
-        self.before = ClusterRows.answers
+        self.before = ClusterRows.answers, ClusterRows._start
+        rounds: list[dict[str, Any]] = []
+
+        def start(rows: ClusterRows, units: Any) -> Any:
+            size = 8 * sum(getattr(unit.request.job, "size", 0) for unit in units)
+            names = Counter(name_of(unit.spec, unit.given) for unit in units)
+            rounds.append({
+                "requests": dict(names), "stays": any(unit.spec.stays for unit in units),
+                "joined": size > cluster.LARGE, "reads": any(unit.reads for unit in units),
+                "matrices": sum(bool(getattr(unit.request.job, "size", 0)) for unit in units),
+            })  # fmt: skip
+            return self.before[1](rows, units)
 
         def answers(rows: ClusterRows, requests: Any) -> Any:
-            began, passes, cpu = time.perf_counter(), rows.passes, time.process_time()
-            names = Counter(name_of(request) for request in requests)
-            new = any(name.endswith("*") for name in names)
-            found = self.before(rows, requests)
+            rounds.clear()
+            began, cpu = time.perf_counter(), time.thread_time()
+            found = self.before[0](rows, requests)
             self.jobs.append({
-                "requests": dict(names), "pieces": len(rows.places),
-                "sizes": [stop - start for start, stop in rows.places],
-                "rows": rows.shape[0], "stages": 1 + (new or any(request.job.keeps for request in requests)),
-                "seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "reads": rows.passes > passes,
-                "workers": len(rows.client.scheduler_info()["workers"]),
+                "rounds": list(rounds), "rows": [b - a for a, b in rows.places],
+                "blocks": [-(-(b - a) // rows.block) for a, b in rows.places],
+                "seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu,
             })  # fmt: skip
             return found
 
-        ClusterRows.answers = answers  # type: ignore[method-assign]
+        ClusterRows.answers, ClusterRows._start = answers, start  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *_: object) -> None:
-        ClusterRows.answers = self.before  # type: ignore[method-assign]
+        ClusterRows.answers, ClusterRows._start = self.before  # type: ignore[method-assign]
 
 
-def name_of(request: Any) -> str:
-    """The class of a job; with a star where it makes margins, and with the word fold where not all rows count."""
-    new = any(one.rows is None for one in blocks.products_of(request.margins))
-    fold = isinstance(request.given.get("a"), blocks.Even) and request.given["a"].view is not None
-    return type(request.job).__name__ + (" of a fold" if fold else "") + ("*" if new else "")
+def name_of(spec: Any, given: Any) -> str:
+    """The class of a job; with a star where it makes margins, and told where not all rows count or X is not read."""
+    even = [one for one in given if isinstance(one, blocks.Even)]
+    fold = bool(even) and even[0].view is not None
+    unread = not (spec.new or spec.job.reads)
+    return (
+        type(spec.job).__name__
+        + (" of a fold" if fold else "")
+        + (" without X" if unread else "")
+        + ("*" if spec.new else "")
+    )
 
 
-def per_row(N: int = 50_000) -> dict[str, float]:
-    """CPU seconds of every kind of job for a row, in this process."""
-    blocks.BLOCK_BYTES = 1 << 21
-    seconds: dict[str, list[float]] = defaultdict(list)
-    before = terms.RowBlocks.answers
+def watched() -> None:
+    """In a worker: from now on the CPU seconds of every request on a piece are written down."""
+    before, seen = cluster._of_request, []
 
-    def answers(rows: Any, requests: Any) -> Any:
-        found = []
-        for request in requests:
-            name, began = name_of(request), time.process_time()
-            found += before(rows, [request])
-            seconds[name].append((time.process_time() - began) / rows.shape[0])
+    def of_request(spec: Any, given: Any, known: Any, start: int, stop: int, X: Any) -> Any:
+        began = time.thread_time()
+        found = before(spec, given, known, start, stop, X)
+        seen.append((name_of(spec, given), -(-(stop - start) // spec.block), stop - start, time.thread_time() - began))
         return found
 
+    cluster._of_request, cluster.seen = of_request, seen  # type: ignore[attr-defined]
+
+
+def seen_by_now() -> list[Any]:
+    """In a worker: what was written down since the last time."""
+    found = list(cluster.seen)  # type: ignore[attr-defined]
+    cluster.seen.clear()  # type: ignore[attr-defined]
+    return found
+
+
+async def of_loop() -> float:
+    """In the thread that serves messages of client and scheduler: its CPU seconds."""
+    return time.thread_time()
+
+
+def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = False) -> dict[str, Any]:
+    """Jobs of a search, and CPU seconds of the head and of all workers; blocks of `block` rows are pieces."""
+    usual = blocks.BLOCK_BYTES, cluster.HELD_BYTES
+    if block:
+        blocks.BLOCK_BYTES = cluster.HELD_BYTES = 8 * D * block
     X, y = data(N)
-    terms.RowBlocks.answers = answers  # type: ignore[method-assign]
-    try:
-        rows = terms.RowBlocks.of(X)
-        for _ in range(3):
-            searched(folds(rows, y))
-        C, design = rows.rows_of(np.full(N, 1.0 / N)), problems.ElasticNetLogistic(rows, y)
-        given = {"a": C, "y": design.y, "norms": np.ones(N)}
-        for k in range(9):
-            rows.run(Gram(np.arange(D)), C=C, norms=C)
-            rows.run(At(terms.LOGISTIC, 1e-12, 0.0), [rows.margins(np.full(D, 1e-3 * (k + 1)))], **given)
-    finally:
-        terms.RowBlocks.answers = before  # type: ignore[method-assign]
-    return {name: float(np.median(values)) for name, values in seconds.items()}
+    problem = in_folds(da.from_array(X, chunks=(max(N // 4, 1), -1), name=False), y, folds)
+    blocks.BLOCK_BYTES, cluster.HELD_BYTES = usual
+    rows = problem.lower[0].design.X
+    wait(list(rows._pieces))
+    problem.evaluate(THETA, within=1.0)
+    names = sorted(client.scheduler_info()["workers"])
+    holders = client.who_has(list(rows._pieces))
+    owners = [names.index(holders[piece.key][0]) for piece in rows._pieces]
+    if watch:
+        client.run(seen_by_now)
+    yards = [_yard(client, names)]
+    runs: list[dict[str, Any]] = []
+    for _ in range(REPEATS):
+        there, loop = sum(client.run(time.process_time).values()), client.sync(of_loop)
+        with Asked() as asked:
+            searched(problem)
+        there = sum(client.run(time.process_time).values()) - there
+        head = client.sync(of_loop) - loop + sum(job["cpu"] for job in asked.jobs)
+        seen = [one for of_worker in client.run(seen_by_now).values() for one in of_worker] if watch else []
+        runs.append({"jobs": asked.jobs, "head": head, "there": there, "seen": seen})
+    yards.append(_yard(client, names))
+    jobs = runs[0]["jobs"]
+    for k, job in enumerate(jobs):
+        job["owners"], job["seconds"] = owners, min(run["jobs"][k]["seconds"] for run in runs)
+    head, there = (min(run[name] for run in runs) for name in ("head", "there"))
+    return {
+        "rows": N, "folds": folds, "workers": len(names), "pieces": len(owners), "jobs": jobs, "head": head,
+        "seconds": sum(job["seconds"] for job in jobs), "CPU": head + there,
+        "yard": float(np.mean(yards)),
+        "seen": min((run["seen"] for run in runs), key=lambda seen: sum(one[-1] for one in seen)),
+        "spread": max(run["head"] + run["there"] for run in runs) / (head + there) - 1.0,
+    }  # fmt: skip
 
 
 def started(workers: int) -> LocalCluster:
@@ -166,123 +273,169 @@ def started(workers: int) -> LocalCluster:
     )
 
 
-def of_workers(client: Any) -> float:
-    """CPU seconds of all workers so far."""
-    return sum(client.run(time.process_time).values())
+KNOWN = (
+    {"N": 512, "block": 64},
+    {"N": 512, "block": 64, "folds": 2},
+    {"N": 2048, "block": 64},
+    {"N": 100_000},
+)
+PREDICTED = (
+    (1, {"N": 200_000}),
+    (1, {"N": 100_000, "block": 5_000}),
+    (1, {"N": 100_000, "folds": 2}),
+    (2, {"N": 1024, "block": 64}),
+    (2, {"N": 100_000}),
+    (2, {"N": 200_000, "folds": 3}),
+    (4, {"N": 100_000}),
+)
 
 
-def timed(rows: ClusterRows, job: Any, names: dict[str, Any], repeats: int = 8) -> dict[str, Any]:
-    """CPU seconds of all processes, the mean of some repeats."""
-    before = of_workers(rows.client)
-    with Asked() as asked:
-        for k in range(repeats):
-            margins = [rows.margins(np.full(rows.shape[1], 1e-3 * (k + 1)))] if isinstance(job, At) else []
-            rows.run(job, margins, **names)
-    there = (of_workers(rows.client) - before) / repeats
-    here = sum(one["cpu"] for one in asked.jobs) / repeats
-    return {**asked.jobs[0], "cpu": here, "seconds": here + there}
+def at_work(seconds: float) -> float:
+    """In a worker: CPU seconds of what jobs mostly do, with a block."""
+    X = np.random.default_rng(0).standard_normal((BLOCK, D))
+    w, ends, count, began = np.full(D, 0.1), time.perf_counter() + seconds, 0, time.thread_time()
+    while time.perf_counter() < ends:
+        p = 1.0 / (1.0 + np.exp(-(X @ w)))
+        B = X * np.sqrt(p)[:, None]
+        X.T @ p, B.T @ B
+        count += 1
+    return (time.thread_time() - began) / count
 
 
-def cases(workers: int) -> list[dict[str, Any]]:
-    """Point and Gram matrix for few rows in many pieces, and for many rows in few."""
-    made = []
-    usual = blocks.BLOCK_BYTES, cluster.HELD_BYTES
-    with started(workers) as running, Client(running) as client:
-        for N, pieces in ((512, 8), (2048, 32), (8192, 128), (100_000, 0), (200_000, 0), (400_000, 0)):
-            if pieces:
-                blocks.BLOCK_BYTES = cluster.HELD_BYTES = 8 * D * (N // pieces)
-            else:
-                blocks.BLOCK_BYTES, cluster.HELD_BYTES = 1 << 21, usual[1]
-            X, y = data(N)
-            problem = problems.ElasticNetLogistic(da.from_array(X, chunks=(max(N // 4, 1), -1)), y)
-            rows, design = problem.design.X, problem.design
-            wait(list(rows._pieces))
-            given = {"a": design.weights, "y": problem.y, "norms": design.row_norms}
-            C = rows.rows_of(np.full(N, 1.0 / N))
-            for job, names in ((At(terms.LOGISTIC, 1e-12, 0.0), given), (Gram(np.arange(D)), {"C": C, "norms": C})):
-                case = timed(rows, job, names)
-                made.append({**case, "fitted": bool(pieces), "what": "a job"})
-        blocks.BLOCK_BYTES, cluster.HELD_BYTES = 1 << 21, usual[1]
-        for N in (50_000, 100_000):
-            X, y = data(N)
-            problem = folds(da.from_array(X, chunks=(N // 4, -1)), y)
-            problem.evaluate(THETA, within=1.0)
-            before = of_workers(client)
-            with Asked() as asked:
-                searched(problem)
-            seconds = of_workers(client) - before + sum(job["cpu"] for job in asked.jobs)
-            made.append({
-                "what": "a search", "jobs": asked.jobs, "rows": N, "workers": workers, "fitted": False,
-                "seconds": seconds, "requests": {}, "pieces": 0, "cpu": 0.0,
-            })  # fmt: skip
-    blocks.BLOCK_BYTES, cluster.HELD_BYTES = usual
-    return made
+def _yard(client: Any, names: list[str]) -> float:
+    """Seconds that every worker, one after the other, takes for the same work: the machine's speed at this moment."""
+    futures = (client.submit(at_work, 0.5, workers=[one], pure=False) for one in names)
+    return float(np.mean([future.result() for future in futures]))
 
 
-def fitted(known: list[dict[str, Any]], rows: dict[str, float]) -> dict[str, float]:
-    """Constants with the least squared relative errors."""
-    from scipy.optimize import least_squares
+def of_machine(client: Any) -> dict[str, float]:
+    """`pair` and `idle`, with two workers."""
+    names = list(client.scheduler_info()["workers"])
 
-    def constants(logs: Any) -> dict[str, float]:
-        return {**rows, **dict(zip(FITTED, np.exp(logs), strict=True))}
+    def all_of(workers: Any, key: int) -> list[float]:
+        futures = [client.submit(at_work, 2.0, workers=[one], key=f"at-work-{key}-{one}") for one in workers]
+        return client.gather(futures)  # type: ignore[no-any-return]
 
-    def errors(logs: Any) -> Any:
-        return [np.log(cost(case, constants(logs)) / case["seconds"]) for case in known]
+    all_of(names, 0)
+    alone = [all_of([one], 1)[0] for one in names]
+    both = all_of(names, 2)
+    before = sum(client.run(time.process_time).values())
+    time.sleep(3.0)
+    idle = (sum(client.run(time.process_time).values()) - before) / (3.0 * len(names))
+    return {"pair": float(min(np.mean(alone) / np.mean(both), 1.0)), "idle": idle}
 
-    found = least_squares(errors, np.log([3e-3, 1e-3]))
-    return constants(found.x)
+
+def fitted(known: list[dict[str, Any]], machine: dict[str, float]) -> dict[str, Any]:
+    """Constants from the searches of KNOWN."""
+    kinds: dict[str, list[Any]] = defaultdict(list)
+    for case in known:
+        for name, count, rows, seconds in case["seen"]:
+            kinds[name].append((count, rows, seconds))
+    of_kinds = {}
+    for name, seen in kinds.items():
+        sizes = sorted({(count, rows) for count, rows, _ in seen})
+        typical = [float(np.mean([s for count, rows, s in seen if (count, rows) == size])) for size in sizes]
+        of_kinds[name] = _least([[float(one) for one in column] for column in zip(*sizes, strict=True)], typical)
+
+    def total(case: dict[str, Any], of: Any) -> float:
+        return float(sum(of(one) for job in case["jobs"] for one in job["rounds"]))
+
+    rounds = [total(case, lambda one: 1) for case in known]
+    tasks = [total(case, lambda one, n=case["pieces"]: tasks_of(one, n)) for case in known]
+    requests = [case["pieces"] * total(case, asked_of) for case in known]
+    job, head, ask = _least([rounds, tasks, requests], [case["head"] for case in known])
+    few = known[:3]  # rows; where there are many, the rest is a small difference of large numbers
+    rest = [
+        case["CPU"] - case["head"] - sum(one[-1] for one in case["seen"]) - machine["idle"] * case["seconds"]
+        for case in few
+    ]
+    task, take = _least([tasks[:3], requests[:3]], rest)
+    c = {**machine, "job": job, "head": head, "ask": ask, "task": task, "take": take, "delay": 0.0, "kinds": of_kinds}
+    c["yard"] = float(np.mean([case["yard"] for case in known]))
+    waits = [
+        (case["seconds"] - sum(simulated(job, c, CORES)[0] for job in case["jobs"])) / len(case["jobs"])
+        for case in known
+    ]
+    return {**c, "delay": max(float(np.median(waits)), 0.0)}
+
+
+def _least(columns: list[list[float]], measured: list[float]) -> list[float]:
+    """Constants >= 0 with the least squares of relative errors."""
+    A = np.array(columns).T / np.array(measured)[:, None]
+    return [float(one) for one in nnls(A, np.ones(len(measured)))[0]]
+
+
+def at_speed(c: dict[str, Any], factor: float) -> dict[str, Any]:
+    """The same constants on a machine that takes `factor` times as long for everything."""
+    kinds = {name: [factor * one for one in pair] for name, pair in c["kinds"].items()}
+    return {**c, **{name: factor * c[name] for name in OVERHEADS}, "kinds": kinds}
 
 
 def plan() -> dict[str, Any]:
+    cases: list[dict[str, Any]] = []
+    course: list[dict[str, Any]] = []
+    with started(2) as running, Client(running) as client:
+        machine = of_machine(client)
     with started(1) as running, Client(running) as client:
-        rows = client.submit(per_row).result()
-    measured = [case for workers in (1, 2) for case in cases(workers)]
-    few, many = (min(case["cpu"] for case in measured if case["pieces"] == pieces) for pieces in (32, 128))
-    c = fitted([case for case in measured if case["fitted"]], {**rows, "head": (many - few) / (128 - 32)})
-    for case in measured:
-        jobs = case.get("jobs")
-        case["simulated"] = cost(case, c) if jobs is None else sum(cost(job, c) for job in jobs)
-    largest = max((case for case in measured if "jobs" in case), key=lambda case: case["rows"])
-    course = [{key: job[key] for key in ("requests", "stages", "reads")} for job in largest["jobs"]]
-    for case in measured:
-        if "jobs" in case:
-            case["jobs"] = len(case["jobs"])
-        case.pop("sizes", None)
-    return {"constants": c, "cases": measured, "plan": planned(c, course), "evaluations": 3}
+        client.run(watched)
+        known = [measured(client, watch=True, **how) for how in KNOWN]
+        c = fitted(known, machine)
+        cases += [_compared(case, c, True) for case in known]
+    for workers in sorted({workers for workers, _ in PREDICTED}):
+        with started(workers) as running, Client(running) as client:
+            for case in (measured(client, **how) for number, how in PREDICTED if number == workers):
+                cases.append(_compared(case, c, False))
+                print(_case(cases[-1]), file=sys.stderr, flush=True)
+                course = case["jobs"] if case["folds"] == 5 and case["rows"] >= 100_000 else course
+    return {"constants": c, "cases": cases, "plan": planned(c, course), "evaluations": 3}
 
 
-def planned(c: dict[str, float], course: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """10^9 rows of D columns on workers with a core of their own each, a scheduler with one, X held (400 GB) or read at
-    200 MB/s by every worker at each pass. The course of a search is that of the small case: for a given accuracy
-    Newton's method takes no more steps for more rows."""
+def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str, Any]:
+    c = at_speed(c, case["yard"] / c["yard"])
+    found = [simulated(job, c, CORES) for job in case["jobs"]]
+    off = [abs(clock / job["seconds"] - 1.0) for (clock, _), job in zip(found, case["jobs"], strict=True)]
+    return {
+        **{key: case[key] for key in ("rows", "folds", "workers", "pieces", "seconds", "CPU", "spread")},
+        "known": known, "jobs": len(found), "simulated": sum(clock for clock, _ in found),
+        "simulated CPU": sum(cpu for _, cpu in found), "of a job": float(np.median(off)),
+    }  # fmt: skip
+
+
+def planned(c: dict[str, Any], course: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """10^9 rows of D columns on workers with a core of their own each, a head with one, X held (400 GB) or read at 200
+    MB/s by every worker at each pass. The course of a search is that of the small case: for a given accuracy Newton's
+    method takes no more steps for more rows."""
     N, made = 10**9, []
-    block = blocks.block_rows((N, D))
     for workers in (64, 256):
         for held in (True, False):
             size = cluster.HELD_BYTES if held else cluster.PIECE_BYTES
-            piece = block * cluster.blocks_of_piece((N, D), block, workers, size)
+            piece = BLOCK * cluster.blocks_of_piece((N, D), BLOCK, workers, size)
             pieces = -(-N // piece)
             read = 0.0 if held else 8.0 * D / 2e8
+            shape = {"rows": [piece] * pieces, "blocks": [piece // BLOCK] * pieces}
+            shape["owners"] = [k % workers for k in range(pieces)]
             seconds = {"compute": 0.0, "reading": 0.0, "all": 0.0}
             down = up = moved = 0.0
             for job in course:
-                of_rows = sum(c[name] * count for name, count in job["requests"].items())
-                reading = read if job["reads"] else 0.0
-                task = piece * (of_rows + reading)
-                seconds["all"] += simulated([task] * pieces, workers, job["stages"], c, 1e9)
-                seconds["compute"] += N * of_rows / workers
-                seconds["reading"] += N * reading / workers
-                count = sum(job["requests"].values())
-                matrices = sum(k for name, k in job["requests"].items() if name.startswith(("Gram", "Survey")))
-                down += pieces * 8.0 * D * count
-                up += pieces * 8.0 * (D + 5) * (count - matrices)
-                moved += (pieces - 1) * 8.0 * D * D * matrices  # between workers, in a tree
+                rounds = [
+                    {**one, "requests": {**one["requests"], "reading": int(one["reads"])}} for one in job["rounds"]
+                ]
+                constants = {**c, "pair": 1.0, "kinds": {**c["kinds"], "reading": (0.0, read)}}
+                seconds["all"] += simulated({**shape, "rounds": rounds}, constants, 1e9)[0]
+                for one in job["rounds"]:
+                    seconds["compute"] += pieces * computing(one, piece, piece // BLOCK, c) / workers
+                    seconds["reading"] += N * read * one["reads"] / workers
+                    count = sum(one["requests"].values())
+                    down += pieces * 8.0 * D * count
+                    up += pieces * 8.0 * (D + 5) * (count - one["matrices"])
+                    joined = (pieces - 1) * 8.0 * D * D * one["matrices"]
+                    moved, up = (moved + joined, up) if one["joined"] else (moved, up + joined)
             each = 1.0 / 3.0  # of three evaluations
             overhead = 1.0 - (seconds["compute"] + seconds["reading"]) / seconds["all"]
             made.append({
                 "workers": workers, "X": "held" if held else "read", "pieces": pieces,
                 "jobs of an evaluation": len(course) * each,
-                "passes over X": sum(job["reads"] for job in course) * each,
+                "passes over X": sum(one["reads"] for job in course for one in job["rounds"]) * each,
                 "MB from the client": down * each / 1e6, "MB to the client": up * each / 1e6,
                 "MB between workers": moved * each / 1e6,
                 "seconds of computing": seconds["compute"] * each, "seconds of reading": seconds["reading"] * each,
@@ -293,35 +446,49 @@ def planned(c: dict[str, float], course: list[dict[str, Any]]) -> list[dict[str,
 
 
 def text(found: dict[str, Any]) -> list[str]:
-    rows = [_case(case) for case in found["cases"]]
-    worst = max(abs(case["simulated"] / case["seconds"] - 1.0) for case in found["cases"] if not case["fitted"])
+    predicted = [case for case in found["cases"] if not case["known"]]
+    clock, cpu = (max(abs(case[there] / case[here] - 1.0) for case in predicted) for here, there in PAIRS)
     c = found["constants"]
-    overheads = ", ".join(f"{name} {c[name]:.3g}" + " s" for name in ("head", *FITTED))
-    per_row = ", ".join(
-        f"{name} {1e9 * value:.0f}" for name, value in sorted(c.items()) if name not in (*FITTED, "head")
-    )
+    overheads = ", ".join(f"{name} {1e3 * c[name]:.2g} ms" for name in OVERHEADS)
+    per_row = ", ".join(f"{name} {1e9 * row:.0f}" for name, (_, row) in sorted(c["kinds"].items()))
     header = ["10^9 rows, 50 columns", *(f"{case['workers']} workers, X {case['X']}" for case in found["plan"])]
     keys = [key for key in found["plan"][0] if key not in ("workers", "X")]
+    titles = [
+        "three evaluations",
+        "clock",
+        "simulated",
+        "off by",
+        "CPU",
+        "simulated",
+        "off by",
+        "a job is off by",
+        "CPU varies by",
+    ]
     return [
         "## A plan for 10^9 rows",
-        "CPU time of all processes, the mean of eight repeats for single jobs.",
-        table(["", "measured", "simulated", "off by", "predicted"], rows),
-        table(["", "measured", "target", ""], [target("largest error of a predicted case", worst, 0.2)]),
-        f"Overheads: {overheads}. Nanoseconds per row (* with new margins): {per_row}.",
+        f"Seconds on the clock, of all jobs, and CPU seconds of all processes, on two cores, the least of {REPEATS} "
+        "repeats. `a job is off by`: the median over the jobs of a search, on the clock. `CPU varies by`: how much "
+        "more the slowest repeat took.",
+        table([*titles, "predicted"], [_case(case) for case in found["cases"]]),
+        table(["largest error of a predicted case", "measured", "target", ""], [
+            target("on the clock", clock, 0.2), target("CPU", cpu, 0.2),
+        ]),
+        f"Overheads: {overheads}; pair {c['pair']:.2f}, idle {c['idle']:.3f}.",
+        f"Nanoseconds per row (* with new margins): {per_row}.",
         table(header, [[key, *(_short(case[key]) for case in found["plan"])] for key in keys]),
-    ]
+    ]  # fmt: skip
+
+
+PAIRS = (("seconds", "simulated"), ("CPU", "simulated CPU"))
 
 
 def _case(case: dict[str, Any]) -> list[str]:
-    what = (
-        f"a search, {case['jobs']} jobs"
-        if "jobs" in case
-        else f"{', '.join(case['requests'])}, {case['pieces']} pieces"
-    )
-    off = 100.0 * (case["simulated"] / case["seconds"] - 1.0)
-    times = [f"{1e3 * case[key]:.0f} ms" for key in ("seconds", "simulated")]
-    name = f"{what}, {case['rows']:,} rows, {case['workers']} worker{'s' if case['workers'] > 1 else ''}"
-    return [name, *times, f"{off:+.0f} %", "" if case["fitted"] else "yes"]
+    workers = f"{case['workers']} worker{'s' if case['workers'] > 1 else ''}"
+    what = f"{case['rows']:,} rows, {case['pieces']} pieces, {case['folds']} folds, {workers}"
+    cells = [what]
+    for here, there in PAIRS:
+        cells += [f"{case[here]:.1f} s", f"{case[there]:.1f} s", f"{100.0 * (case[there] / case[here] - 1.0):+.0f} %"]
+    return [*cells, *(f"{100.0 * case[key]:.0f} %" for key in ("of a job", "spread")), "" if case["known"] else "yes"]
 
 
 def _short(value: Any) -> str:

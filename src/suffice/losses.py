@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,15 +39,17 @@ from suffice.held_out import (
 )
 from suffice.held_out_rows import HeldOutRows
 from suffice.held_out_softmax import HeldOutSoftmax
+from suffice.held_out_softmax_rows import HeldOutSoftmaxRows
 from suffice.lazy import cached_property
 from suffice.lower.doubt import Doubt, Steep
-from suffice.terms.blocks import Blocked, Even
+from suffice.terms.blocks import Blocked, Chosen, Even
 from suffice.terms.cox import CoxModel
 from suffice.terms.design import Design
 from suffice.terms.labels import signs
 from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import TINY, norm_rounding
+from suffice.terms.row_softmax import RowsMultinomial
 
 __all__ = [
     "Brier",
@@ -310,19 +313,37 @@ class _Multinomial:
     scoring: str
 
     def __init__(self, X: Any, y: Any, problem: Any) -> None:
-        self.design = Design.of(X)
+        rows = self.design = X if isinstance(X, Design) and isinstance(X.X, Blocked) else Design.of(X)
+        train = problem.model()
+        self.held_out: HeldOutSoftmax | HeldOutSoftmaxRows
+        if isinstance(rows.X, Blocked):
+            if not isinstance(train, RowsMultinomial):
+                raise TypeError("X is in blocks of rows, and the problem's is not")
+            if not isinstance(rows.weights, Even | Chosen) and not _is_even(rows.weights):
+                raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
+            numbers = rows.X.targets(y, partial(_numbers, problem.classes), True)
+            count = float(getattr(rows.weights, "count", rows.shape[0]))
+            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, count, train)
+            return
         y = np.asarray(y)
         if y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {y.shape}")
-        strange = y[~np.isin(y, problem.classes)]
-        if len(strange):
-            raise ValueError(f"y holds the label {strange[0]!r}, which the problem's y does not")
-        onehot = np.eye(len(problem.classes))[np.searchsorted(problem.classes, y)]
-        train = problem.model()
+        if isinstance(train, RowsMultinomial):
+            raise TypeError("the problem's X is in blocks of rows: X must be, too")
+        onehot = np.eye(len(problem.classes))[_numbers(problem.classes, y).astype(int)]
         self.held_out = HeldOutSoftmax(self.design, onehot, self.scoring, float(self.design.shape[0]), train)
 
     def at(self, w: Array) -> LossAt:
         return self.held_out.at(_weights(w, self.held_out.train.classes * self.design.shape[1]))
+
+
+def _numbers(classes: Any, y: Any) -> Array:
+    """Those of the labels' classes."""
+    strange = y[~np.isin(y, classes)]
+    if len(strange):
+        raise ValueError(f"y holds the label {strange[0]!r}, which the problem's y does not")
+    numbers: Array = np.searchsorted(classes, y).astype(np.float64)
+    return numbers
 
 
 class MultinomialLogLoss(_Multinomial):

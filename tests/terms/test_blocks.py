@@ -81,6 +81,15 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, monkeypatch):
     assert peak < whole  # a few dozen vectors of 40,000 margins, Jacobians of as many residuals, and a block
 
 
+def test_folds_hold_targets_and_norms_of_rows_once():
+    parts = terms.row_folds(RowBlocks.of(X), 4)
+    models = [problems.ElasticNetLogistic(train, X[:, 0] > 0.0) for train, _ in parts]
+    scores = [losses.LogLoss(held, X[:, 0] > 0.0) for _, held in parts]
+    assert len({id(model.y) for model in models} | {id(score.targets) for score in scores}) == 1
+    assert len({id(part.row_norms) for pair in parts for part in pair}) == 1
+    np.testing.assert_allclose(parts[0][0].row_norms, np.linalg.norm(X, axis=1))
+
+
 def test_rows_from_files_one_below_the_other(tmp_path):
     mapped(tmp_path, X[:20], "a.npy"), mapped(tmp_path, X[20:21], "b.npy"), mapped(tmp_path, X[21:], "c.npy")
     blocks = RowBlocks.of([tmp_path / name for name in ("a.npy", "b.npy", "c.npy")], block=8)

@@ -252,3 +252,19 @@ def test_scikit_learn_search_says_that_it_needs_a_dataframe_here(client):
     frame = dd.from_pandas(pd.DataFrame(X), npartitions=4)
     with pytest.raises(TypeError, match=r"X is a dask\.dataframe.*tune_frame"):
         SufficeSearchCV(Ridge(), {"l2": (1e-4, 1.0)}).fit(frame, y)
+
+
+def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from suffice.sklearn import SufficeSearchCV, _fit_arguments
+
+    search = SufficeSearchCV(make_pipeline(StandardScaler(), Ridge()), {"l2": (1e-4, 1.0)}, cv=3)
+    with pytest.warns(UserWarning, match=r"X is a dask\.array of 4\.8e-05 GB, and SufficeSearchCV brings it"):
+        there = search.fit(on_dask(X, 100), on_dask(counts, 100)).best_params_
+    assert there == search.fit(X, counts).best_params_
+    monkeypatch.setattr(_fit_arguments, "_memory", lambda: 40_000.0)
+    with pytest.raises(ValueError, match=r"4\.8e-05 GB, and this machine.*has 4e-05.*tune_frame"):
+        search.fit(on_dask(X, 100), counts)

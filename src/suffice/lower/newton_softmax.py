@@ -46,6 +46,7 @@ from suffice.lower.newton import looks_settled
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, Matrix, Quadratic, Solve, fista_on, minimise_model, on_these
 from suffice.problem import Canonical
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
 from suffice.terms.multinomial import Multinomial, solve_across
 
@@ -83,11 +84,11 @@ class NewtonSoftmax:
 
     def takes(self, problem: Canonical) -> str | None:
         parts = Parts.of(problem)
-        if isinstance(parts.term, Multinomial) and parts.l1 is not None and _in_memory(parts.term.design.X):
+        if isinstance(parts.term, Multinomial) and parts.l1 is not None and _has_room(parts.term):
             return None
         return (
-            "needs a multinomial model in main memory with an l1 penalty or none, got "
-            f"{type(parts.term).__name__} and {type(problem.g).__name__}: try 'auto'"
+            "needs a multinomial model in main memory, or in blocks of few columns, with an l1 penalty or none, "
+            f"got {type(parts.term).__name__} and {type(problem.g).__name__}: try 'auto'"
         )
 
     def start(self, problem: Canonical, x: Array) -> SoftmaxState:
@@ -107,12 +108,14 @@ class NewtonSoftmax:
         least = g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=image, evidence=replace(here), settled=True)
-        working, local = _working_set(here.z, least, bool(np.any(parts.l1))), Local.of(model, image)
+        working = _working_set(here.z, least, bool(np.any(parts.l1)))
+        local = None if isinstance(model.design.X, Blocked) else Local.of(model, image)
         H = _hessian(model, local, parts.ridge, parts.l1, image, working, state.tolerance)
         l1, target = on_these(parts.l1, working), here.z.copy()
         target[working] = minimise_model(H, here.z_gradient[working], here.z[working], l1)
         ahead = problem.f.image(target)
-        model.find(ahead, state.b + local.follow(ahead - image))
+        if local is not None:
+            model.find(ahead, state.b + local.follow(ahead - image))
         found = search(problem, here, target, ahead)
         there, rounding = _evidence(problem, found.x, found.image, found.gradient)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
@@ -128,8 +131,12 @@ class NewtonSoftmax:
         return SoftmaxState(found.x, b, state.k + 1, tolerance, spent, ended, found.image, there, settled)
 
 
-def _in_memory(X: Any) -> bool:
-    return isinstance(X, np.ndarray) or sp.issparse(X)
+def _has_room(model: Multinomial) -> bool:
+    """Whether X is in main memory or, in blocks of rows, the whole Hessian can be a matrix."""
+    design = model.design
+    if isinstance(design.X, Blocked):
+        return model.classes * design.shape[1] <= largest_matrix(design, model.classes)
+    return isinstance(design.X, np.ndarray) or sp.issparse(design.X)
 
 
 def _evidence(problem: Canonical, x: Array, image: Array, gradient: Array | None = None) -> tuple[Evidence, float]:
@@ -161,18 +168,19 @@ def price(model: Multinomial, s: int) -> float:
 
 def _hessian(
     model: Multinomial,
-    local: Local,
+    local: Local | None,
     ridge: float | Array,
     l1: float | Array,
     image: Array,
     working: Indices,
     tolerance: float,
 ) -> Quadratic:
-    """H on the working set in the form that costs less."""
-    product = SoftmaxProduct.of(model, local, ridge, working, tolerance)
-    most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
-    if len(working) > largest_matrix(model.design, model.classes) or price(model, len(working)) > most:
-        return product
+    """H on the working set in the form that costs less; without `local`, the matrix."""
+    if local is not None:
+        product = SoftmaxProduct.of(model, local, ridge, working, tolerance)
+        most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
+        if len(working) > largest_matrix(model.design, model.classes) or price(model, len(working)) > most:
+            return product
     H = model.hessian(image, working)
     H[np.diag_indices(len(H))] += on_these(ridge, working)
     return Matrix(H)

@@ -327,6 +327,9 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
     if isinstance(term, Multinomial):
         image = term.image(x)
+        if isinstance(term.design.X, Blocked):
+            fits = len(S) <= largest_matrix(term.design, term.classes)
+            return _of_quadratic(_with_ridge(term.hessian(image, S), ridge)) if fits else None
         local = Local.of(term, image)
         product = SoftmaxProduct.of(term, local, parts.ridge, S, 0.0)
         dear = price(term, len(S)) > PRODUCTS * product.price

@@ -10,8 +10,10 @@ from suffice.arrays import Array, positive
 from suffice.lazy import cached_property
 from suffice.problem import Composite
 from suffice.problems.linear import least_zeroing_l1, penalised
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.multinomial import Multinomial
+from suffice.terms.row_softmax import RowsMultinomial
 
 KINDS = ("l1", "l2")
 
@@ -22,21 +24,36 @@ class ElasticNetMultinomial:
 
     `at(l1=..., l2=...)` is the problem at fixed penalties; `l1_<class>` and `l2_<class>` are those of single classes,
     which go before the common ones. Solutions x hold W class by class: `x.reshape(K, d)`. `y` holds labels of any kind,
-    `classes` are they in order. a_i is 1/N, or `sample_weight` scaled to sum to 1.
+    `classes` are they in order. a_i is 1/N, or `sample_weight` scaled to sum to 1. `X` may also be a `dask.array`, or
+    `suffice.terms.RowBlocks`, without an intercept.
     """
 
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+        self.intercept = intercept
+        if isinstance(self.design.X, Blocked):
+            if intercept:
+                raise TypeError("intercepts of several classes need X in main memory: give X a column of ones instead")
+            self.onehot = self.design.X.targets(y, self._numbers, True)  # numbers of classes
+            return
         y = np.asarray(y)
         if y.shape != (self.design.shape[0],):
             raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {y.shape}")
-        self.classes, number = np.unique(y, return_inverse=True)
+        numbers = self._numbers(y).astype(int)
+        self.onehot = np.eye(len(self.classes))[numbers]
+
+    def _numbers(self, y: Any) -> Array:
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            raise ValueError("y must hold labels, got NaN")
+        self.classes, numbers = np.unique(y, return_inverse=True)
         if len(self.classes) < 2:
             raise ValueError(f"y must hold two classes at least, got {len(self.classes)}")
-        self.onehot, self.intercept = np.eye(len(self.classes))[number], intercept
+        return numbers.astype(np.float64)
 
     def model(self, l2: float = 0.0) -> Multinomial:
         """The loss with one l2 for all weights."""
+        if isinstance(self.design.X, Blocked):
+            return RowsMultinomial(self.design, self.onehot, False, l2, len(self.classes))
         return Multinomial(self.design, self.onehot, self.intercept, l2)
 
     def names(self, kind: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +16,11 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice.arrays import Array, lives_elsewhere
+from suffice.arrays import Array, lives_elsewhere, outside_stacklevel
 from suffice.sklearn._devices import checked_elsewhere, here
 from suffice.sklearn._target import inside
 from suffice.terms.cox import signed_times
+from suffice.terms.design import is_dask, is_dask_frame
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,37 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
     weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
     fit = {} if weight is None else {f"{prefix}sample_weight": weight}
     return Routed(fit, {"groups": params.get("groups")}, weight)
+
+
+def from_dask(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """X and y on this machine, once, for all folds: an X of Dask's is told with its size, and refused where it is
+    larger than the memory."""
+    name = type(search).__name__
+    if is_dask_frame(X) or is_dask_frame(y):
+        raise TypeError(
+            f"{'X' if is_dask_frame(X) else 'y'} is a dask.dataframe, and {name} needs it on one machine: give its "
+            ".compute(), or tune it where it is with suffice.tabular.tune_frame"
+        )
+    if is_dask(X):
+        size = float(X.nbytes)  # NaN where chunks have unknown sizes
+        about = f"X is a dask.array of {size / 1e9:.3g} GB" if size == size else "X is a dask.array of unknown size"
+        instead = (
+            "suffice.tabular.tune_frame tunes a dask.dataframe where its rows are, and suffice.problems take a "
+            "dask.array: see 'From laptop to cluster' in the documentation"
+        )
+        if size > _memory():
+            raise ValueError(f"{about}, and this machine, where {name} needs it, has {_memory() / 1e9:.3g}: {instead}")
+        warnings.warn(f"{about}, and {name} brings it to this machine. {instead}", stacklevel=outside_stacklevel())
+        X = X.compute()
+    return X, y.compute() if is_dask(y) else y
+
+
+def _memory() -> float:
+    """Bytes of this machine, if it tells them."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return np.inf
 
 
 def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = False) -> tuple[Any, Any, Array]:

@@ -72,7 +72,6 @@ from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
-from suffice.terms.design import is_dask_frame
 from suffice.upper.evaluation import Evaluation
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
@@ -245,11 +244,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
-        if is_dask_frame(X) or is_dask_frame(y):
-            raise TypeError(
-                f"{'X' if is_dask_frame(X) else 'y'} is a dask.dataframe, and {type(self).__name__} needs it on one "
-                "machine: give its .compute(), or tune it where it is with suffice.tabular.tune_frame"
-            )
+        X, y = fit_arguments.from_dask(self, X, y)
         final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         check_tolerance(self.tolerance)

@@ -39,7 +39,7 @@ from suffice.arrays import Array, frozen, whole_number
 from suffice.terms.rounding import block_length, dense_product, roundings
 from suffice.terms.together import asked
 
-LOCAL = ("_surveys", "_even", "_made")  # what does not travel
+LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
@@ -234,8 +234,8 @@ class Margins:
     __array_ufunc__ = None  # numpy would take it apart
 
     @property
-    def shape(self) -> tuple[int]:
-        return (self.X.shape[0],)
+    def shape(self) -> tuple[int, ...]:
+        return (self.X.shape[0], *products_of([self])[0].w.shape[1:])
 
     @property
     def is_product(self) -> bool:
@@ -331,12 +331,13 @@ class Blocked:
         return 2
 
     def margins(self, w: Array, offset: Any = None) -> Margins:
-        """X w, plus an offset for every row; nothing is read before it is needed, nor twice while somebody holds it."""
-        if np.shape(w) != self.shape[1:]:
+        """X w, for a vector or a matrix w, plus an offset for every row; nothing is read before it is needed, nor twice
+        while somebody holds it."""
+        if np.shape(w)[:1] != self.shape[1:]:
             raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
-        w = np.array(w)
+        w = np.array(w, order="C")
         known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
-        key = w.tobytes(), id(offset)
+        key = w.tobytes(), w.shape, id(offset)
         node = known.get(key)
         if node is None:
             known[key] = node = _Made(w, offset)
@@ -367,7 +368,17 @@ class Blocked:
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
         """`function` of all y, to be given to jobs; with `labels` it depends on the set of different y as well, else
         on each y alone."""
-        return self.rows_of(frozen(function(self._checked(np.asarray(y)))))
+        values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
+        key = values.dtype.str, blake2b(values.data, digest_size=16).digest()
+        return self._once(key, lambda: self.rows_of(frozen(values)))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Targets that several problems and losses share are held once."""
+        known: WeakValueDictionary[Any, Any] = self.source.__dict__.setdefault("_targets", WeakValueDictionary())
+        found = known.get(key)
+        if found is None:
+            known[key] = found = make()
+        return found
 
     def _checked(self, y: Any) -> Any:
         if y.shape != self.shape[:1]:
@@ -483,7 +494,7 @@ class RowBlocks(Blocked):
 
     def answers(self, requests: Sequence[Request]) -> list[Any]:
         new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
-        fresh = {key: np.empty(self.shape[0]) for key in new}
+        fresh = {key: np.empty((self.shape[0], *one.w.shape[1:])) for key, one in new.items()}
         parts = [_Answer(request, fresh) for request in requests]
         with one_thread():
             for place in self.places():
@@ -538,19 +549,22 @@ class _Answer:
         self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
         places = {id(each): k for k, each in enumerate(products)}
         self.texts = [written(one.node, places) for one in request.margins]
-        self.kept: list[Array] = []
+        self.total = request.X.shape[0]
+        self.kept: Array | None = None
 
     def take(self, place: slice, read: Callable[[], Array]) -> None:
         parts = [rows[place] for rows in self.rows]
         here = {name: rows_from(value, place) for name, value in self.given.items()}
         found = self.job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in self.texts]))
         if self.job.keeps:
-            self.kept.append(found[0])
-            found = found[1]
+            kept, found = found
+            if self.kept is None:  # in one piece from the start: parts would leave holes in the memory
+                self.kept = np.empty((self.total, *kept.shape[1:]), dtype=kept.dtype)
+            self.kept[place] = kept
         self.sum.add(found)
 
     def result(self) -> Any:
-        return (np.concatenate(self.kept), self.sum.total()) if self.job.keeps else self.sum.total()
+        return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
 
 
 def block_rows(shape: tuple[int, int], block: int | None = None) -> int:

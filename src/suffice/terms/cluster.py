@@ -202,7 +202,6 @@ class ClusterRows(Blocked):
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.block = block_rows(self.shape, block)
         self._root, self._passes = self, 0
-        self._targets: WeakValueDictionary[Any, PieceRows] = WeakValueDictionary()
         self.make: Callable[[Any], Array] | None = None
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
@@ -333,25 +332,16 @@ class ClusterRows(Blocked):
 
         y = as_dask(y)
         if not is_dask(y):
-            values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
-            key: Any = blake2b(values.data, digest_size=16).digest()
-            return self._once(key, lambda: self.rows_of(values))
+            return super().targets(y, function, labels)
         y = self._checked(_known(y))
         raw = self._once(y.name, lambda: self.rows_of(y))
         if labels:
             found = np.array(sorted(set(self.run(Labels(), y=raw))), dtype=y.dtype)
             job: Any = Relabelled(found, function(found))
-            key = (y.name, tuple(job.targets))
+            key: Any = (y.name, tuple(job.targets))
         else:
             job, key = Mapped(function), (y.name, pickle.dumps(function))
         return self._once(key, lambda: self.run(job, y=raw)[0])
-
-    def _once(self, key: Any, make: Callable[[], PieceRows]) -> PieceRows:
-        """Targets that several problems share are held once."""
-        found = self._targets.get(key)
-        if found is None:
-            self._targets[key] = found = make()
-        return found
 
 
 KINDS = ((True, False), (True, True), (False, True), (False, False))  # makes margins, keeps: in this order

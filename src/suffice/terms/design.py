@@ -147,7 +147,7 @@ class Design:
         known: dict[Any, tuple[Any, Surveyed]] = self.X.__dict__.setdefault("_surveys", {})
         key = self.weights if isinstance(self.weights, Even) else id(self.weights)  # held, so that it stays its own
         if key not in known:
-            known[key] = self.weights, Surveyed.of(self)
+            known[key] = self.weights, Surveyed.of(self, next((found for _, found in known.values()), None))
         return known[key][1]
 
     @cached_property
@@ -482,13 +482,15 @@ class Surveyed:
     unit: float
 
     @classmethod
-    def of(cls, design: Design) -> Surveyed:
+    def of(cls, design: Design, other: Surveyed | None) -> Surveyed:
+        """`other` is of the same rows with other weights: norms of rows are held once."""
         X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
-        unit = 1.0
+        unit, norms = (1.0, None) if other is None else (other.unit, other.row_norms)
         for _ in range(2):
-            norms, (largest, row, reach, columns, means, gram) = X.run(
-                Survey(unit, small, small * design.shape[1] ** 2), a=design.weights
-            )
+            job = Survey(unit, small, small * design.shape[1] ** 2, keeps=other is None)
+            found = X.run(job, a=design.weights)
+            norms, sums = found if other is None else (norms, found)
+            largest, row, reach, columns, means, gram = sums
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)

@@ -32,7 +32,7 @@ def pulled(X: Array, r: Array) -> Array:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a design has to know of X, in units of `unit`; row norms stay with the rows. `a` is given."""
+    """What a design has to know of X, in units of `unit`; row norms stay with the rows, if `keeps`. `a` is given."""
 
     unit: float
     gram: bool
@@ -40,7 +40,7 @@ class Survey:
     reads: bool = True
     keeps: bool = True
 
-    def __call__(self, block: Block) -> tuple[Array, Any]:
+    def __call__(self, block: Block) -> Any:
         X, a = block.X, block["a"]
         largest = float(np.abs(X).max(initial=0.0))
         finite = bool(np.isfinite(X).all())
@@ -60,7 +60,7 @@ class Survey:
             means,
             gram,
         )
-        return norms, found
+        return (norms, found) if self.keeps else found
 
 
 @dataclass(frozen=True)
