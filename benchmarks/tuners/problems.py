@@ -21,9 +21,10 @@ from benchmarks.tuners import data
 from benchmarks.tuners.protocol import Problem
 from suffice import losses, problems
 from suffice.datasets import load_mnist
+from suffice.held_out_softmax import HeldOutSoftmax
 from suffice.reproduce import imaging
 from suffice.reproduce.study import PRESETS, mnist_problem
-from suffice.sklearn._multinomial import MultinomialFold
+from suffice.terms.design import Design
 
 BOX = (1e-6, 1e2)
 WIDE = {"l1": (1e-5, 1e1), "l2": (1e-2, 1e3)}  # of thousands of columns
@@ -82,24 +83,22 @@ def denoise3(solver: str) -> suffice.BilevelProblem:
     return imaging.problem(setting, 1e-4, solver)
 
 
-class _OneSolve(MultinomialFold):
+class _OneSolve(problems.ElasticNetMultinomial):
     """A multinomial model; its products have as many columns as there are classes."""
 
     @property
     def classes_at_once(self) -> int:
-        return self.classes
+        return len(self.classes)
 
 
 def multinomial(load: Callable[[], data.Split], solver: str) -> suffice.BilevelProblem:
-    """Multinomial logistic regression, Brier loss, l1 and l2."""
+    """Multinomial logistic regression, mean Brier loss, l1 and l2."""
     X, y, Z, t = load()
-    numbers = {label: k for k, label in enumerate(np.unique(y).tolist())}
-    y, t = (np.array([numbers[label] for label in part.tolist()]) for part in (y, t))
-    X, Z = with_ones(X), with_ones(Z)
-    fold = _OneSolve(X, y, len(numbers), np.ones(len(y)), False)
+    model = _OneSolve(with_ones(X), y)
+    onehot = (t[:, None] == model.classes).astype(np.float64)
     return suffice.BilevelProblem(
-        lower=[fold],
-        losses=[fold.held_out(Z, t, np.ones(len(t)), "neg_brier_score", 1)],
+        lower=[model],
+        losses=[HeldOutSoftmax(Design.of(with_ones(Z)), onehot, "neg_brier_score", 1.0, model.model())],
         space=suffice.Space(l1=BOX, l2=BOX),
         solver=solver,
     )
@@ -181,9 +180,8 @@ _ALL: list[Problem] = [
     Problem("denoise3", "total variation, five signals, 3 parameters", denoise3, (0.0, -1.0, -1.0),
             _budget(100e3, 100e3), by_steps=True),
     Problem("multinomial", "digits, ten classes at once", partial(multinomial, data.digits), (-2.0, -2.0),
-            _budget(130e3, 65e3), solvers=("auto",), slopes=False),
-    Problem("wine", "multinomial, three classes", partial(multinomial, data.wine), (-2.0, -2.0), _budget(22e3, 10e3),
-            slopes=False),
+            _budget(130e3, 65e3), solvers=("auto",)),
+    Problem("wine", "multinomial, three classes", partial(multinomial, data.wine), (-2.0, -2.0), _budget(22e3, 10e3)),
     Problem("cox", "survival, 60 columns", cox, (-2.0, -2.0), _budget(15e3, 6e3), slopes=False),
 ]  # fmt: skip
 # Measured once, at what suffice finds, to the accuracy of the protocol: fista, auto.

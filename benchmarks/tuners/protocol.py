@@ -221,7 +221,8 @@ class Run:
 
 def _unit(problem: suffice.BilevelProblem) -> float:
     """The entries of the X of one lower-level problem, on average."""
-    designs = [getattr(getattr(lower, "model", lower), "design", None) for lower in problem.lower]
+    owners = [lower if hasattr(lower, "design") else getattr(lower, "model", None) for lower in problem.lower]
+    designs = [getattr(owner, "design", None) for owner in owners]
     sizes = [meter.entries(one.X) * getattr(lower, "classes_at_once", 1)
              for one, lower in zip(designs, problem.lower, strict=True) if one is not None]  # fmt: skip
     return float(np.mean(sizes)) if sizes else 1.0

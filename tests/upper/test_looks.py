@@ -1,5 +1,7 @@
 """Plateaus and kinks: where a model of what is nearby does not tell what there is to gain."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -69,7 +71,8 @@ def test_kinks_do_not_catch_the_search_far_from_the_minimum(width, height, start
 
 def test_a_search_without_failures_does_not_look_around():
     result = tune(Objective(lambda theta: [theta[0] - 1.0, theta[1] + 2.0, 3.0]), [4.0, 4.0], bounds=(-8.0, 8.0))
-    assert not any(record.purpose == "unseen direction" for record in result.history)
+    looks = [record.theta for record in result.history if record.purpose == "unseen direction"]
+    assert all(np.max(np.abs(theta)) == 8.0 for theta in looks)  # but for the edges of the box
 
 
 def test_looks_on_either_side_leave_out_what_a_bound_cuts_off():
@@ -88,3 +91,33 @@ def test_no_look_is_wasted_where_f_is_known_beforehand_to_be_larger():
     result = tune(Known(steep, exact=1), [0.5, 0.0], bounds=(-8.0, 8.0), options=Options())
     looks = [record for record in result.history if record.purpose == "unseen direction"]
     assert looks and all(record.theta[0] >= -6.0 for record in looks)
+
+
+def two_wells(theta):
+    """F has a minimum of 1 near (0, 0); beyond a ridge it falls to 0.25 at the lower bound of theta_0."""
+    well = 1.0 - 0.5 / (1.0 + np.exp(4.0 * (theta[0] + 5.0)))
+    hill = 3.0 * np.exp(-0.5 * (theta[0] + 2.5) ** 2) - 3.0 * np.exp(-0.5 * 2.5**2)
+    return np.array([well + max(hill, 0.0) + 0.02 * theta[0] ** 2 * (theta[0] > -2.5), 0.2 * theta[1]])
+
+
+@pytest.mark.parametrize("derivatives", ["never", "auto"])
+def test_a_search_that_has_come_to_rest_looks_at_the_edges_of_the_box(derivatives):
+    result = tune(Objective(two_wells), [0.5, 0.3], bounds=(-8.0, 8.0), options=Options(derivatives=derivatives))
+    assert result.theta[0] == pytest.approx(-8.0, abs=1.0)
+    assert result.cost < 0.3
+
+
+def test_edges_are_looked_at_once_where_nothing_is_gained_there():
+    result = tune(Objective(lambda theta: 1.0 + 0.1 * theta**2), [0.5, 0.3], bounds=(-8.0, 8.0))
+    looks = [record.theta for record in result.history if record.purpose == "unseen direction"]
+    edges = [theta for theta in looks if np.max(np.abs(theta)) == 8.0]
+    assert len(edges) == 2
+
+
+def test_edges_are_not_looked_at_where_evaluations_are_dear():
+    class Dear(Objective):
+        def evaluate(self, theta, *, within, warm=None):
+            return replace(super().evaluate(theta, within=within, warm=warm), work=1e4)
+
+    result = tune(Dear(two_wells), [0.5, 0.3], bounds=(-8.0, 8.0))
+    assert all(abs(record.theta[0]) < 8.0 for record in result.history)

@@ -269,3 +269,29 @@ def test_the_minimiser_of_the_model_in_a_box_meets_its_optimality_conditions():
 def test_pairs_without_curvature_are_left_out():
     s = np.array([1.0, 0.0])
     assert Secants.of(3.0, [(s, -s), (s, 0.0 * s)], 2).times(s) == pytest.approx(3.0 * s)
+
+
+def ridges(x):
+    """Kinks along x_2k+1 = x_2k, steep ones, in a bowl: the way down runs along all of them."""
+    return 1.0 + float(np.sum(5.0 * SIZES * np.abs(x[1::2] - x[::2]) + 0.5 * (x[::2] - 1.0) ** 2))
+
+
+def ridges_slope(x):
+    slope, side = np.zeros_like(x), 5.0 * SIZES * np.sign(x[1::2] - x[::2])
+    slope[1::2] = side
+    slope[::2] = x[::2] - 1.0 - side
+    return slope
+
+
+def test_kinks_do_not_hold_a_search_that_has_a_way_along_them():
+    """It begins on fifty kinks at once; the gradient there, or on any one side of them, points across."""
+    result = tuned(Function(ridges, ridges_slope), np.zeros(M), -2.0, 2.0)
+    assert result.history[0].cost == pytest.approx(26.0)
+    assert result.cost < 3.0
+
+
+def test_a_step_that_is_short_because_of_the_radius_is_no_convergence():
+    """Kinks have cut the radius; that the next step is no longer than that says nothing of F."""
+    result = tuned(Function(ridges, ridges_slope), np.linspace(-1.5, 0.5, M), -2.0, 2.0)
+    assert result.cost > 10.0
+    assert result.status is Status.KINK

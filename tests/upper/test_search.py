@@ -195,7 +195,7 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
         return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
 
     points = tuple(Point(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
-    state = decide(State(delta=0.016, rho=1e-3, first=(), points=points), world)
+    state = decide(State(delta=0.016, rho=1e-3, first=(), points=points, edged=0.0), world)
     refined = []
     while state.rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS

@@ -6,7 +6,7 @@ read back is believed only if its parts belong together (`check_state`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ _KINDS: dict[str | None, type[State] | type[ManyState]] = {None: State, "many": 
 # Parts that journals of earlier versions do not have: they start as in a new search.
 ADDED_LATER = {
     *("best", "retries", "unseen", "looked", "nothing_unseen", "floors", "restarts", "in_vain", "mark", "around"),
-    *("sparsity", "checked", "by_derivatives", "failures", "tested"),
+    *("edged", "sparsity", "checked", "by_derivatives", "failures", "tested"),
 }
 
 
@@ -44,8 +44,8 @@ def _points(state: State | ManyState) -> Iterator[Point]:
     yield from state.points
     if isinstance(state, State):
         yield from state.pool
-    elif state.rejected is not None:
-        yield state.rejected
+    else:
+        yield from state.rejected
     if state.trial is not None:
         yield state.trial.point
     if state.best is not None:
@@ -84,7 +84,7 @@ def state_to_plain(state: State | ManyState, held: tuple[Held, ...]) -> dict[str
         plain["pool"] = [reference(point) for point in state.pool]
     else:
         plain["method"] = "many"
-        plain["rejected"] = None if state.rejected is None else reference(state.rejected)
+        plain["rejected"] = [reference(point) for point in state.rejected]
     trial = state.trial
     plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
     plain["best"] = None if state.best is None else reference(state.best)
@@ -125,7 +125,7 @@ def state_from_plain(
     if kind is State:
         values["pool"] = tuple(map(point, expect(plain["pool"], list, "pool")))
     else:
-        values["rejected"] = None if plain["rejected"] is None else point(plain["rejected"])
+        values["rejected"] = tuple(map(point, _rejected(plain)))
     state = kind(**_checked(kind, values))
     table = {id(item): n for n, item in whole.items()} | {id(item): n for (n, *_), item in bare.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
@@ -148,9 +148,17 @@ def references(plain: Mapping[str, Any]) -> Iterator[Any]:
     yield from plain.get("pool", ())
     if plain["trial"] is not None:
         yield plain["trial"][0]
-    for name in ("best", "rejected"):
-        if plain.get(name) is not None:
-            yield plain[name]
+    if plain.get("best") is not None:
+        yield plain["best"]
+    yield from _rejected(plain)
+
+
+def _rejected(plain: Mapping[str, Any]) -> Sequence[Any]:
+    """References to the ends of failed steps; journals of earlier versions have one of them, or None."""
+    found = plain.get("rejected")
+    if found is None:
+        return ()
+    return [found] if expect(found, list, "rejected") and not isinstance(found[0], list) else found
 
 
 def check_state(state: State | ManyState, setting: Setting) -> None:
@@ -177,7 +185,7 @@ def check_state(state: State | ManyState, setting: Setting) -> None:
     if bool(state.records) != bool(state.points):
         raise ValueError("there must be points once there are evaluations")
     if isinstance(state, ManyState):
-        ends = [*state.points, *([] if state.trial is None else [state.trial.point])]
+        ends = [*state.points, *state.rejected, *([] if state.trial is None else [state.trial.point])]
         if bool(state.points) == bool(state.first) or any(slope_of(one.evaluation) is None for one in ends):
             raise ValueError("a search by gradients needs a start, or points with gradients")
         if (state.pending is not None and state.pending.purpose is Purpose.STEP) != (state.plan is not None):

@@ -109,9 +109,9 @@ class Kernels:
     loss: MarginLoss
     l1: Any
     l2: Any
-    targets: Any  # padded, as Z, R and the parts of X^T R are
+    targets: Any  # padded and stored by columns, as Z and R are
     R: Any
-    parts: Any
+    parts: Any  # of X^T R
     delta: Any
     shape: Shape
     chunk: int  # rows of a part of X^T R
@@ -159,7 +159,8 @@ class Kernels:
     def early(self) -> bool:
         """Whether programs may be sent out before the kernel before has ended."""
         torch, X = importlib.import_module("torch"), self.design.X
-        return bool(X.is_cuda) and torch.cuda.get_device_capability(X.device)[0] >= HOPPER
+        known = bool(X.is_cuda) and _triton().gdc_wait is not None
+        return known and torch.cuda.get_device_capability(X.device)[0] >= HOPPER
 
     @cached_property
     def by_rows(self) -> tuple[Any, int]:

@@ -6,7 +6,11 @@ sum over, so that no two threads ask the same bank of shared memory at a time.""
 # mypy: ignore-errors
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+
+try:
+    from triton.language.extra.cuda import gdc_wait
+except ImportError:  # in older versions, where no kernel is sent out early
+    gdc_wait = None
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 r"""When a search looks elsewhere than its model proposes, and what it is after.
 
-A model is fitted to points nearby and tells nothing of what lies beyond. Two things make that matter here.
+A model is fitted to points nearby and tells nothing of what lies beyond. Three things make that matter here.
 
 - A plateau. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may draw the
   search further and further away. Where no residual that has to be computed differs between the points of the model,
@@ -11,12 +11,18 @@ A model is fitted to points nearby and tells nothing of what lies beyond. Two th
   is below NEAR of the first radius, the model promises less than LITTLE of F, and a third of the steps at such radii
   have failed, F is looked at on either side along every axis, at WIDE of the first radius. It is looked at again only
   after F has decreased by LITTLE of itself.
+- The edges of the box. A parameter that is best left out is best at its bound (a penalty at its lower one), and between
+  there and where the search comes to rest F may rise first. So once rho is that small, a search over up to FEW
+  parameters looks at its incumbent with one parameter moved onto the nearer of its bounds, for each of them; and again
+  only after F has decreased by WORTH of itself. An evaluation there, where a penalty vanishes, can be dearer than all
+  others together; so it does where none has taken more than CHEAP steps for each block of residuals.
 
 A look is as accurate as its distance is worth: WORTH of F at the first radius, in proportion elsewhere.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -33,6 +39,8 @@ WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radiu
 LITTLE = 1e-3  # of F: a decrease that is next to nothing
 NEAR, WIDE = 1e-2, 0.25  # of initial_radius
 LOCAL = 0.1  # of initial_radius: the largest rho at which failures tell of kinks
+FEW = 20  # parameters: with more, looks at bounds would be as many as the evaluations of the search
+CHEAP = 100.0  # steps: Newton's method takes tens anywhere, first-order methods thousands where a penalty vanishes
 ROUNDING = 1e-12  # of F: a decrease that is none
 
 
@@ -73,8 +81,30 @@ def caught(state: State, setting: Setting) -> bool:
     return failed > 1 and 2 * failed >= succeeded
 
 
-def on_either_side(state: State, setting: Setting, places: list[Array]) -> tuple[State, list[Array]]:
-    """The places to look at around the incumbent, before these; and that it has been done."""
+def nearby(state: State, setting: Setting, places: list[Array], near: bool) -> tuple[State, list[Array]]:
+    """The places to look at from the incumbent, before these, because of kinks and, if rho is that small, of edges; and
+    that it has been done."""
     scaling, current = setting.scaling, state.points[state.incumbent]
-    sides = around(current.u, WIDE * setting.options.initial_radius, scaling.low, scaling.high)
-    return replace(state, around=current.evaluation.cost), [*sides, *places]
+    F, edges = current.evaluation.cost, at_bounds(state, setting) if near else []
+    if edges:
+        state, places = replace(state, edged=F), [*edges, *places]
+    if caught(state, setting):
+        sides = around(current.u, WIDE * setting.options.initial_radius, scaling.low, scaling.high)
+        state, places = replace(state, around=F), [*sides, *places]
+    return state, places
+
+
+def at_bounds(state: State, setting: Setting) -> list[Array]:
+    """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, where
+    evaluations are dear, on a plateau, or if F has not decreased since it was looked there."""
+    scaling, current, m = setting.scaling, state.points[state.incumbent], len(setting.scaling.low)
+    if m > FEW or setting.options.model == "linear" or limit.noisy(state, setting.options):
+        return []
+    if (1.0 - WORTH) * state.edged <= current.evaluation.cost or math.isinf(state.promise):
+        return []
+    if max(record.work for record in state.records) > CHEAP * len(current.evaluation.e):
+        return []
+    u = current.u
+    bound = np.where(u - scaling.low <= scaling.high - u, scaling.low, scaling.high)
+    far = np.isfinite(bound) & (np.abs(bound - u) >= setting.options.initial_radius)
+    return [np.where(np.arange(m) == i, bound, u) for i in np.flatnonzero(far)]

@@ -11,8 +11,22 @@ sigma the least for which the model promises no more than F itself (F >= 0), and
 
 Gradients err by an unknown amount, and may be nonsense. Nothing rests on them but where to look next: a step is
 accepted on the proven intervals of F at both ends, made as accurate as its predicted decrease asks for, exactly as
-in `suffice.upper.search`. A failed step still tells of curvature: its end makes one more pair for the next model, and
-the radius falls to where the parabola through F, its slope and F at the end has its minimum.
+in `suffice.upper.search`.
+
+A step fails because F is curved or because it has a kink on the way, beyond which the gradient is another one; where
+the support of weights changes it does. Between two points of a smooth function, to third order in their distance,
+
+    F(u + s) - F(u) = (g(u) + g(u + s)) . s / 2.
+
+Where that holds up to SMOOTH of  (g(u + s) - g(u)) . s,  the end of the step makes one more pair for B, and the radius
+falls to where the parabola through F, its slope and F at the end has its minimum. Otherwise no direction will do that
+is not one of descent on both sides of the kink. With g_i the gradients at the ends of the latest KINKS steps that have
+failed from u_k, no farther away than REACH delta,
+
+    g = the shortest vector of the convex hull of g_k and all g_i     (`suffice.upper.hull`),     B = sigma I
+
+take the place of g_k and B until a step succeeds, and the radius is no more than halved: each failure adds a gradient.
+If g is 0 nothing is to be gained as far as these gradients reach, and the radius is halved at once.
 
 It ends where a model with curvature, whose latest step has not failed, has no further step worth one: CONVERGED. Steps
 that fail down to LAST of the final radius though the model promised a decrease are another matter: at that length a
@@ -36,6 +50,7 @@ from suffice.result import Purpose, Status
 from suffice.upper import limit
 from suffice.upper.accuracy import FIRST_LOOK, for_decision, for_model, seen, too_rough
 from suffice.upper.evaluation import Evaluation
+from suffice.upper.hull import shortest
 from suffice.upper.judge import Verdict, next_radius
 from suffice.upper.records import Judged, budget_status, record_of
 from suffice.upper.secant import Secants, minimise
@@ -44,6 +59,8 @@ from suffice.upper.state import ManyState, Pending, Plan, Point, Setting, Trial,
 
 CORRECTIONS = 30  # pairs that are remembered
 SHORT_STEP = 0.5  # steps shorter than this many final radii are not worth an evaluation
+CUT = 0.99  # of the radius: a step that long is as short as it is because of the radius
+KINKS, REACH, SMOOTH = 10, 20.0, 0.1
 LAST = 0.01  # of the final radius: as short as steps get after a failure, to tell a kink from strong curvature
 ROUNDING = 1e-13  # of F: a decrease that is none
 SHORTEST = 0.1  # of a failed step: the least that the next one may be
@@ -101,12 +118,14 @@ def slope_of(evaluation: Evaluation) -> Array | None:
 def _step(state: ManyState, setting: Setting) -> ManyState:
     scaling, options = setting.scaling, setting.options
     current = state.points[-1]
-    g = _gradient(current, setting)
+    g, B = _model(state, setting)
     l, h = np.maximum(scaling.low - current.u, -state.delta), np.minimum(scaling.high - current.u, state.delta)  # noqa: E741
-    B = _curvature(state, g, setting)
     s, predicted = minimise(g, B, l, h)
     length, F = float(np.max(np.abs(s))), current.evaluation.cost
-    short = B.count > 0 and length < SHORT_STEP * state.rho
+    short = B.count > 0 and length < min(SHORT_STEP * state.rho, CUT * state.delta)
+    if predicted <= ROUNDING * F and state.failed and not B.count:
+        delta, stuck = max(options.shrink * state.delta, LAST * state.rho), state.delta <= LAST * state.rho
+        return _ended(state, setting, Status.KINK) if stuck else replace(state, delta=delta)
     if predicted <= ROUNDING * F or (short and not state.failed):
         return _ended(state, setting, Status.CONVERGED)
     if state.stuck or (state.failed and length < LAST * state.rho):
@@ -131,17 +150,37 @@ def _gradient(point: Point, setting: Setting) -> Array:
     return slope * setting.scaling.unit
 
 
-def _curvature(state: ManyState, g: Array, setting: Setting) -> Secants:
-    """B, from the gradients at the latest incumbents and at the end of the latest failed step."""
+def _model(state: ManyState, setting: Setting) -> tuple[Array, Secants]:
+    """g and B: from the gradients at the latest incumbents and at the end of the latest failed step, or where that has
+    met a kink from those at the ends of all failed steps nearby."""
+    current, m = state.points[-1], len(state.points[-1].u)
+    g, failed = _gradient(current, setting), state.rejected
+    if failed and _kinked(current, failed[-1], setting):
+        scaling = setting.scaling
+        near = [point for point in failed if float(np.max(np.abs(point.u - current.u))) <= REACH * state.delta]
+        held = ((current.u <= scaling.low) & (g > 0.0)) | ((current.u >= scaling.high) & (g < 0.0))
+        G = np.array([g, *(_gradient(point, setting) for point in near)])
+        g = np.where(held, g, shortest(np.where(held, 0.0, G)))
+        return g, Secants.of(_first_curvature(g, state), [], m)
     chain = [(point.u, _gradient(point, setting)) for point in state.points]
     pairs = [(v - u, b - a) for (u, a), (v, b) in itertools.pairwise(chain)]
-    if state.rejected is not None and slope_of(state.rejected.evaluation) is not None:
-        pairs.append((state.rejected.u - chain[-1][0], _gradient(state.rejected, setting) - g))
-    F = state.points[-1].evaluation.cost
-    sigma = float(np.mean(np.abs(g))) / state.delta
+    pairs += [(point.u - current.u, _gradient(point, setting) - g) for point in failed[-1:]]
+    return g, Secants.of(_first_curvature(g, state), pairs[-CORRECTIONS:], m)
+
+
+def _first_curvature(g: Array, state: ManyState) -> float:
+    """The sigma of a model without pairs."""
+    F, sigma = state.points[-1].evaluation.cost, float(np.mean(np.abs(g))) / state.delta
     if F > 0.0:
         sigma = max(sigma, float(g @ g) / (2.0 * F))
-    return Secants.of(sigma if sigma > 0.0 else 1.0, pairs[-CORRECTIONS:], len(g))
+    return sigma if sigma > 0.0 else 1.0
+
+
+def _kinked(current: Point, end: Point, setting: Setting) -> bool:
+    """Whether F between two points is not what a smooth function of these slopes would be."""
+    s, first, last = end.u - current.u, _gradient(current, setting), _gradient(end, setting)
+    rise = end.evaluation.cost - current.evaluation.cost
+    return abs(rise - 0.5 * float((first + last) @ s)) > SMOOTH * abs(float((last - first) @ s))
 
 
 def _ended(state: ManyState, setting: Setting, status: Status) -> ManyState:
@@ -210,11 +249,14 @@ def _conclude(state: ManyState, trial: Trial, setting: Setting) -> tuple[ManySta
     if verdict in (Verdict.ACCEPTED, Verdict.LIKELY):
         delta = next_radius(ratio, plan.length, state.delta, LAST * state.rho, options)
         points = (*(_light(point) for point in state.points[-CORRECTIONS:]), trial.point)
-        return replace(state, delta=delta, points=points, rejected=None, failed=False), judged
+        return replace(state, delta=delta, points=points, rejected=(), failed=False), judged
     delta = next_radius(min(ratio, 0.0), plan.length, state.delta, LAST * state.rho, options)
-    delta = max(min(delta, _parabola(current, trial.point, setting) * plan.length), LAST * state.rho)
+    if not _kinked(current, trial.point, setting):
+        delta = min(delta, _parabola(current, trial.point, setting) * plan.length)
+    delta = max(delta, LAST * state.rho)
     stuck = plan.length <= LAST * state.rho
-    state = replace(state, delta=delta, rejected=_light(trial.point), failed=True, stuck=stuck)
+    rejected = (*state.rejected, _light(trial.point))[-KINKS:]
+    state = replace(state, delta=delta, rejected=rejected, failed=True, stuck=stuck)
     if verdict is Verdict.UNLIKELY and plan.length <= state.rho:  # a gain that cannot be told from errors
         state = _ended(state, setting, Status.CONVERGED)
     return state, judged

@@ -356,15 +356,15 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     if state.rho <= options.final_radius and limit.noisy(state, setting.options) and _unsure(state, options):
         state, fitted = smoothed_model(state, setting)
         return _restart(state, fitted, setting)
-    if state.rho <= options.final_radius:
-        places = _flat(state, setting) if state.looked < LOOKS and not limit.noisy(state, setting.options) else []
-        if looks.caught(state, setting):
-            state, places = looks.on_either_side(state, setting, places)
-        return replace(state, unseen=tuple(places), looked=state.looked + 1) if places else _ended(state, setting)
-    rho = next_rho(state.rho, options.final_radius)
-    if rho < looks.NEAR * options.initial_radius and looks.caught(state, setting):
-        state, places = looks.on_either_side(state, setting, [])
-        return replace(state, unseen=tuple(places))
+    at_last, rho = state.rho <= options.final_radius, next_rho(state.rho, options.final_radius)
+    places = _flat(state, setting) if at_last and state.looked < LOOKS and not limit.noisy(state, options) else []
+    near = rho < looks.NEAR * options.initial_radius
+    if at_last or near:
+        state, places = looks.nearby(state, setting, places, near)
+    if places:
+        return replace(state, unseen=tuple(places), looked=state.looked + at_last)
+    if at_last:
+        return _ended(state, setting)
     return replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
 

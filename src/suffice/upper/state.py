@@ -83,6 +83,7 @@ class State:
     unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
     looked: int = 0  # how often it has looked there
     around: float = math.inf  # F when it has looked around the latest time
+    edged: float = math.inf  # and when it has looked at bounds
     nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     restarts: int = 0
@@ -109,7 +110,7 @@ class ManyState:
     rho: float
     first: tuple[Array, ...]  # the start, until it has been evaluated
     points: tuple[Point, ...] = ()
-    rejected: Point | None = None  # where the latest step from the incumbent has led in vain
+    rejected: tuple[Point, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
     pending: Pending | None = None
     plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
