@@ -21,10 +21,8 @@ Seconds for blocks and rows are measured inside of the worker, request by reques
 wants it, and takes up to twice as long as the same work elsewhere. All other searches are predicted: more rows, more
 workers, other pieces, other folds. A search is three evaluations of an elastic-net logistic regression with folds, and
 their derivatives; its jobs are counted as they are asked for, and what the client computes between them is not part of
-it. The machine has other work, and its speed is not the same from minute to minute and from one worker process to the
-next: before and after a search every worker does the same piece of work on its own (`yard`), and all constants are
-scaled by what that takes. A search asks for the same jobs every time: it is made REPEATS times, and the least seconds
-of every job count.
+it. A search asks for the same jobs every time: it is made REPEATS times, and the least seconds of every job count,
+since other work on the machine makes the same job take up to twice as long. Their spread is told.
 """
 
 from __future__ import annotations
@@ -243,7 +241,6 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = 
     owners = [names.index(holders[piece.key][0]) for piece in rows._pieces]
     if watch:
         client.run(seen_by_now)
-    yards = [_yard(client, names)]
     runs: list[dict[str, Any]] = []
     for _ in range(REPEATS):
         there, loop = sum(client.run(time.process_time).values()), client.sync(of_loop)
@@ -253,7 +250,6 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = 
         head = client.sync(of_loop) - loop + sum(job["cpu"] for job in asked.jobs)
         seen = [one for of_worker in client.run(seen_by_now).values() for one in of_worker] if watch else []
         runs.append({"jobs": asked.jobs, "head": head, "there": there, "seen": seen})
-    yards.append(_yard(client, names))
     jobs = runs[0]["jobs"]
     for k, job in enumerate(jobs):
         job["owners"], job["seconds"] = owners, min(run["jobs"][k]["seconds"] for run in runs)
@@ -261,7 +257,6 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = 
     return {
         "rows": N, "folds": folds, "workers": len(names), "pieces": len(owners), "jobs": jobs, "head": head,
         "seconds": sum(job["seconds"] for job in jobs), "CPU": head + there,
-        "yard": float(np.mean(yards)),
         "seen": min((run["seen"] for run in runs), key=lambda seen: sum(one[-1] for one in seen)),
         "spread": max(run["head"] + run["there"] for run in runs) / (head + there) - 1.0,
     }  # fmt: skip
@@ -300,12 +295,6 @@ def at_work(seconds: float) -> float:
         X.T @ p, B.T @ B
         count += 1
     return (time.thread_time() - began) / count
-
-
-def _yard(client: Any, names: list[str]) -> float:
-    """Seconds that every worker, one after the other, takes for the same work: the machine's speed at this moment."""
-    futures = (client.submit(at_work, 0.5, workers=[one], pure=False) for one in names)
-    return float(np.mean([future.result() for future in futures]))
 
 
 def of_machine(client: Any) -> dict[str, float]:
@@ -351,7 +340,6 @@ def fitted(known: list[dict[str, Any]], machine: dict[str, float]) -> dict[str, 
     ]
     task, take = _least([tasks[:3], requests[:3]], rest)
     c = {**machine, "job": job, "head": head, "ask": ask, "task": task, "take": take, "delay": 0.0, "kinds": of_kinds}
-    c["yard"] = float(np.mean([case["yard"] for case in known]))
     waits = [
         (case["seconds"] - sum(simulated(job, c, CORES)[0] for job in case["jobs"])) / len(case["jobs"])
         for case in known
@@ -363,12 +351,6 @@ def _least(columns: list[list[float]], measured: list[float]) -> list[float]:
     """Constants >= 0 with the least squares of relative errors."""
     A = np.array(columns).T / np.array(measured)[:, None]
     return [float(one) for one in nnls(A, np.ones(len(measured)))[0]]
-
-
-def at_speed(c: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The same constants on a machine that takes `factor` times as long for everything."""
-    kinds = {name: [factor * one for one in pair] for name, pair in c["kinds"].items()}
-    return {**c, **{name: factor * c[name] for name in OVERHEADS}, "kinds": kinds}
 
 
 def plan() -> dict[str, Any]:
@@ -391,7 +373,6 @@ def plan() -> dict[str, Any]:
 
 
 def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str, Any]:
-    c = at_speed(c, case["yard"] / c["yard"])
     found = [simulated(job, c, CORES) for job in case["jobs"]]
     off = [abs(clock / job["seconds"] - 1.0) for (clock, _), job in zip(found, case["jobs"], strict=True)]
     return {
