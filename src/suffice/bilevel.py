@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from suffice.arrays import Array, norm, positive, whole_number
-from suffice.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of
+from suffice.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of, with_known
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
@@ -125,9 +125,12 @@ class BilevelProblem:
 
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
-        where a lower-level problem or a loss offers no derivatives, or where H is singular. They are as accurate as the
-        evaluation's solutions, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
+        where a lower-level problem or a loss offers no derivatives, where H is singular, or if it has them: those of
+        its warm start at the same theta, whose solutions were hardly different. They are as accurate as the solutions
+        that they are made of, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
         where solutions come from."""
+        if evaluation.slope is not None:
+            return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
         try:
             return differentiated(evaluation, *known, self._each, self._elsewhere())
@@ -230,10 +233,11 @@ class BilevelProblem:
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
         ]
         n = len(self)
-        return [
+        made = [
             self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
             for k, theta in enumerate(thetas)
         ]
+        return [with_known(evaluation, near) for evaluation, near in zip(made, warm, strict=True)]
 
     def _starts(self, warm: Evaluation | None, theta: Array | None) -> Sequence[Any]:
         """Where solves begin: at the warm evaluation's solutions or, at another theta, ahead of them."""

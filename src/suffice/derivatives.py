@@ -143,19 +143,17 @@ def differentiated(
     return replace(evaluation, solutions=solutions, work=work, **derivatives)
 
 
-def known_before(evaluation: Evaluation, before: Evaluation | None) -> Evaluation | None:
+def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
     """The evaluation with the derivatives that were made at the same theta, from solutions with the same zeros that
-    differ by no more than SAME of themselves; None where there are none."""
+    differ by no more than SAME of themselves; as it is where there are none."""
     if before is None or before.slope is None or not np.array_equal(before.point, evaluation.point):
-        return None
-    if not evaluation.solutions or len(before.solutions) != len(evaluation.solutions):
-        return None
+        return evaluation
     solutions = []
     for one, old in zip(evaluation.solutions, before.solutions, strict=True):
         if not isinstance(one, Solution) or not isinstance(old, Solution):
-            return None
+            return evaluation
         if not norm(one.x - old.x) <= SAME * norm(one.x) or not np.array_equal(one.x == 0.0, old.x == 0.0):
-            return None
+            return evaluation
         solutions.append(replace(one, tangent=old.tangent))
     return replace(evaluation, solutions=solutions, jacobian=before.jacobian, gradient=before.gradient)
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import outside_stacklevel, vector
-from suffice.derivatives import known_before
 from suffice.files import JournalError
 from suffice.global_search.beside import Beside
 from suffice.journal.codec import decode, encode
@@ -510,6 +509,4 @@ def _evaluate(objective: Objective, requests: Sequence[Request], options: Option
         known = i < len(answers)
         answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
         usable = isinstance(answer, Evaluation) and answer.failure is None
-        if request.derivatives and differentiate is not None and usable:
-            answer = known_before(answer, request.warm) or differentiate(answer)
-        yield answer
+        yield differentiate(answer) if request.derivatives and differentiate is not None and usable else answer
