@@ -12,7 +12,7 @@ import suffice
 from suffice import bilevel, derivatives
 from suffice.arrays import norm
 from suffice.executors import Serial
-from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.losses import Brier, Lipschitz, LogLoss, MultinomialLogLoss, SquaredDistance, SquaredError
 from suffice.lower.sensitivity import Solved
 from suffice.problems import (
     Denoising,
@@ -20,6 +20,7 @@ from suffice.problems import (
     ElasticNetHuber,
     ElasticNetLogistic,
     ElasticNetModel,
+    ElasticNetMultinomial,
     ElasticNetPoisson,
     Grouped,
     Reconstruction,
@@ -426,6 +427,14 @@ def test_workers_say_how_their_minimisers_move_with_the_same_bits() -> None:
     assert [type(task).__name__ for task in there.asked] == ["Task", "Task", "TangentTask", "TangentTask"]
 
 
+def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_intercepts() -> None:
+    lower = ElasticNetMultinomial(X, np.digitize(y, [-1.0, 1.0]), intercept=True)
+    loss, theta = MultinomialLogLoss(X_val, np.digitize(y_val, [-1.0, 1.0]), lower), PENALTIES.theta(AT)
+    here, there = (suffice.BilevelProblem([lower], [loss], space=PENALTIES, executor=one) for one in (None, Serial()))
+    J = here.differentiate(here.evaluate(theta, within=1e-3)).J
+    np.testing.assert_array_equal(there.differentiate(there.evaluate(theta, within=1e-3)).J, J)
+
+
 def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> None:
     """There conjugate gradients take all problems that share X through one product."""
     for name in ("suffice.lower.newton.largest_matrix", "suffice.lower.sensitivity.largest_matrix"):
@@ -469,8 +478,8 @@ def test_workers_prove_how_flat_their_losses_are_with_the_same_bits() -> None:
 
 def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives(monkeypatch: Any) -> None:
     made: list[int] = []
-    before = bilevel.differentiated
-    monkeypatch.setattr(bilevel, "differentiated", lambda *given: made.append(1) or before(*given))  # type: ignore[func-returns-value]
+    before = derivatives.differentiated
+    monkeypatch.setattr(bilevel, "differentiated", lambda *given: made.append(1) or before(*given))
     result = suffice.tune(two(None), {"l1": 0.1, "l2": 0.1})
     wanted = [record for record in result.history if record.purpose != "test of derivatives"]
     assert any("refine" in record.purpose for record in wanted)

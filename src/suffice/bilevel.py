@@ -132,6 +132,7 @@ class BilevelProblem:
         if evaluation.slope is not None:
             return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        forget()
         try:
             return differentiated(evaluation, *known, self._each, self._elsewhere())
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
@@ -142,6 +143,7 @@ class BilevelProblem:
         of the space, unless others are given) hold back; None where nothing is proven (`suffice.stationarity`). It
         takes a few Newton steps from the evaluation's solutions and one system for each, where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        forget()
         return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds, self._elsewhere())
 
     def _elsewhere(self) -> Callable[[Sequence[Any]], list[Any]] | None:
@@ -354,12 +356,12 @@ class Share:
 
     def solve(self, task: Task | TangentTask | GradientTask) -> Any:
         """The solution of one problem, fit for travelling, or how it moves."""
+        forget()
         if isinstance(task, GradientTask):
             return gradient_of(self.lower[task.j], self.losses[task.j], task)
         if isinstance(task, TangentTask):
             return tangent_of(self.lower[task.j], task)
         problem = self.lower[task.j].at(**task.params)
-        forget()
         return light(_settle_all([self.settle(task, problem)], self.solver)[0])
 
     def settle(self, task: Task, problem: Composite) -> Settling:

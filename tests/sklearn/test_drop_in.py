@@ -240,6 +240,7 @@ def test_a_score_of_targets_as_they_are_is_reported():
 
 def test_an_edge_is_warned_of_with_what_all_values_beyond_could_bring_at_most(monkeypatch):
     monkeypatch.setattr("suffice.sklearn._penalty_search.SECONDS_BEYOND", 60.0)
+    rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 5)), rng.standard_normal(40)
     y = y + X @ np.ones(5)
     with pytest.warns(UserWarning, match="no smaller one at all is better by more than") as told:
