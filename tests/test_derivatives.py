@@ -477,9 +477,13 @@ def test_workers_prove_how_flat_their_losses_are_with_the_same_bits() -> None:
 
 
 def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives(monkeypatch: Any) -> None:
-    made: list[int] = []
-    before = derivatives.differentiated
-    monkeypatch.setattr(bilevel, "differentiated", lambda *given: made.append(1) or before(*given))
+    made = []
+
+    def counted(*given: Any) -> suffice.Evaluation:
+        made.append(given)
+        return derivatives.differentiated(*given)
+
+    monkeypatch.setattr(bilevel, "differentiated", counted)
     result = suffice.tune(two(None), {"l1": 0.1, "l2": 0.1})
     wanted = [record for record in result.history if record.purpose != "test of derivatives"]
     assert any("refine" in record.purpose for record in wanted)
