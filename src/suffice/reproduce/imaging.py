@@ -280,23 +280,27 @@ def exact_solver(setting: ImagingSetting) -> str:
 
 
 def add_exact(setting: ImagingSetting, runs: list[dict[str, Any]], folder: Path, show: Show) -> None:
-    """The exact F of every incumbent, into the records; known ones are kept in a file."""
+    """The exact F of every incumbent, into the records, and of the result; known ones are kept in a file."""
     path = folder / "exact.json"
     known: dict[str, float] = read(path) or {}
     within = 1e-5 if setting.study == "denoise2d" else 1e-9
     saved = time.monotonic()
     for one in runs:
         bilevel, warm = problem(setting, one["start"], exact_solver(setting)), None
-        for record in one["records"]:
-            key = json.dumps([one["start"] if setting.study != "denoise1" else 0.0, record["incumbent"]])
+        # A run that was cut short may return a better point than its last incumbent.
+        exact = []
+        for theta in (*(record["incumbent"] for record in one["records"]), one["theta"]):
+            key = json.dumps([one["start"] if setting.study != "denoise1" else 0.0, theta])
             if key not in known:
-                warm = bilevel.evaluate(np.array(record["incumbent"]), within=within, warm=warm)
+                warm = bilevel.evaluate(np.array(theta), within=within, warm=warm)
                 known[key] = warm.cost
                 if time.monotonic() - saved > 10.0:
                     write(path, known)
                     saved = time.monotonic()
-            record["incumbent_exact"] = known[key]
-        one["exact"] = one["records"][-1]["incumbent_exact"]
+            exact.append(known[key])
+        for record, value in zip(one["records"], exact, strict=False):
+            record["incumbent_exact"] = value
+        one["exact"] = exact[-1]
         show(f"exact F for {one['variant']}, {one['start']:g}: {one['exact']:.9g}")
     write(path, known)
 
