@@ -502,6 +502,7 @@ def test_derivatives_serve_for_solutions_that_are_hardly_different_and_no_others
     assert derivatives.with_known(fine, None).J is None
     assert derivatives.with_known(fine, replace(rough, jacobian=None)).J is None
     assert problem.evaluate(theta + 1e-9, within=1e-8, warm=rough).J is None
+    assert problem.evaluate(theta, within=1e-8, warm=replace(rough, solutions=())).J is None
     x = fine.solutions[0].x
     for other in (x * (1.0 + 2e-4), np.where(np.arange(len(x)) == np.flatnonzero(x)[0], 0.0, x)):
         moved = replace(fine, solutions=[replace(fine.solutions[0], x=other), *fine.solutions[1:]])

@@ -146,7 +146,9 @@ def differentiated(
 def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
     """The evaluation with the derivatives that were made at the same theta, from solutions with the same zeros that
     differ by no more than SAME of themselves; as it is where there are none."""
-    if before is None or before.slope is None or not np.array_equal(before.point, evaluation.point):
+    if before is None or not before.solutions or before.slope is None:
+        return evaluation
+    if not np.array_equal(before.point, evaluation.point):
         return evaluation
     solutions = []
     for one, old in zip(evaluation.solutions, before.solutions, strict=True):
