@@ -36,7 +36,7 @@ from suffice import (
 )
 from suffice import journal as journals
 from suffice.journal.lines import PREFIX, line_of
-from suffice.journal.states import ADDED_LATER
+from suffice.journal.states import ADDED_LATER, references
 from suffice.lower.fista import AdaptiveFista
 from suffice.lower.momentum import FistaState
 from suffice.terms.design import Design
@@ -782,3 +782,11 @@ def test_journals_are_text_that_other_tools_read(tmp_path):
     kinds = [line["kind"] for line in lines_of(tmp_path)]
     assert kinds == ["header", *["evaluation"] * 14, "end"]
     assert b"pickle" not in file_of(tmp_path).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [(None, []), ([], []), ([3, False, None, True, False], [3]), ([[3], [5]], [3, 5])]
+)
+def test_journals_with_the_end_of_one_failed_step_are_read_like_those_with_several(written, meant):
+    plain = {"points": [], "trial": None, "best": None, "rejected": written}
+    assert [reference[0] for reference in references(plain)] == meant
