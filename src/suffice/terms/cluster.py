@@ -48,6 +48,7 @@ from suffice.terms.blocks import (
     tree,
     written,
 )
+from suffice.terms.kept_memory import kept_memory
 
 PIECE_BYTES = 1 << 26  # of float64 values of a piece that is read at every pass: 64 MB,
 HELD_BYTES = 1 << 29  # and of one that is held: a scheduler takes its time for every piece
@@ -93,7 +94,7 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
     """All that is asked for of a piece, request by request; `given` and `known`, margins that are there, have a list
     for each. In a worker. Its parts of the sums, with what stays where anything does."""
     specs: Sequence[Spec] = pickle.loads(text)
-    with one_thread():
+    with one_thread(), kept_memory():
         found = [_of_request(*one, start, stop, X) for one in zip(specs, given, known, strict=True)]
     totals = tuple(total for _, total in found)
     rows = tuple(one for stay, _ in found for one in stay)

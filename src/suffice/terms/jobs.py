@@ -188,11 +188,10 @@ class Gram:
         else:
             rows = np.flatnonzero(C)
             C = C[rows]
-        if len(rows) < len(X):
-            X = X[rows]
-        B = X[:, self.W] if len(self.W) < X.shape[1] else X
+        B = X[rows] if len(rows) < len(X) else X
+        B = B[:, self.W] if len(self.W) < X.shape[1] else B
         mean = B.T @ C
-        B = B * np.sqrt(C)[:, None]
+        B = np.multiply(B, np.sqrt(C)[:, None], out=None if B is X else B)
         return B.T @ B, mean, float(C.sum())
 
 
