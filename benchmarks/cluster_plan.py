@@ -1,51 +1,56 @@
 """What rows on a cluster take: a simulation of jobs, held against measured ones, and then asked about 10^9 rows.
 
-A job does all that is asked for at a time, in up to four rounds: a task for each piece of the rows; where margins stay
+A job does all that is asked for at a time, in one round or two: a task for each piece of the rows; where margins stay
 with the rows, a small one more, which takes the sums out of what stays; and where sums are large, one for every pair
-of them that is joined on the workers. Its constants are
+of them that is joined on the workers. It has three phases, one after the other. The head, client and scheduler,
+describes all tasks before the first one begins. Workers make them, each those of the pieces that it holds, one at a
+time, and all of them share as many cores as there are. Then the head brings the sums here:
 
-    job      seconds of the head, client and scheduler, for a round
-    head     seconds of the head for a task that it hands out and takes back, and
-    ask      for every request of a task
-    task     seconds of a worker for a task, and
-    take     for every request of it, besides what the request takes
-    delay    seconds in which a job waits for messages, and nobody computes
-    pair     the speed of a core while another one is at work, too: they share caches, memory, and perhaps more
-    idle     CPU seconds that a worker takes for every second in which it does nothing
-    block, row   seconds of a worker for a block and for a row, for every kind of request
+    before    job  for a round, hand for a task, ask for every request of a task
+    within    task for a task, take for every request of it, and block and row for a block and a row of every request,
+              by its kind
+    after     end  for a job, back for a sum that comes here, bring for every request that it is of
 
-and a simulation turns them into time on the clock: the head hands out tasks one by one, every worker makes those of the
-pieces that it holds, one at a time, and all of them share as many cores as there are. Constants come from four
-searches on one worker: few rows in few pieces with five folds and with two, few rows in many pieces, and 100,000 rows.
-Seconds for blocks and rows are measured inside of the worker, request by request: it gives memory back at once, as Dask
-wants it, and takes up to twice as long as the same work elsewhere. All other searches are predicted: more rows, more
-workers, other pieces, other folds. A search is three evaluations of an elastic-net logistic regression with folds, and
-their derivatives; its jobs are counted as they are asked for, and what the client computes between them is not part of
-it. A search asks for the same jobs every time: it is made REPEATS times, and the least seconds of every job count,
-since other work on the machine makes the same job take up to twice as long. Their spread is told.
+These are seconds on the clock, and of a CPU. Besides there are
+
+    aside     CPU seconds of a worker for a task, in which it serves messages while others are waited for
+    beat      and for every second on the clock, in which it looks after itself: Dask takes samples of what it does
+    pair      the speed of a core while 2, or 4, are at work: they share caches, memory, and perhaps more.
+
+Constants come from four searches on one worker: few rows in few pieces with five folds and with two, few rows in many
+pieces, and 100,000 rows. Workers write down when tasks begin and end, and the CPU seconds of every request on a piece.
+All other searches are predicted: more rows, more workers, other pieces, other folds. A search is three evaluations of
+an elastic-net logistic regression with folds, and their derivatives; its jobs are counted as they are asked for, and
+what the client computes between them is not part of it. A search asks for the same jobs every time: it is made REPEATS
+times, and the least seconds of every job count, on the clock and of CPUs, since other work on the machine and its host
+makes the same job take up to twice as long. Their spread is told. Needs Linux, for CPU seconds of threads.
 """
 
 from __future__ import annotations
 
-import sys
+import os
+import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from common import table, target
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster, WorkerPlugin, wait
 from scipy.optimize import nnls
 
 from suffice import BilevelProblem, Space, losses, problems, terms
 from suffice.terms import blocks, cluster
 from suffice.terms.cluster import ClusterRows
+from suffice.terms.kept_memory import kept_memory
 
 D = 50
 CORES = 2  # of the machine that cases are measured on
 SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
-OVERHEADS = ("job", "head", "ask", "task", "take", "delay")  # in seconds
+BEFORE, WITHIN, AFTER = ("job", "hand", "ask"), ("task", "take"), ("end", "back", "bring")  # in seconds
+OVERHEADS = (*BEFORE, *WITHIN, *AFTER, "aside")
 REPEATS = 2
 THETA = np.array([-3.0, -3.0])
 BLOCK = blocks.block_rows((1 << 30, D))
@@ -70,6 +75,12 @@ def computing(round_: dict[str, Any], rows: int, count: int, c: dict[str, Any]) 
     return sum(number * (block * count + row * rows) for (block, row), number in pairs)
 
 
+def computed(job: dict[str, Any], c: dict[str, Any]) -> float:
+    """Seconds of all workers for the requests of a job."""
+    pieces = list(zip(job["rows"], job["blocks"], strict=True))
+    return sum(computing(one, rows, count, c) for one in job["rounds"] for rows, count in pieces)
+
+
 def of_kind(name: str, c: dict[str, Any]) -> tuple[float, float]:
     """Seconds for a block and a row; a kind that the known searches have not asked for is taken for its like."""
     like = next((one for one in (name, f"{name}*", name.rstrip("*")) if one in c["kinds"]), None)
@@ -78,55 +89,48 @@ def of_kind(name: str, c: dict[str, Any]) -> tuple[float, float]:
     return c["kinds"][like]  # type: ignore[no-any-return]
 
 
+def counted(job: dict[str, Any]) -> dict[str, list[int]]:
+    """How often the constants of each phase are spent in a job."""
+    pieces, rounds = len(job["owners"]), job["rounds"]
+    sums = [1 if one["joined"] else pieces for one in rounds]
+    tasks, requests = sum(tasks_of(one, pieces) for one in rounds), pieces * sum(asked_of(one) for one in rounds)
+    return {
+        "before": [len(rounds), tasks, requests], "within": [tasks, requests],
+        "after": [1, sum(sums), sum(number * asked_of(one) for number, one in zip(sums, rounds, strict=True))],
+    }  # fmt: skip
+
+
 def simulated(job: dict[str, Any], c: dict[str, Any], cores: float) -> tuple[float, float]:
     """Seconds of a job on the clock, and CPU seconds of all processes."""
-    owners, workers = job["owners"], max(job["owners"]) + 1
-    handed: list[tuple[float, int, float]] = []  # the head's seconds for a task, whose it is, and that one's seconds
-    for round_ in job["rounds"]:
-        pieces, number = list(zip(owners, job["rows"], job["blocks"], strict=True)), asked_of(round_)
-        small, head, most = c["task"], c["head"], c["head"] + c["ask"] * number
-        own = small + c["take"] * number
-        tasks = [(most, owner, own + computing(round_, rows, count, c)) for owner, rows, count in pieces]
-        tasks += [(head, owner, small) for owner in owners] * round_["stays"]
-        tasks += [(head, owner, small) for owner in owners[1:]] * round_["joined"]
-        tasks[0] = tasks[0][0] + c["job"], *tasks[0][1:]
-        handed += tasks
-    clock, cpu = _served(handed, workers, cores, c["pair"])
-    return c["delay"] + clock, cpu + c["idle"] * workers * (c["delay"] + clock)
+    count = counted(job)
+    loads = [0.0] * (max(job["owners"]) + 1)
+    for one in job["rounds"]:
+        sizes = list(zip(job["rows"], job["blocks"], strict=True))
+        seconds = {size: c["take"] * asked_of(one) + computing(one, *size, c) for size in set(sizes)}
+        for k, (owner, size) in enumerate(zip(job["owners"], sizes, strict=True)):
+            loads[owner] += c["task"] * (1 + one["stays"] + (one["joined"] and k > 0)) + seconds[size]
+    head = sum(c[name] * times for name, times in zip(BEFORE + AFTER, count["before"] + count["after"], strict=True))
+    clock, cpu = shared(loads, cores, c)
+    clock += head
+    return clock, cpu + head + c["aside"] * count["within"][0] + c["beat"] * len(loads) * clock
 
 
-def _served(handed: list[tuple[float, int, float]], workers: int, cores: float, pair: float) -> tuple[float, float]:
-    """Until all tasks are done, if all who have something to do share the cores, which are slower side by side."""
-    if cores > workers and pair == 1.0:  # nobody waits for a core
-        ready, free = 0.0, [0.0] * workers
-        for head, owner, seconds in handed:
-            ready += head
-            free[owner] = max(free[owner], ready) + seconds
-        return max(ready, *free), sum(head + seconds for head, _, seconds in handed)
-    queues: list[deque[float]] = [deque() for _ in range(workers)]
-    left, clock, cpu, k = [0.0] * workers, 0.0, 0.0, 0
-    head = handed[0][0]
-    while True:
-        for owner in range(workers):
-            if left[owner] == 0.0 and queues[owner]:
-                left[owner] = queues[owner].popleft()
-        busy = [owner for owner in range(workers) if left[owner] > 0.0]
-        active = k < len(handed)
-        if not busy and not active:
-            return clock, cpu
-        count = len(busy) + active
-        step = min([left[owner] for owner in busy] + [head] * active)
-        speed = pair if count > 1 else 1.0
-        clock += step / (min(1.0, cores / count) * speed)
-        cpu += count * step / speed
-        for owner in busy:
-            left[owner] = left[owner] - step if left[owner] - step > 1e-12 else 0.0
-        if active:
-            head -= step
-            if head <= 1e-12:
-                queues[handed[k][1]].append(handed[k][2])
-                k += 1
-                head = handed[k][0] if k < len(handed) else 0.0
+def speed_of(count: int, c: dict[str, Any]) -> float:
+    """Of a core while so many are at work: as measured with so many, or a few more."""
+    return next((speed for number, speed in c["pair"] if number >= count > 1), 1.0)
+
+
+def shared(loads: list[float], cores: float, c: dict[str, Any]) -> tuple[float, float]:
+    """Seconds on the clock until all workers have done what they have to do, and CPU seconds: whoever is at work has
+    the same share of the cores, which are slower side by side, and of which workers' own affairs take a part."""
+    clock = cpu = done = 0.0
+    for k, load in enumerate(sorted(loads)):
+        count = len(loads) - k
+        speed = speed_of(count, c)
+        clock += (load - done) / (min(1.0, (cores - c["beat"] * len(loads)) / count) * speed)
+        cpu += count * (load - done) / speed
+        done = load
+    return clock, cpu
 
 
 # Measurements
@@ -152,7 +156,11 @@ def searched(problem: BilevelProblem) -> None:
 
 
 class Asked:
-    """Jobs while it is entered: what they were, and how long they took."""
+    """Jobs while it is entered: what they were, how long they took, and CPU seconds of `threads` from the beginning of
+    each to that of the next one, since some of its work is done when its answer is there."""
+
+    def __init__(self, threads: list[Path]) -> None:
+        self.threads = threads
 
     def __enter__(self) -> Asked:
         self.jobs: list[dict[str, Any]] = []
@@ -171,12 +179,13 @@ class Asked:
 
         def answers(rows: ClusterRows, requests: Any) -> Any:
             rounds.clear()
-            began, cpu = time.perf_counter(), time.thread_time()
+            there, began, here = cpu_seconds(self.threads), time.time(), time.thread_time()
             found = self.before[0](rows, requests)
+            ended, here = time.time(), time.thread_time() - here
             self.jobs.append({
                 "rounds": list(rounds), "rows": [b - a for a, b in rows.places],
                 "blocks": [-(-(b - a) // rows.block) for a, b in rows.places],
-                "seconds": time.perf_counter() - began, "cpu": time.thread_time() - cpu,
+                "began": began, "ended": ended, "seconds": ended - began, "here": here, "there": there,
             })  # fmt: skip
             return found
 
@@ -185,6 +194,14 @@ class Asked:
 
     def __exit__(self, *_: object) -> None:
         ClusterRows.answers, ClusterRows._start = self.before  # type: ignore[method-assign]
+        ends = [job["there"] for job in self.jobs[1:]] + [cpu_seconds(self.threads)]
+        for job, end in zip(self.jobs, ends, strict=True):
+            job["CPU"] = job["here"] + end - job["there"]
+
+
+def cpu_seconds(threads: list[Path]) -> float:
+    """Of these threads, folders of /proc, to the nanosecond."""
+    return sum(int((one / "schedstat").read_text().split()[0]) for one in threads if one.exists()) / 1e9
 
 
 def name_of(spec: Any, given: Any) -> str:
@@ -200,6 +217,22 @@ def name_of(spec: Any, given: Any) -> str:
     )
 
 
+class Watch(WorkerPlugin):
+    """In a worker: when tasks begin and end."""
+
+    name = "watch"
+
+    def setup(self, worker: Any) -> None:
+        self.seen: list[tuple[float, float]] = []
+        self.began: dict[Any, float] = {}
+
+    def transition(self, key: Any, start: Any, finish: Any, **_: Any) -> None:
+        if finish == "executing":
+            self.began[key] = time.time()
+        elif start == "executing":
+            self.seen.append((self.began.pop(key), time.time()))
+
+
 def watched() -> None:
     """In a worker: from now on the CPU seconds of every request on a piece are written down."""
     before, seen = cluster._of_request, []
@@ -213,19 +246,34 @@ def watched() -> None:
     cluster._of_request, cluster.seen = of_request, seen  # type: ignore[attr-defined]
 
 
-def seen_by_now() -> list[Any]:
-    """In a worker: what was written down since the last time."""
-    found = list(cluster.seen)  # type: ignore[attr-defined]
-    cluster.seen.clear()  # type: ignore[attr-defined]
+def seen_by_now(dask_worker: Any) -> tuple[list[Any], list[Any]]:
+    """In a worker: requests and tasks that were written down since the last time."""
+    requests, tasks = cluster.seen, dask_worker.plugins["watch"].seen  # type: ignore[attr-defined]
+    found = list(requests), list(tasks)
+    requests.clear()
+    tasks.clear()
     return found
 
 
-async def of_loop() -> float:
-    """In the thread that serves messages of client and scheduler: its CPU seconds."""
-    return time.thread_time()
+def phases(job: dict[str, Any], tasks: list[tuple[float, float]]) -> dict[str, float]:
+    """Seconds on the clock before the first task of a job, from there to the end of the last one, and after it."""
+    mine = [one for one in tasks if job["began"] <= one[0] <= job["ended"]]
+    first, last = min(one[0] for one in mine), max(one[1] for one in mine)
+    return {"before": first - job["began"], "within": last - first, "after": job["ended"] - last}
 
 
-def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = False) -> dict[str, Any]:
+async def of_loop() -> int:
+    """The number of the thread that serves messages of client and scheduler."""
+    return threading.get_native_id()
+
+
+def threads_of(client: Any) -> list[Path]:
+    """All of the workers, and that of the head which serves messages."""
+    workers = [Path(f"/proc/{number}/task") for number in client.run(os.getpid).values()]
+    return [*(thread for worker in workers for thread in worker.iterdir()), Path(f"/proc/{client.sync(of_loop)}")]
+
+
+def measured(client: Any, N: int, folds: int = 5, block: int = 0) -> dict[str, Any]:
     """Jobs of a search, and CPU seconds of the head and of all workers; blocks of `block` rows are pieces."""
     usual = blocks.BLOCK_BYTES, cluster.HELD_BYTES
     if block:
@@ -239,26 +287,32 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0, watch: bool = 
     names = sorted(client.scheduler_info()["workers"])
     holders = client.who_has(list(rows._pieces))
     owners = [names.index(holders[piece.key][0]) for piece in rows._pieces]
-    if watch:
-        client.run(seen_by_now)
-    runs: list[dict[str, Any]] = []
-    for _ in range(REPEATS):
-        there, loop = sum(client.run(time.process_time).values()), client.sync(of_loop)
-        with Asked() as asked:
-            searched(problem)
-        there = sum(client.run(time.process_time).values()) - there
-        head = client.sync(of_loop) - loop + sum(job["cpu"] for job in asked.jobs)
-        seen = [one for of_worker in client.run(seen_by_now).values() for one in of_worker] if watch else []
-        runs.append({"jobs": asked.jobs, "head": head, "there": there, "seen": seen})
-    jobs = runs[0]["jobs"]
-    for k, job in enumerate(jobs):
-        job["owners"], job["seconds"] = owners, min(run["jobs"][k]["seconds"] for run in runs)
-    head, there = (min(run[name] for run in runs) for name in ("head", "there"))
+    client.run(seen_by_now)
+    with Asked(threads_of(client)) as asked:
+        searched(problem)
+    written = list(client.run(seen_by_now).values())
+    tasks = [one for _, of_worker in written for one in of_worker]
+    for job in asked.jobs:
+        job |= {"owners": owners, "phases": phases(job, tasks)}
+    seen: dict[Any, list[float]] = defaultdict(list)
+    for name, count, size, seconds in (one for of_worker, _ in written for one in of_worker):
+        seen[name, count, size].append(seconds)
     return {
-        "rows": N, "folds": folds, "workers": len(names), "pieces": len(owners), "jobs": jobs, "head": head,
-        "seconds": sum(job["seconds"] for job in jobs), "CPU": head + there,
-        "seen": min((run["seen"] for run in runs), key=lambda seen: sum(one[-1] for one in seen)),
-        "spread": max(run["head"] + run["there"] for run in runs) / (head + there) - 1.0,
+        "rows": N, "folds": folds, "workers": len(names), "pieces": len(owners), "jobs": asked.jobs,
+        "seen": {key: float(np.mean(seconds)) for key, seconds in seen.items()},
+    }  # fmt: skip
+
+
+def least_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same search several times: of every job, and of requests of a kind, the least."""
+    jobs = []
+    for same in zip(*(run["jobs"] for run in runs), strict=True):
+        jobs.append({**min(same, key=lambda job: job["seconds"]), "CPU": min(job["CPU"] for job in same)})
+    totals = [sum(job["CPU"] for job in run["jobs"]) for run in runs]
+    return {
+        **runs[0], "jobs": jobs, "seconds": sum(job["seconds"] for job in jobs),
+        "CPU": sum(job["CPU"] for job in jobs), "spread": max(totals) / min(totals) - 1.0,
+        "seen": {key: min(run["seen"][key] for run in runs) for key in runs[0]["seen"]},
     }  # fmt: skip
 
 
@@ -269,10 +323,10 @@ def started(workers: int) -> LocalCluster:
 
 
 KNOWN = (
-    {"N": 512, "block": 64},
-    {"N": 512, "block": 64, "folds": 2},
-    {"N": 2048, "block": 64},
-    {"N": 100_000},
+    (1, {"N": 512, "block": 64}),
+    (1, {"N": 512, "block": 64, "folds": 2}),
+    (1, {"N": 2048, "block": 64}),
+    (1, {"N": 100_000}),
 )
 PREDICTED = (
     (1, {"N": 200_000}),
@@ -289,87 +343,82 @@ def at_work(seconds: float) -> float:
     """In a worker: CPU seconds of what jobs mostly do, with a block."""
     X = np.random.default_rng(0).standard_normal((BLOCK, D))
     w, ends, count, began = np.full(D, 0.1), time.perf_counter() + seconds, 0, time.thread_time()
-    while time.perf_counter() < ends:
-        p = 1.0 / (1.0 + np.exp(-(X @ w)))
-        B = X * np.sqrt(p)[:, None]
-        X.T @ p, B.T @ B
-        count += 1
+    with kept_memory():
+        while time.perf_counter() < ends:
+            p = 1.0 / (1.0 + np.exp(-(X @ w)))
+            B = X * np.sqrt(p)[:, None]
+            X.T @ p, B.T @ B
+            count += 1
     return (time.thread_time() - began) / count
 
 
-def of_machine(client: Any) -> dict[str, float]:
-    """`pair` and `idle`, with two workers."""
+def of_machine(client: Any) -> tuple[float, float]:
+    """CPU seconds of what jobs mostly do: of a worker alone, and of all of them side by side."""
     names = list(client.scheduler_info()["workers"])
 
-    def all_of(workers: Any, key: int) -> list[float]:
-        futures = [client.submit(at_work, 2.0, workers=[one], key=f"at-work-{key}-{one}") for one in workers]
-        return client.gather(futures)  # type: ignore[no-any-return]
+    def all_of(workers: Any) -> float:
+        futures = [client.submit(at_work, 1.0, workers=[one], pure=False) for one in workers]
+        return float(np.mean(client.gather(futures)))
 
-    all_of(names, 0)
-    alone = [all_of([one], 1)[0] for one in names]
-    both = all_of(names, 2)
-    before = sum(client.run(time.process_time).values())
-    time.sleep(3.0)
-    idle = (sum(client.run(time.process_time).values()) - before) / (3.0 * len(names))
-    return {"pair": float(min(np.mean(alone) / np.mean(both), 1.0)), "idle": idle}
+    all_of(names)
+    return all_of(names[:1]), all_of(names)
 
 
-def fitted(known: list[dict[str, Any]], machine: dict[str, float]) -> dict[str, Any]:
+def fitted(known: list[dict[str, Any]], pair: list[tuple[int, float]]) -> dict[str, Any]:
     """Constants from the searches of KNOWN."""
     kinds: dict[str, list[Any]] = defaultdict(list)
     for case in known:
-        for name, count, rows, seconds in case["seen"]:
+        for (name, count, rows), seconds in case["seen"].items():
             kinds[name].append((count, rows, seconds))
-    of_kinds = {}
-    for name, seen in kinds.items():
-        sizes = sorted({(count, rows) for count, rows, _ in seen})
-        typical = [float(np.mean([s for count, rows, s in seen if (count, rows) == size])) for size in sizes]
-        of_kinds[name] = _least([[float(one) for one in column] for column in zip(*sizes, strict=True)], typical)
-
-    def total(case: dict[str, Any], of: Any) -> float:
-        return float(sum(of(one) for job in case["jobs"] for one in job["rounds"]))
-
-    rounds = [total(case, lambda one: 1) for case in known]
-    tasks = [total(case, lambda one, n=case["pieces"]: tasks_of(one, n)) for case in known]
-    requests = [case["pieces"] * total(case, asked_of) for case in known]
-    job, head, ask = _least([rounds, tasks, requests], [case["head"] for case in known])
-    few = known[:3]  # rows; where there are many, the rest is a small difference of large numbers
-    rest = [
-        case["CPU"] - case["head"] - sum(one[-1] for one in case["seen"]) - machine["idle"] * case["seconds"]
-        for case in few
-    ]
-    task, take = _least([tasks[:3], requests[:3]], rest)
-    c = {**machine, "job": job, "head": head, "ask": ask, "task": task, "take": take, "delay": 0.0, "kinds": of_kinds}
-    waits = [
-        (case["seconds"] - sum(simulated(job, c, CORES)[0] for job in case["jobs"])) / len(case["jobs"])
-        for case in known
-    ]
-    return {**c, "delay": max(float(np.median(waits)), 0.0)}
+    of_kinds = {name: _least(np.array(seen, dtype=float)) for name, seen in kinds.items()}
+    jobs = [job for case in known for job in case["jobs"]]
+    counts = [counted(job) for job in jobs]
+    c: dict[str, Any] = {"pair": pair, "kinds": of_kinds}
+    for phase, names in (("before", BEFORE), ("within", WITHIN), ("after", AFTER)):
+        seconds = [job["phases"][phase] for job in jobs]
+        if phase == "within":
+            seconds = [max(all_ - computed(job, c), 0.0) for all_, job in zip(seconds, jobs, strict=True)]
+        found = nnls(np.array([one[phase] for one in counts], dtype=float), np.array(seconds))[0]
+        c |= dict(zip(names, map(float, found), strict=True))
+    c |= {"aside": 0.0, "beat": 0.0}
+    clocks, rests, tasks = [], [], []
+    for case in known:
+        found = [simulated(job, c, CORES) for job in case["jobs"]]
+        clocks.append(sum(clock for clock, _ in found))
+        rests.append(max(case["CPU"] - sum(cpu for _, cpu in found), 0.0) / case["CPU"])
+        tasks.append(sum(counted(job)["within"][0] for job in case["jobs"]))
+    A = np.column_stack([tasks, clocks]) / np.array([[case["CPU"]] for case in known])
+    return {**c, **dict(zip(("aside", "beat"), map(float, nnls(A, np.array(rests))[0]), strict=True))}
 
 
-def _least(columns: list[list[float]], measured: list[float]) -> list[float]:
-    """Constants >= 0 with the least squares of relative errors."""
-    A = np.array(columns).T / np.array(measured)[:, None]
-    return [float(one) for one in nnls(A, np.ones(len(measured)))[0]]
+def _least(seen: Any) -> list[float]:
+    """Factors >= 0 of all columns but the last, which make up that one with the least squares of relative errors."""
+    return [float(one) for one in nnls(seen[:, :-1] / seen[:, -1:], np.ones(len(seen)))[0]]
 
 
 def plan() -> dict[str, Any]:
-    cases: list[dict[str, Any]] = []
-    course: list[dict[str, Any]] = []
-    with started(2) as running, Client(running) as client:
-        machine = of_machine(client)
-    with started(1) as running, Client(running) as client:
-        client.run(watched)
-        known = [measured(client, watch=True, **how) for how in KNOWN]
-        c = fitted(known, machine)
-        cases += [_compared(case, c, True) for case in known]
-    for workers in sorted({workers for workers, _ in PREDICTED}):
-        with started(workers) as running, Client(running) as client:
-            for case in (measured(client, **how) for number, how in PREDICTED if number == workers):
-                cases.append(_compared(case, c, False))
-                print(_case(cases[-1]), file=sys.stderr, flush=True)
-                course = case["jobs"] if case["folds"] == 5 and case["rows"] >= 100_000 else course
-    return {"constants": c, "cases": cases, "plan": planned(c, course), "evaluations": 3}
+    """Repeats are far apart: a machine may be slower for a minute."""
+    runs: dict[int, list[Any]] = defaultdict(list)
+    alone: list[float] = []
+    beside: dict[int, list[float]] = defaultdict(list)
+    hows = KNOWN + PREDICTED
+    for _ in range(REPEATS):
+        for workers in sorted({workers for workers, _ in hows}):
+            with started(workers) as running, Client(running) as client:
+                client.register_plugin(Watch())
+                client.run(watched)
+                one, all_ = of_machine(client)
+                alone.append(one)
+                beside[workers].append(all_)
+                for k, (number, how) in enumerate(hows):
+                    if number == workers:
+                        runs[k].append(measured(client, **how))
+    cases = [least_of(runs[k]) for k in range(len(hows))]
+    pair = [(workers, min(min(alone) / min(all_), 1.0)) for workers, all_ in sorted(beside.items()) if workers > 1]
+    c = fitted(cases[: len(KNOWN)], pair)
+    course = next(case["jobs"] for case in cases if case["folds"] == 5 and case["rows"] == 200_000)
+    compared = [_compared(case, c, k < len(KNOWN)) for k, case in enumerate(cases)]
+    return {"constants": c, "cases": compared, "plan": planned(c, course), "evaluations": 3}
 
 
 def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str, Any]:
@@ -401,7 +450,7 @@ def planned(c: dict[str, Any], course: list[dict[str, Any]]) -> list[dict[str, A
                 rounds = [
                     {**one, "requests": {**one["requests"], "reading": int(one["reads"])}} for one in job["rounds"]
                 ]
-                constants = {**c, "pair": 1.0, "kinds": {**c["kinds"], "reading": (0.0, read)}}
+                constants = {**c, "pair": [], "kinds": {**c["kinds"], "reading": (0.0, read)}}
                 seconds["all"] += simulated({**shape, "rounds": rounds}, constants, 1e9)[0]
                 for one in job["rounds"]:
                     seconds["compute"] += pieces * computing(one, piece, piece // BLOCK, c) / workers
@@ -431,6 +480,7 @@ def text(found: dict[str, Any]) -> list[str]:
     clock, cpu = (max(abs(case[there] / case[here] - 1.0) for case in predicted) for here, there in PAIRS)
     c = found["constants"]
     overheads = ", ".join(f"{name} {1e3 * c[name]:.2g} ms" for name in OVERHEADS)
+    pairs = ", ".join(f"{speed:.2f} of {number}" for number, speed in c["pair"])
     per_row = ", ".join(f"{name} {1e9 * row:.0f}" for name, (_, row) in sorted(c["kinds"].items()))
     header = ["10^9 rows, 50 columns", *(f"{case['workers']} workers, X {case['X']}" for case in found["plan"])]
     keys = [key for key in found["plan"][0] if key not in ("workers", "X")]
@@ -454,7 +504,7 @@ def text(found: dict[str, Any]) -> list[str]:
         table(["largest error of a predicted case", "measured", "target", ""], [
             target("on the clock", clock, 0.2), target("CPU", cpu, 0.2),
         ]),
-        f"Overheads: {overheads}; pair {c['pair']:.2f}, idle {c['idle']:.3f}.",
+        f"Overheads: {overheads}; pair {pairs}, beat {c['beat']:.3f}.",
         f"Nanoseconds per row (* with new margins): {per_row}.",
         table(header, [[key, *(_short(case[key]) for case in found["plan"])] for key in keys]),
     ]  # fmt: skip

@@ -1,7 +1,9 @@
 """Matrices read in blocks: the same numbers as in memory, proven bounds, and never the whole at once."""
 
+import gc
 import pickle
 import tracemalloc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from suffice import BilevelProblem, Options, Space, losses, problems, resume, solve, terms, tune
 from suffice.executors import Processes
-from suffice.terms.blocks import RowBlocks
+from suffice.terms.blocks import RowBlocks, products_of
 from suffice.terms.design import Design, squared_norm_bound
 from tests.terms.test_design import attained
 
@@ -88,6 +90,38 @@ def test_folds_hold_targets_and_norms_of_rows_once():
     assert len({id(model.y) for model in models} | {id(score.targets) for score in scores}) == 1
     assert len({id(part.row_norms) for pair in parts for part in pair}) == 1
     np.testing.assert_allclose(parts[0][0].row_norms, np.linalg.norm(X, axis=1))
+
+
+def test_folds_take_no_array_of_weights():
+    rows = RowBlocks.of(X, block=10)
+    parts = terms.row_folds(rows, 4)
+    assert rows._even is None
+    whole = Design.of(rows)
+    assert parts[0][0].row_norms is whole.row_norms
+    fresh = Design.of(RowBlocks.of(X, block=10)).survey
+    np.testing.assert_array_equal(whole.survey.gram, fresh.gram)
+    np.testing.assert_array_equal(whole.row_norms, fresh.row_norms)
+
+
+def test_margins_of_points_that_are_past_are_let_go_at_once(monkeypatch):
+    # Each is as long as X has rows: one for the point, and one for where the step leads to.
+    known, most, answers = [], [0], RowBlocks.answers
+
+    def counted(rows, requests):
+        known.extend(map(weakref.ref, products_of([one for request in requests for one in request.margins])))
+        found = answers(rows, requests)
+        most[0] = max(most[0], len({id(one()) for one in known if one() is not None and one().rows is not None}))
+        return found
+
+    monkeypatch.setattr(RowBlocks, "answers", counted)
+    problem = problems.ElasticNetLogistic(RowBlocks.of(X, block=10), X[:, 0] > 0.0).at(l1=1e-3, l2=1e-3)
+    gc.disable()
+    try:
+        solution = solve(problem, within=1e-8, solver="newton")
+    finally:
+        gc.enable()
+    assert solution.steps > 3
+    assert most[0] == 2
 
 
 def test_rows_from_files_one_below_the_other(tmp_path):

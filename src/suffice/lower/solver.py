@@ -137,12 +137,15 @@ def _iterate(
         yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
     taken, pending = 0, False
     while True:
-        before, state = state, _in_range(method.step, canonical, state)
+        made = _in_range(method.step, canonical, state)
+        # Without new evidence the step was not made, and the proof stands. States hold margins, as long as X has rows:
+        # one that is past is let go before the next one is made.
+        pending = pending or made.evidence is not state.evidence
+        state = made
+        del made
         steps, taken = steps + 1, taken + 1
         if steps == 1 and state.evidence is not None and state.evidence.tau is not None:
             start_radius = initial_radius(canonical, state.x, state.evidence)
-        # Without new evidence the step was not made, and the proof stands.
-        pending = pending or state.evidence is not before.evidence
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof

@@ -278,17 +278,14 @@ class Request:
 def products_of(margins: Sequence[Margins]) -> list[_Made]:
     """The products that these are made of, each once."""
     found: dict[int, _Made] = {}
-
-    def visit(node: Any) -> None:
+    # No function that calls itself: that would hold itself, and what it has found, until Python looks for cycles.
+    nodes = [one.node for one in reversed(margins)]
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, _Made):
             found.setdefault(id(node), node)
         else:
-            for part in node[1:]:
-                if not isinstance(part, float):
-                    visit(part)
-
-    for one in margins:
-        visit(one.node)
+            nodes += [part for part in reversed(node[1:]) if not isinstance(part, float)]
     return list(found.values())
 
 

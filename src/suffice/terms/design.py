@@ -64,16 +64,7 @@ class Design:
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
         """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
-        X = as_dask(X)
-        kind = getattr(getattr(X, "dtype", None), "kind", "")
-        if kind in ("c", "m", "M"):
-            raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
-        if is_dask(X):
-            from suffice.terms.cluster import rows_of
-
-            X = rows_of(X)
-        if isinstance(X, np.memmap):
-            X = RowBlocks.of(X)
+        X = _in_blocks(X)
         if isinstance(X, Blocked):
             finite = True  # it is looked at with all else that takes a pass over X
         elif sp.issparse(X):
@@ -508,13 +499,30 @@ def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[De
 
     Held-out rows are neighbours, as scikit-learn's KFold without shuffling has them or, interleaved, every `folds`-th.
     """
-    whole = X if isinstance(X, Design) else Design.of(X)
+    X = X if isinstance(X, Design) else _in_blocks(X)
+    if isinstance(X, Blocked):  # weights that are a rule take no memory
+        whole = Design(X, Even.over(X.shape[0]))._surveyed()
+    else:
+        whole = X if isinstance(X, Design) else Design.of(X)
     N = whole.shape[0]
     if whole_number(folds, "folds", least=1) < 2 or folds > N:
         raise ValueError(f"folds must be at least 2 and at most the number of rows, {N}, got {folds!r}")
     ends = np.cumsum([0, *(N // folds + (k < N % folds) for k in range(folds))]).tolist()
     parts = [slice(k, None, folds) if interleaved else slice(ends[k], ends[k + 1]) for k in range(folds)]
     return [(whole.only(part, complement=True), whole.only(part)) for part in parts]
+
+
+def _in_blocks(X: Any) -> Any:
+    """X, in blocks of rows if it is a dask.array, a dataframe of Dask's, or a `numpy.memmap`."""
+    X = as_dask(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
+    if is_dask(X):
+        from suffice.terms.cluster import rows_of
+
+        return rows_of(X)
+    return RowBlocks.of(X) if isinstance(X, np.memmap) else X
 
 
 def is_dask(x: Any) -> bool:
