@@ -54,6 +54,7 @@ OVERHEADS = (*BEFORE, *WITHIN, *AFTER, "aside")
 REPEATS = 2
 THETA = np.array([-3.0, -3.0])
 BLOCK = blocks.block_rows((1 << 30, D))
+YARD = np.random.default_rng(0).standard_normal((4_000, D))
 
 
 # Simulation
@@ -179,6 +180,7 @@ class Asked:
 
         def answers(rows: ClusterRows, requests: Any) -> Any:
             rounds.clear()
+            yard = yardstick()
             there, began, here = cpu_seconds(self.threads), time.time(), time.thread_time()
             found = self.before[0](rows, requests)
             ended, here = time.time(), time.thread_time() - here
@@ -186,6 +188,7 @@ class Asked:
                 "rounds": list(rounds), "rows": [b - a for a, b in rows.places],
                 "blocks": [-(-(b - a) // rows.block) for a, b in rows.places],
                 "began": began, "ended": ended, "seconds": ended - began, "here": here, "there": there,
+                "yard": yard,
             })  # fmt: skip
             return found
 
@@ -197,6 +200,18 @@ class Asked:
         ends = [job["there"] for job in self.jobs[1:]] + [cpu_seconds(self.threads)]
         for job, end in zip(self.jobs, ends, strict=True):
             job["CPU"] = job["here"] + end - job["there"]
+
+
+def yardstick() -> float:
+    """Seconds of a computation that is always the same, of the kinds that jobs are made of: Python, functions of
+    numbers, products of matrices. It is short, and made while no worker has anything to do."""
+    began = time.perf_counter()
+    total = sum(k * k % 7 for k in range(10_000))
+    X = YARD
+    for _ in range(3):
+        p = 1.0 / (1.0 + np.exp(-(X @ X[0])))
+        total += float(((X * p[:, None]).T @ X)[0, 0])
+    return time.perf_counter() - began
 
 
 def cpu_seconds(threads: list[Path]) -> float:
@@ -303,17 +318,33 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0) -> dict[str, A
     }  # fmt: skip
 
 
-def least_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same search several times: of every job, and of requests of a kind, the least."""
+def yard_of(run: dict[str, Any]) -> float:
+    """How slow the machine was."""
+    return float(np.median([job["yard"] for job in run["jobs"]]))
+
+
+def least_of(runs: list[dict[str, Any]], yard: float) -> dict[str, Any]:
+    """The same search several times, each as if the machine had been as slow as this: of every job, and of requests of
+    a kind, the least."""
+    factors = [yard / yard_of(run) for run in runs]
     jobs = []
     for same in zip(*(run["jobs"] for run in runs), strict=True):
-        jobs.append({**min(same, key=lambda job: job["seconds"]), "CPU": min(job["CPU"] for job in same)})
-    totals = [sum(job["CPU"] for job in run["jobs"]) for run in runs]
+        scaled = [_scaled(job, factor) for job, factor in zip(same, factors, strict=True)]
+        jobs.append({**min(scaled, key=lambda job: job["seconds"]), "CPU": min(job["CPU"] for job in scaled)})
+    totals = [factor * sum(job["CPU"] for job in run["jobs"]) for run, factor in zip(runs, factors, strict=True)]
     return {
         **runs[0], "jobs": jobs, "seconds": sum(job["seconds"] for job in jobs),
-        "CPU": sum(job["CPU"] for job in jobs), "spread": max(totals) / min(totals) - 1.0,
-        "seen": {key: min(run["seen"][key] for run in runs) for key in runs[0]["seen"]},
+        "CPU": sum(job["CPU"] for job in jobs), "spread": max(totals) / min(totals) - 1.0, "factors": factors,
+        "seen": {
+            key: min(factor * run["seen"][key] for run, factor in zip(runs, factors, strict=True))
+            for key in runs[0]["seen"]
+        },
     }  # fmt: skip
+
+
+def _scaled(job: dict[str, Any], factor: float) -> dict[str, Any]:
+    phases_ = {name: factor * seconds for name, seconds in job["phases"].items()}
+    return {**job, "seconds": factor * job["seconds"], "CPU": factor * job["CPU"], "phases": phases_}
 
 
 def started(workers: int) -> LocalCluster:
@@ -414,7 +445,8 @@ def plan() -> dict[str, Any]:
                 for k, (number, how) in enumerate(hows):
                     if number == workers:
                         runs[k].append(measured(client, **how))
-    cases = [least_of(runs[k]) for k in range(len(hows))]
+    yard = float(np.median([yard_of(run) for same in runs.values() for run in same]))
+    cases = [least_of(runs[k], yard) for k in range(len(hows))]
     pair = [(workers, min(min(alone) / min(all_), 1.0)) for workers, all_ in sorted(beside.items())]
     c = fitted(cases[: len(KNOWN)], pair)
     course = next(case["jobs"] for case in cases if case["folds"] == 5 and case["rows"] == 200_000)

@@ -3,9 +3,9 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 0.8 GB in a file, two workers that may have 500 MB each, of which Python and its libraries take 190: a
-              search to its end, its rows read again at every pass. The workers' peak memory is told. (With 400 MB each
-              there is so little left that Dask pauses workers and moves data to the disk, and a pass takes three times
+    memory    X of 0.8 GB in a file, two workers that may have 500 MB each, of which Python and its libraries take 190:
+              a search to its end, its rows read again at every pass. The workers' peak memory is told. (With 400 MB
+              each so little is left that Dask pauses workers and moves data to the disk, and a pass takes three times
               as long.)
     disk      X of 3.2 GB in a file and one process that may have 1 GB of memory, with what the system keeps of the
               file (a cgroup): a search to its end. How much was read from the disk is told. Needs root, and is not
@@ -157,7 +157,8 @@ def memory(N: int = 1_000_000, d: int = 100, limit: str = "500MB") -> dict[str, 
             restarted = len(set(client.run(os.getpid).values()) - before)
     return {
         "bytes of X": 8 * N * d, "limit of each of two workers": limit, "X is held": rows.held,
-        "bytes of a worker without rows": empty, "peak bytes of a worker": peak, "workers that were restarted": restarted,
+        "bytes of a worker without rows": empty, "peak bytes of a worker": peak,
+        "workers that were restarted": restarted,
         "evaluations": found.evaluations, "status": found.status.name, "passes": rows.passes, "seconds": seconds,
         "interval": list(found.interval),
     }  # fmt: skip
