@@ -21,13 +21,16 @@ Constants come from four searches on one worker: few rows in few pieces with fiv
 pieces, and 100,000 rows. Workers write down when tasks begin and end, and the CPU seconds of every request on a piece.
 All other searches are predicted: more rows, more workers, other pieces, other folds. A search is three evaluations of
 an elastic-net logistic regression with folds, and their derivatives; its jobs are counted as they are asked for, and
-what the client computes between them is not part of it. A search asks for the same jobs every time: it is made REPEATS
+what the client computes between them is not part of it. A search asks for the same jobs every time: it is made several
 times, and the least seconds of every job count, on the clock and of CPUs, since other work on the machine and its host
-makes the same job take up to twice as long. Their spread is told. Needs Linux, for CPU seconds of threads.
+makes the same job take up to twice as long. What is left of that is told by a yardstick, a short computation before
+every job: seconds are those of a machine on which it takes as long as it mostly does. Needs Linux, for CPU seconds of
+threads.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
@@ -37,7 +40,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from common import table, target
+from common import table, target, write_json
 from distributed import Client, LocalCluster, WorkerPlugin, wait
 from scipy.optimize import nnls
 
@@ -314,7 +317,7 @@ def measured(client: Any, N: int, folds: int = 5, block: int = 0) -> dict[str, A
         seen[name, count, size].append(seconds)
     return {
         "rows": N, "folds": folds, "workers": len(names), "pieces": len(owners), "jobs": asked.jobs,
-        "seen": {key: float(np.mean(seconds)) for key, seconds in seen.items()},
+        "seen": [[*key, float(np.mean(seconds))] for key, seconds in seen.items()],
     }  # fmt: skip
 
 
@@ -331,14 +334,15 @@ def least_of(runs: list[dict[str, Any]], yard: float) -> dict[str, Any]:
     for same in zip(*(run["jobs"] for run in runs), strict=True):
         scaled = [_scaled(job, factor) for job, factor in zip(same, factors, strict=True)]
         jobs.append({**min(scaled, key=lambda job: job["seconds"]), "CPU": min(job["CPU"] for job in scaled)})
+    seen: dict[Any, list[float]] = defaultdict(list)
+    for run, factor in zip(runs, factors, strict=True):
+        for *key, seconds in run["seen"]:
+            seen[tuple(key)].append(factor * seconds)
     totals = [factor * sum(job["CPU"] for job in run["jobs"]) for run, factor in zip(runs, factors, strict=True)]
     return {
         **runs[0], "jobs": jobs, "seconds": sum(job["seconds"] for job in jobs),
         "CPU": sum(job["CPU"] for job in jobs), "spread": max(totals) / min(totals) - 1.0, "factors": factors,
-        "seen": {
-            key: min(factor * run["seen"][key] for run, factor in zip(runs, factors, strict=True))
-            for key in runs[0]["seen"]
-        },
+        "seen": {key: min(seconds) for key, seconds in seen.items()},
     }  # fmt: skip
 
 
@@ -427,31 +431,47 @@ def _least(seen: Any) -> list[float]:
     return [float(one) for one in nnls(seen[:, :-1] / seen[:, -1:], np.ones(len(seen)))[0]]
 
 
-def plan() -> dict[str, Any]:
-    """Repeats are far apart: a machine may be slower for a minute."""
-    runs: dict[int, list[Any]] = defaultdict(list)
-    alone: list[float] = []
-    beside: dict[int, list[float]] = defaultdict(list)
-    hows = KNOWN + PREDICTED
-    for _ in range(REPEATS):
-        for workers in sorted({workers for workers, _ in hows}):
-            with started(workers) as running, Client(running) as client:
-                client.register_plugin(Watch())
-                client.run(watched)
-                if workers > 1:
-                    one, all_ = of_machine(client)
-                    alone.append(one)
-                    beside[workers].append(all_)
-                for k, (number, how) in enumerate(hows):
-                    if number == workers:
-                        runs[k].append(measured(client, **how))
-    yard = float(np.median([yard_of(run) for same in runs.values() for run in same]))
-    cases = [least_of(runs[k], yard) for k in range(len(hows))]
-    pair = [(workers, min(min(alone) / min(all_), 1.0)) for workers, all_ in sorted(beside.items())]
-    c = fitted(cases[: len(KNOWN)], pair)
+def repeat() -> dict[str, Any]:
+    """All searches once, and how fast cores are side by side."""
+    runs: dict[int, Any] = {}
+    speeds = []
+    for workers in sorted({workers for workers, _ in KNOWN + PREDICTED}):
+        with started(workers) as running, Client(running) as client:
+            client.register_plugin(Watch())
+            client.run(watched)
+            if workers > 1:
+                speeds.append([workers, *of_machine(client)])
+            for k, (number, how) in enumerate(KNOWN + PREDICTED):
+                if number == workers:
+                    runs[k] = measured(client, **how)
+    return {"runs": [runs[k] for k in sorted(runs)], "speeds": speeds}
+
+
+def plan(folder: Path | None = None) -> dict[str, Any]:
+    """From REPEATS repeats or, with a folder, from those that lie there and one more. They are best far apart: a
+    machine may be slower for minutes."""
+    if folder is None:
+        repeats = [repeat() for _ in range(REPEATS)]
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        repeats = [*(json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))), repeat()]
+        write_json(folder / f"{time.time():.0f}.json", repeats[-1])
+    return of_repeats(repeats)
+
+
+def of_repeats(repeats: list[dict[str, Any]]) -> dict[str, Any]:
+    """Constants, cases and the plan."""
+    yard = float(np.median([yard_of(run) for one in repeats for run in one["runs"]]))
+    cases = [least_of(list(same), yard) for same in zip(*(one["runs"] for one in repeats), strict=True)]
+    speeds = [one for each in repeats for one in each["speeds"]]
+    alone = min(one for _, one, _ in speeds)
+    beside = {workers: min(all_ for number, _, all_ in speeds if number == workers) for workers, _, _ in speeds}
+    c = fitted(cases[: len(KNOWN)], [(workers, min(alone / all_, 1.0)) for workers, all_ in sorted(beside.items())])
     course = next(case["jobs"] for case in cases if case["folds"] == 5 and case["rows"] == 200_000)
     compared = [_compared(case, c, k < len(KNOWN)) for k, case in enumerate(cases)]
-    return {"constants": c, "cases": compared, "plan": planned(c, course), "evaluations": 3}
+    return {
+        "constants": c, "cases": compared, "plan": planned(c, course), "evaluations": 3, "repeats": len(repeats),
+    }  # fmt: skip
 
 
 def _compared(case: dict[str, Any], c: dict[str, Any], known: bool) -> dict[str, Any]:
@@ -530,8 +550,8 @@ def text(found: dict[str, Any]) -> list[str]:
     ]
     return [
         "## A plan for 10^9 rows",
-        f"Seconds on the clock, of all jobs, and CPU seconds of all processes, on two cores, the least of {REPEATS} "
-        "repeats. `a job is off by`: the median over the jobs of a search, on the clock. `CPU varies by`: how much "
+        "Seconds on the clock, of all jobs, and CPU seconds of all processes, on two cores, the least of "
+        f"{found['repeats']} repeats. `a job is off by`: the median over the jobs of a search, on the clock. `CPU varies by`: how much "
         "more the slowest repeat took.",
         table([*titles, "predicted"], [_case(case) for case in found["cases"]]),
         table(["largest error of a predicted case", "measured", "target", ""], [

@@ -353,12 +353,13 @@ def main() -> None:
     arguments.add_argument(
         "--only", nargs="*", choices=list(SECTIONS), default=[one for one in SECTIONS if one != "disk"]
     )
+    arguments.add_argument("--runs", type=Path, help="a folder of repeats for the plan: one is added, and all count")
     options = arguments.parse_args()
     path = options.out / "cluster_rows.json"
     found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) - 1 else {}
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
-        found[name] = SECTIONS[name]()
+        found[name] = cluster_plan.plan(options.runs) if name == "plan" else SECTIONS[name]()
         found.setdefault("commits", {})[name] = found["provenance"]["commit"]
         write_json(path, found)
         print(text(found))
