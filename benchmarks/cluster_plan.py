@@ -374,32 +374,35 @@ PREDICTED = (
 )
 
 
-def at_work(seconds: float) -> float:
-    """In a worker: CPU seconds of what jobs mostly do, with a block."""
+def at_work(seconds: float) -> tuple[float, float]:
+    """In a worker: CPU seconds of what jobs mostly do, with a block, and of all else for every second on the clock."""
     X = np.random.default_rng(0).standard_normal((BLOCK, D))
-    w, ends, count, began = np.full(D, 0.1), time.perf_counter() + seconds, 0, time.thread_time()
+    w, count = np.full(D, 0.1), 0
+    began, mine, every = time.perf_counter(), time.thread_time(), time.process_time()
     with kept_memory():
-        while time.perf_counter() < ends:
+        while time.perf_counter() < began + seconds:
             p = 1.0 / (1.0 + np.exp(-(X @ w)))
             B = X * np.sqrt(p)[:, None]
             X.T @ p, B.T @ B
             count += 1
-    return (time.thread_time() - began) / count
+    mine, every = time.thread_time() - mine, time.process_time() - every
+    return mine / count, (every - mine) / (time.perf_counter() - began)
 
 
-def of_machine(client: Any) -> tuple[float, float]:
-    """CPU seconds of what jobs mostly do: of a worker alone, and of all of them side by side."""
+def of_machine(client: Any) -> tuple[float, float, float]:
+    """CPU seconds of what jobs mostly do, of a worker alone and of all of them side by side, and `beat`."""
     names = list(client.scheduler_info()["workers"])
 
-    def all_of(workers: Any) -> float:
+    def all_of(workers: Any) -> list[float]:
         futures = [client.submit(at_work, 0.6, workers=[one], pure=False) for one in workers]
-        return float(np.mean(client.gather(futures)))
+        return [float(np.mean(one)) for one in zip(*client.gather(futures), strict=True)]
 
     all_of(names)
-    return all_of(names[:1]), all_of(names)
+    (alone, beat), (together, _) = all_of(names[:1]), all_of(names)
+    return alone, together, beat
 
 
-def fitted(known: list[dict[str, Any]], pair: list[tuple[int, float]]) -> dict[str, Any]:
+def fitted(known: list[dict[str, Any]], pair: list[tuple[int, float]], beat: float) -> dict[str, Any]:
     """Constants from the searches of KNOWN."""
     kinds: dict[str, list[Any]] = defaultdict(list)
     for case in known:
@@ -408,22 +411,18 @@ def fitted(known: list[dict[str, Any]], pair: list[tuple[int, float]]) -> dict[s
     of_kinds = {name: _least(np.array(seen, dtype=float)) for name, seen in kinds.items()}
     jobs = [job for case in known for job in case["jobs"]]
     counts = [counted(job) for job in jobs]
-    c: dict[str, Any] = {"pair": pair, "kinds": of_kinds}
+    c: dict[str, Any] = {"pair": pair, "beat": beat, "aside": 0.0, "kinds": of_kinds}
     for phase, names in (("before", BEFORE), ("within", WITHIN), ("after", AFTER)):
         seconds = [job["phases"][phase] for job in jobs]
         if phase == "within":
             seconds = [max(all_ - computed(job, c), 0.0) for all_, job in zip(seconds, jobs, strict=True)]
         found = nnls(np.array([one[phase] for one in counts], dtype=float), np.array(seconds))[0]
         c |= dict(zip(names, map(float, found), strict=True))
-    c |= {"aside": 0.0, "beat": 0.0}
-    clocks, rests, tasks = [], [], []
+    rest, tasks = [], []
     for case in known:
-        found = [simulated(job, c, CORES) for job in case["jobs"]]
-        clocks.append(sum(clock for clock, _ in found))
-        rests.append(max(case["CPU"] - sum(cpu for _, cpu in found), 0.0) / case["CPU"])
-        tasks.append(sum(counted(job)["within"][0] for job in case["jobs"]))
-    A = np.column_stack([tasks, clocks]) / np.array([[case["CPU"]] for case in known])
-    return {**c, **dict(zip(("aside", "beat"), map(float, nnls(A, np.array(rests))[0]), strict=True))}
+        rest.append(1.0 - sum(simulated(job, c, CORES)[1] for job in case["jobs"]) / case["CPU"])
+        tasks.append(sum(counted(job)["within"][0] for job in case["jobs"]) / case["CPU"])
+    return {**c, "aside": max(float(np.dot(rest, tasks) / np.dot(tasks, tasks)), 0.0)}
 
 
 def _least(seen: Any) -> list[float]:
@@ -464,9 +463,10 @@ def of_repeats(repeats: list[dict[str, Any]]) -> dict[str, Any]:
     yard = float(np.median([yard_of(run) for one in repeats for run in one["runs"]]))
     cases = [least_of(list(same), yard) for same in zip(*(one["runs"] for one in repeats), strict=True)]
     speeds = [one for each in repeats for one in each["speeds"]]
-    alone = min(one for _, one, _ in speeds)
-    beside = {workers: min(all_ for number, _, all_ in speeds if number == workers) for workers, _, _ in speeds}
-    c = fitted(cases[: len(KNOWN)], [(workers, min(alone / all_, 1.0)) for workers, all_ in sorted(beside.items())])
+    alone, beat = min(one for _, one, _, _ in speeds), float(np.median([one for *_, one in speeds]))
+    beside = {workers: min(one[2] for one in speeds if one[0] == workers) for workers, *_ in speeds}
+    pair = [(workers, min(alone / together, 1.0)) for workers, together in sorted(beside.items())]
+    c = fitted(cases[: len(KNOWN)], pair, beat)
     course = next(case["jobs"] for case in cases if case["folds"] == 5 and case["rows"] == 200_000)
     compared = [_compared(case, c, k < len(KNOWN)) for k, case in enumerate(cases)]
     return {
@@ -551,8 +551,8 @@ def text(found: dict[str, Any]) -> list[str]:
     return [
         "## A plan for 10^9 rows",
         "Seconds on the clock, of all jobs, and CPU seconds of all processes, on two cores, the least of "
-        f"{found['repeats']} repeats. `a job is off by`: the median over the jobs of a search, on the clock. `CPU varies by`: how much "
-        "more the slowest repeat took.",
+        f"{found['repeats']} repeats. `a job is off by`: the median over the jobs of a search, on the clock. `CPU "
+        "varies by`: how much more the slowest repeat took.",
         table([*titles, "predicted"], [_case(case) for case in found["cases"]]),
         table(["largest error of a predicted case", "measured", "target", ""], [
             target("on the clock", clock, 0.2), target("CPU", cpu, 0.2),
