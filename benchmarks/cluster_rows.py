@@ -3,7 +3,7 @@
     bits      elastic-net logistic regression, two folds as views of rows, a search of six evaluations: RowBlocks in one
               process, then 1, 2 and 4 worker processes with chunks of 1,000, 7,777 and all rows, and one run in which a
               worker is killed after the third evaluation. A digest of the whole history is compared.
-    memory    X of 0.8 GB in a file, two workers that may have 500 MB each, of which Python and its libraries take 190:
+    memory    X of 0.56 GB in a file, two workers that may have 500 MB each, of which Python and its libraries take 190:
               a search to its end, its rows read again at every pass. The workers' peak memory is told. (With 400 MB
               each so little is left that Dask pauses workers and moves data to the disk, and a pass takes three times
               as long.)
@@ -143,7 +143,7 @@ def peak_memory() -> int:
     return 1024 * int(lines["VmHWM"].split()[0])
 
 
-def memory(N: int = 1_000_000, d: int = 100, limit: str = "500MB") -> dict[str, Any]:
+def memory(N: int = 700_000, d: int = 100, limit: str = "500MB") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
         y = written(path, N, d)
