@@ -1,11 +1,12 @@
-r"""Scores of multinomial logistic regression without intercepts on held-out blocks of rows, wherever these are:
+r"""Scores of multinomial logistic regression on held-out blocks of rows, wherever these are:
 
-    loss(W) = share sum_i v_i phi(m_i, y_i) = sum_b r_b^2,        m_i = W x_i,
+    loss(W) = share sum_i v_i phi(m_i, y_i) = sum_b r_b^2,        m_i = W x_i + b(W),
 
 phi the Brier score or the log loss (`suffice.held_out_softmax`), with one residual r_b for every block, the root of its
-rows' part. With rho >= ||W - W_hat||, the loss moves by no more than  share (||sum_i v_i phi'_i x_i^T|| rho + phi''/2
-(||diag(v)^(1/2) X|| rho)^2),  from sums that one pass over X gives. Rounding moves margins of a row by no more than
-delta_i, which counts by |phi'_i| to first order; phi itself errs like margins that are a few units off.
+rows' part. With rho >= ||W - W_hat|| and beta what the intercepts may move, plus their error, the loss moves by no more
+than  share (||sum_i v_i phi'_i x_i^T|| rho + ||sum_i v_i phi'_i|| beta + phi''/2 (||diag(v)^(1/2) X|| rho + beta)^2),
+from sums that one pass over X gives. Rounding moves margins of a row by no more than delta_i, which counts by |phi'_i|
+to first order; phi itself errs like margins that are a few units off.
 """
 
 from __future__ import annotations
@@ -24,42 +25,47 @@ from suffice.terms.blocks import Block, Length, Most
 from suffice.terms.design import Design
 from suffice.terms.jobs import pulled
 from suffice.terms.rounding import gamma, norm_rounding
-from suffice.terms.row_softmax import RowsMultinomial, labels_of
+from suffice.terms.row_softmax import RowsMultinomial
+from suffice.terms.softmax_jobs import labels_of
 
 
 @dataclass(frozen=True)
 class SoftmaxScoreAt:
-    """Sums at a point: of phi, of v phi' x^T, its terms' length, sum v |phi'| (||x_i|| slack), sum v |phi'|, and the
-    largest margin. a, y, norms are given."""
+    """Sums at a point: of phi, of v phi' x^T, its terms' length, v phi', v |phi'| by classes and in all, sum v |phi'|
+    (||x_i|| slack), and the largest margin. a, y, norms are given."""
 
     scoring: str
     slack: float
     columns: int
+    b: Array
     reads: bool = True
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
-        v, pulls, residuals, m, X, norms = _counting(block, self.scoring)
+        v, pulls, residuals, m, X, norms = _counting(block, self.scoring, self.b)
         if len(v) == 0:
-            empty = np.zeros((self.columns, block.margins[0].shape[1]))
-            return [0.0], empty, Length(0.0), 0.0, 0.0, Most(0.0)
+            none = 0.0 * self.b
+            return [0.0], np.zeros((self.columns, len(none))), Length(0.0), none, none, 0.0, 0.0, Most(0.0)
         sizes = np.sqrt((pulls * pulls).sum(axis=1))
         return (
             [float((v[:, None] * residuals * residuals).sum())],
             pulled(X, v[:, None] * pulls),
             Length(norm(np.sqrt(v) * sizes)),
-            float(v @ (sizes * norms)) * self.slack,
+            v @ pulls,
+            v @ np.abs(pulls),
             float(v @ sizes),
+            float(v @ (sizes * norms)) * self.slack,
             Most(float(np.abs(m).max())),
         )
 
 
-def _counting(block: Block, scoring: str) -> tuple[Array, Array, Array, Array, Array, Array]:
+def _counting(block: Block, scoring: str, b: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
     """v, phi', residuals, margins, X and norms of the rows that count."""
     a, m, labels = block["a"], block.margins[0], labels_of(block)
     X, norms, counts = block.X, block["norms"], a > 0.0
     if not counts.all():
         a, m, labels, X, norms = a[counts], m[counts], labels[counts], X[counts], norms[counts]
+    m = m + b
     onehot = np.eye(m.shape[1])[labels]
     phi = SOFTMAX_SCORES[scoring]
     if len(a) == 0:
@@ -69,23 +75,27 @@ def _counting(block: Block, scoring: str) -> tuple[Array, Array, Array, Array, A
 
 @dataclass(frozen=True)
 class SoftmaxPushed:
-    """<sum_i v_i phi'_i x_i^T, V>, block by block, for every column of V; or, with `u`, one number per block, the sum
-    of these matrices times u."""
+    """<sum_i v_i phi'_i x_i^T, V> + sum_i v_i phi'_i . moved, block by block, for every column of V and `moved`; or,
+    with `u`, one number per block, the sums of these matrices and vectors times u."""
 
     scoring: str
+    b: Array
     V: Array | None
+    moved: Array | None = None
     u: Array | None = None
     block: int = 1
     reads: bool = True
     keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
-        v, pulls, _, m, X, _ = _counting(block, self.scoring)
+        v, pulls, _, m, X, _ = _counting(block, self.scoring, self.b)
         G = pulled(X, v[:, None] * pulls) if len(v) else np.zeros((X.shape[1], m.shape[1]))
+        of_b = v @ pulls
         if self.u is not None:
-            return self.u[block.start // self.block] * G
-        assert self.V is not None
-        return [np.ascontiguousarray(G.T).ravel() @ self.V]
+            u = self.u[block.start // self.block]
+            return u * G, u * of_b
+        assert self.V is not None and self.moved is not None
+        return [np.ascontiguousarray(G.T).ravel() @ self.V + of_b @ self.moved]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,43 +108,54 @@ class HeldOutSoftmaxRows:
     share: float
     train: RowsMultinomial
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        return {"a": self.design.weights, "y": self.y, "norms": self.design.row_norms}
+
     def at(self, w: Array) -> LossAt:
-        design, K, phi = self.design, self.train.classes, SOFTMAX_SCORES[self.scoring]
-        margins = design.X.margins(w.reshape(K, -1).T)
-        given = {"a": design.weights, "y": self.y, "norms": design.row_norms}
-        job = SoftmaxScoreAt(self.scoring, design.margin_rounding(w) * norm(w), design.shape[1])
-        parts, pulls, weighted, blurred, absolute, largest = design.X.run(job, [margins], **given)
+        design, train, K, phi = self.design, self.train, self.train.classes, SOFTMAX_SCORES[self.scoring]
+        margins, image = design.X.margins(w.reshape(K, -1).T), train.image(w)
+        b, error_of_b = train.shift(image)
+        job = SoftmaxScoreAt(self.scoring, design.margin_rounding(w) * norm(w), design.shape[1], b)
+        parts, pulls, weighted, of_b, sizes, absolute, blurred, largest = design.X.run(job, [margins], **self.given)
         rows, up = design.shape[0], 1.0 + gamma(design.shape[0] + K + 16)
         residuals = np.sqrt(self.share * np.array(parts))
         loss = float(residuals @ residuals)
-        of_phi = 4.0 * EPS * math.sqrt(K) * (float(largest) + K + 8.0)
+        of_phi = 4.0 * EPS * math.sqrt(K) * (float(largest) + norm(b) + K + 8.0)
         spectral, spread = math.sqrt(design.squared_norm), design.spread(w) + of_phi
-        gradient = norm(pulls.ravel()) + design.pull_rounding * float(weighted) * up
-        gradient += spectral * phi.curvature * of_phi  # slopes that are a few units off, wherever they are small
+        # slopes that are a few units off, wherever they are small
+        gradient = norm(pulls.ravel()) + design.pull_rounding * float(weighted) * up + spectral * phi.curvature * of_phi
+        pull = norm(of_b) + gamma(rows + K + 16) * norm(sizes) + phi.curvature * of_phi
         shaken = (blurred + absolute * of_phi) * up + 2.0 * of_phi
         rounding = norm_rounding(residuals) + gamma(rows + K + 16) * norm(residuals)
 
         def error(radius: float) -> float:
             reach = min(radius, sys.float_info.max)
-            far = spectral * reach + spread
+            beta = float(train.drift(w, image, reach)) + error_of_b
+            far = spectral * reach + beta + spread
             if not far < 1e150:
                 return math.inf
-            change = self.share * (gradient * reach + shaken + 0.5 * phi.curvature * far * far) * up
+            change = self.share * (gradient * reach + pull * beta + shaken + 0.5 * phi.curvature * far * far) * up
             by_loss = root_error(loss, loss - change, loss + change)
             return min(by_loss, math.sqrt(self.share) * phi.slope * far) + rounding
 
-        return LossAt(residuals, error, None, self._linear(margins, given, residuals))
+        return LossAt(residuals, error, None, self._linear(margins, image, b, residuals))
 
-    def _linear(self, margins: Any, given: dict[str, Any], residuals: Array) -> Linear:
-        X = self.design.X
+    def _linear(self, margins: Any, image: Any, b: Array, residuals: Array) -> Linear:
+        X, train = self.design.X, self.train
         inverse = 0.5 * self.share / np.where(residuals > 0.0, residuals, math.inf)
 
         def forward(V: Array) -> Array:
-            moves: Array = inverse[:, None] * np.array(X.run(SoftmaxPushed(self.scoring, V), [margins], **given))
+            moved = train.intercept_jacobian(image) @ V if train.intercept else np.zeros((len(b), V.shape[1]))
+            job = SoftmaxPushed(self.scoring, b, V, moved)
+            moves: Array = inverse[:, None] * np.array(X.run(job, [margins], **self.given))
             return moves
 
         def adjoint(u: Array) -> Array:
-            job = SoftmaxPushed(self.scoring, None, inverse * u, X.block)
-            return np.ascontiguousarray(X.run(job, [margins], **given).T).ravel()
+            job = SoftmaxPushed(self.scoring, b, None, None, inverse * u, X.block)
+            pulled_back, of_b = X.run(job, [margins], **self.given)
+            result = np.ascontiguousarray(pulled_back.T).ravel()
+            return result + of_b @ train.intercept_jacobian(image) if train.intercept else result
 
         return Linear(forward, adjoint)

@@ -143,11 +143,7 @@ class _MarginLoss:
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
-        weights = self.design.weights
-        rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
-        if isinstance(X, Design) and not isinstance(weights, Even) and not _is_even(weights):
-            raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
-        self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
+        self.norm = math.sqrt(_counted(self.design) * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 
     @property
@@ -290,7 +286,7 @@ class Deviance:
         kind = HeldOut
         if isinstance(design.X, Blocked):
             kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
-            total = float(design.weights.count) if isinstance(design.weights, Even) else total
+            total = float(design.weights.count) if isinstance(design.weights, Even | Chosen) else total
             offset = None if offset is None else design.X.rows_of(offset)
         else:
             y = frozen(family.targets(np.asarray(y)))
@@ -319,11 +315,8 @@ class _Multinomial:
         if isinstance(rows.X, Blocked):
             if not isinstance(train, RowsMultinomial):
                 raise TypeError("X is in blocks of rows, and the problem's is not")
-            if not isinstance(rows.weights, Even | Chosen) and not _is_even(rows.weights):
-                raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
             numbers = rows.X.targets(y, partial(_numbers, problem.classes), True)
-            count = float(getattr(rows.weights, "count", rows.shape[0]))
-            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, count, train)
+            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, float(_counted(rows)), train)
             return
         y = np.asarray(y)
         if y.shape != (self.design.shape[0],):
@@ -409,8 +402,14 @@ class PartialLikelihood:
         return LossAt(residuals, error)
 
 
-def _is_even(weights: Any) -> bool:
-    return not hasattr(weights, "home") and np.ptp(host(weights)) == 0.0
+def _counted(design: Design) -> int:
+    """How many rows count."""
+    weights = design.weights
+    if isinstance(weights, Even | Chosen):
+        return weights.count
+    if hasattr(weights, "home") or np.ptp(host(weights)) != 0.0:
+        raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
+    return design.shape[0]
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

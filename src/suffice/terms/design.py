@@ -494,7 +494,9 @@ class Surveyed:
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)
-        return cls(float(largest), float(row), float(reach), columns, means, gram if small else None, norms, unit)
+        return cls(
+            float(largest), float(row), float(reach), columns, means * unit, gram if small else None, norms, unit
+        )
 
 
 def _unit(largest: float) -> float:
