@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.metrics import mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
@@ -116,7 +117,10 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
     [
         ({"y": LABELS}, {"target": "z"}, "there is no column"),
         ({"y": LABELS}, {"model": "svm"}, "not for a cluster"),
-        ({"y": rng.choice(["p", "q", "r"], ROWS)}, {}, "has 3 classes"),
+        ({"y": LABELS}, {"model": "cox"}, "rows depend on each other"),
+        ({"y": np.arange(ROWS) % 120}, {"model": "logistic"}, "too many to be classes"),
+        ({"y": np.where(np.arange(ROWS) < 3, "rare", LABELS)}, {}, "class 'rare' has 3 rows"),
+        ({"y": np.arange(ROWS) % 7 * 1.0}, {"model": "gamma"}, "needs numbers above 0"),
         ({"y": [None, *LABELS[1:]]}, {}, "is missing in"),
         ({"y": LABELS, "when": pd.Timestamp("2026-01-01")}, {}, "--drop when"),
         ({"y": "same"}, {}, "one value only"),
@@ -199,6 +203,59 @@ def test_the_score_is_that_of_one_machine(files, address, tmp_path):
     here = cross_val_score(estimator, problem.X, problem.y, cv=problem.cv, scoring="neg_log_loss").mean()
     low, high = there.plain()["interval"]
     assert low - 1e-6 <= here <= high + 1e-6
+
+
+CLASSES = np.select([FRAME.a + rng.logistic(size=ROWS) > 0.7, FRAME.c == "x"], ["up", "x"], "rest")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(CLASSES, id="text"),
+        pytest.param(np.searchsorted(["rest", "up", "x"], CLASSES), id="numbers", marks=pytest.mark.slow),
+    ],
+)
+def test_several_classes_have_the_score_and_the_model_of_one_machine(files, address, tmp_path, target):
+    paths = files(y=target)
+    whole = tmp_path / "whole.parquet"
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
+    found = run(Wish(data=paths, target="y", cv=2, max_evaluations=2, seed=5), address, tmp_path / "run")
+    assert found.model == "logistic" and found.failures == ()
+    problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
+    penalties = found.plain()["penalties"]
+    l1, l2 = penalties["l1"], penalties["l2"]
+    estimator = problem.estimator.set_params(
+        model__C=1.0 / (l1 + l2) / (ROWS // 2), model__l1_ratio=l1 / (l1 + l2), model__tol=1e-8, model__max_iter=100_000
+    )
+    here = cross_val_score(estimator, problem.X, problem.y, cv=problem.cv, scoring="neg_log_loss").mean()
+    low, high = found.plain()["interval"]
+    assert low - 1e-6 <= here <= high + 1e-6
+    fitted = estimator.set_params(model__C=1.0 / (l1 + l2) / ROWS).fit(problem.X, problem.y)
+    predicted = predict(tmp_path / "run", str(whole))
+    assert predicted.columns[0].astype(str).tolist() == fitted.predict(problem.X).astype(str).tolist()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["coefficients"]["outputs"] == sorted({str(one) for one in target})
+    assert [sum(curve["count"]) for curve in report["calibration"]["curves"]] == [ROWS] * 3
+
+
+@pytest.mark.parametrize(
+    "model", ["gamma", *(pytest.param(one, marks=pytest.mark.slow) for one in ("tweedie", "negative-binomial"))]
+)
+def test_families_are_the_models_that_scikit_learn_is_given(files, address, tmp_path, model):
+    y = np.exp(0.3 * FRAME.a) * rng.gamma(2.0, 0.5, ROWS)
+    y = np.round(y) if model == "negative-binomial" else np.where(y < 0.3, 0.0, y) if model == "tweedie" else y
+    paths = files(y=y)
+    found = run(Wish(data=paths, target="y", model=model, cv=2, max_evaluations=1), address, tmp_path / "run")
+    assert found.failures == ()
+    low, high = found.plain()["interval"]
+    assert low <= found.plain()["score"] <= high < 0.0
+    # The same estimator, fitted here to the prepared rows, predicts the same.
+    skops = pytest.importorskip("skops.io")
+    saved = skops.load(found.model_file, trusted=skops.get_untrusted_types(file=found.model_file))
+    frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
+    X = saved[:-1].transform(frame)
+    here = clone(saved[-1]).set_params(**found.plain()["penalties"]).fit(X, y)
+    assert saved.predict(frame) == pytest.approx(here.predict(X), rel=1e-5)
 
 
 def invoked(*arguments):
