@@ -18,7 +18,7 @@ from suffice.held_out import DevianceScore, LogScore, Phi, SquaredScore
 from suffice.held_out_rows import HeldOutRows
 from suffice.held_out_softmax_rows import HeldOutSoftmaxRows
 from suffice.problem import Composite
-from suffice.problems.linear import ElasticNetModel, penalised
+from suffice.problems.linear import ElasticNetModel, LowerLevel, penalised
 from suffice.problems.multinomial import ElasticNetMultinomial
 from suffice.terms.design import Design
 from suffice.terms.families import GAMMA, NegativeBinomial, Tweedie
@@ -46,7 +46,7 @@ OTHERS = {
 SCORES: dict[Any, Phi] = {LOGISTIC: LogScore(), SQUARED: SquaredScore()}
 
 
-class Training(Protocol):
+class Training(LowerLevel, Protocol):
     """A model of rows of a design."""
 
     @property
@@ -60,10 +60,6 @@ class Training(Protocol):
     @property
     def steepness(self) -> float:
         """The largest second derivative of its loss, or 1 where that has no bound."""
-        ...
-
-    def at(self, *, l1: Any = 0.0, l2: Any) -> Composite:
-        """The problem at fixed penalties."""
         ...
 
     def held_out(self, design: Design, share: float) -> HeldOutRows | HeldOutSoftmaxRows:
@@ -110,8 +106,8 @@ class ClassesFold(ElasticNetMultinomial):
     def __init__(self, design: Design, y: Any) -> None:
         super().__init__(design, y, intercept=True)
 
-    def at(self, *, l1: Any = 0.0, l2: Any) -> Composite:
-        return super().at(l1=l1, l2=l2)
+    def at(self, **params: float) -> Composite:
+        return super().at(**{"l1": 0.0, **params})
 
     def _rows(self) -> RowsMultinomial:
         model = self.model()
