@@ -6,7 +6,8 @@ phi the Brier score or the log loss (`suffice.held_out_softmax`), with one resid
 rows' part. With rho >= ||W - W_hat|| and beta what the intercepts may move, plus their error, the loss moves by no more
 than  share (||sum_i v_i phi'_i x_i^T|| rho + ||sum_i v_i phi'_i|| beta + phi''/2 (||diag(v)^(1/2) X|| rho + beta)^2),
 from sums that one pass over X gives. Rounding moves margins of a row by no more than delta_i, which counts by |phi'_i|
-to first order; phi itself errs like margins that are a few units off.
+to first order; phi itself errs like margins that are a few units off. Where the minimiser W + h is verified
+(`suffice.lower.verified_softmax`) h bounds what margins move, b included, in one more pass over X.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from suffice.arrays import EPS, Array, norm
 from suffice.held_out import Linear, LossAt, root_error
 from suffice.held_out_softmax import SOFTMAX_SCORES
+from suffice.lower.softmax_factor import SoftmaxFactor
+from suffice.lower.verified import Verification
+from suffice.lower.verified_softmax import SoftmaxVerification
+from suffice.lower.verified_softmax_blocks import travelling
 from suffice.terms.blocks import Block, Length, Most
-from suffice.terms.design import Design
+from suffice.terms.design import OF_FACTORS, Design
 from suffice.terms.jobs import pulled
 from suffice.terms.rounding import gamma, norm_rounding
 from suffice.terms.row_softmax import RowsMultinomial
@@ -71,6 +77,53 @@ def _counting(block: Block, scoring: str, b: Array) -> tuple[Array, Array, Array
     if len(a) == 0:
         return a, m, m, m, X, norms
     return a, phi.derivative(m, onehot), phi.residuals(m, onehot), m, X, norms
+
+
+@dataclass(frozen=True)
+class SoftmaxMoved:
+    """Sums for margins that move by B_i n, n being scaled, less their mean over classes, and by no more than `doubt`
+    times their norms and a blur of  slope ||x_i|| + even  besides. With sizes of slopes, |phi'| + 4 p:
+
+        v phi' . moved, v sizes . |moved|, v sizes . rounding, v ||sizes|| blur,
+        by classes v sizes^2 and v sizes,  and  ||v^(1/2) far||,  far_i what the margins of a row move in all.
+
+    a, y, norms are given."""
+
+    scoring: str
+    b: Array
+    factor: SoftmaxFactor
+    n: Array
+    doubt: float
+    slope: float
+    even: float
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Any:
+        v, slopes, _, m, X, norms = _counting(block, self.scoring, self.b)
+        K = len(self.b)
+        if len(v) == 0:
+            return 0.0, 0.0, 0.0, 0.0, np.zeros(K), np.zeros(K), Length(0.0)
+        # A class's slope is rounded relative to its probability, not to itself; over all classes they add up to 0.
+        sizes = np.abs(slopes) + 4.0 * softmax(m, axis=1)
+        moved, rounded = self.factor.moved(X, self.n)
+        rounded = rounded + rounded.mean(axis=1, keepdims=True)
+        rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
+        moved = moved - moved.mean(axis=1, keepdims=True)
+        blur = self.slope * norms + self.even
+        # What h - n moves counts to second order here: it need not be known better than to a tenth of the rest.
+        rest = math.sqrt(float(np.sum(v @ moved**2)) / float(v.sum()))
+        further = self.doubt * self.factor.norms(X, 0.1 * rest / self.doubt)
+        far = np.sqrt(np.sum((np.abs(moved) + rounded + further) ** 2, axis=1)) + blur
+        return (
+            float(v @ (slopes * moved).sum(axis=1)),
+            float(v @ (sizes * np.abs(moved)).sum(axis=1)),
+            float(v @ (sizes * rounded).sum(axis=1)),
+            float(v @ (np.sqrt(np.sum(sizes**2, axis=1)) * blur)),
+            v @ sizes**2,
+            v @ sizes,
+            Length(norm(np.sqrt(v) * far)),
+        )
 
 
 @dataclass(frozen=True)
@@ -130,17 +183,46 @@ class HeldOutSoftmaxRows:
         shaken = (blurred + absolute * of_phi) * up + 2.0 * of_phi
         rounding = norm_rounding(residuals) + gamma(rows + K + 16) * norm(residuals)
 
-        def error(radius: float) -> float:
-            reach = min(radius, sys.float_info.max)
-            beta = float(train.drift(w, image, reach)) + error_of_b
-            far = spectral * reach + beta + spread
+        def bound(first: float, far: float) -> float:
+            """The error of r for margins that move by `far` in all, and the loss by `first` to first order."""
             if not far < 1e150:
                 return math.inf
-            change = self.share * (gradient * reach + pull * beta + shaken + 0.5 * phi.curvature * far * far) * up
+            change = self.share * (first + 0.5 * phi.curvature * far * far) * up
             by_loss = root_error(loss, loss - change, loss + change)
             return min(by_loss, math.sqrt(self.share) * phi.slope * far) + rounding
 
-        return LossAt(residuals, error, None, self._linear(margins, image, b, residuals))
+        def error(radius: float) -> float:
+            reach = min(radius, sys.float_info.max)
+            beta = float(train.drift(w, image, reach)) + error_of_b
+            return bound(gradient * reach + pull * beta + shaken, spectral * reach + beta + spread)
+
+        def verified(proof: Verification) -> float:
+            assert isinstance(proof, SoftmaxVerification)
+            first, far = self._moved(proof, w, margins, b, of_phi, np.ascontiguousarray(pulls.T), of_b)
+            return bound(first + shaken, far + spread)
+
+        return LossAt(residuals, error, verified, self._linear(margins, image, b, residuals))
+
+    def _moved(
+        self, proof: SoftmaxVerification, w: Array, margins: Any, b: Array, of_phi: float, pulls: Array, of_b: Array
+    ) -> tuple[float, float]:
+        """By how much the exact minimiser moves the loss to first order, and the margins in all, at most; `pulls` and
+        `of_b` are sum_i v_i phi'_i x_i^T, K x d, and sum_i v_i phi'_i."""
+        design, K, factor = self.design, self.train.classes, proof.factor
+        even = of_phi + 4.0 * EPS * norm(b) + norm(b - proof.b)
+        job = SoftmaxMoved(
+            self.scoring, b, travelling(factor), proof.step / factor.scale, proof.slack,
+            design.margin_rounding(w) * norm(w), even,
+        )  # fmt: skip
+        along, sizes, rounded, blurred, squares, absolute, far = design.X.run(job, [margins], **self.given)
+        up, rows = 1.0 + gamma(sum(design.shape) + K + 16), design.shape[0]
+        entries = np.array([gamma(float(count) + OF_FACTORS + K + 16) for count in design.pull.roundings])
+        entries = np.sqrt(squares)[:, None] * (entries * design.column_norms) * up + design.underflow
+        of_intercepts = gamma(rows + K + 16) * absolute * up + design.underflow
+        first = abs(along) + (gamma(rows * K + K + 16) * sizes + rounded + blurred) * up
+        variables = factor.variables
+        first += proof.against(variables.gathered(pulls, of_b), variables.gathered(entries, of_intercepts))
+        return first * up, float(far) * up
 
     def _linear(self, margins: Any, image: Any, b: Array, residuals: Array) -> Linear:
         X, train = self.design.X, self.train

@@ -234,7 +234,10 @@ class ClusterRows(Blocked):
         raise TypeError("rows on a cluster cannot be sent elsewhere: leave executor=None, the cluster does the work")
 
     def __matmul__(self, w: Any) -> Any:
-        raise TypeError("X lives on a cluster: linear models with one margin per row take it, other models do not")
+        raise TypeError(
+            "X lives on a cluster: this model needs it in main memory (suffice.problems.ElasticNetModel, and what is "
+            "made of it, does not)"
+        )
 
     @property
     def source(self) -> Any:
