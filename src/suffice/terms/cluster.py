@@ -314,7 +314,8 @@ class ClusterRows(Blocked):
         with _talking(self.client), _quiet():
             if is_dask(values):
                 distributed: Any = import_module("distributed")
-                cut = self.client.persist(_known(values).rechunk({0: self.piece}, method="tasks"))
+                whole = {axis: -1 for axis in range(1, values.ndim)}
+                cut = self.client.persist(_known(values).rechunk({0: self.piece, **whole}, method="tasks"))
                 pieces = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
             else:
                 values = np.asarray(values)
