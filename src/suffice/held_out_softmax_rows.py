@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
 from suffice.arrays import EPS, Array, norm
 from suffice.held_out import Linear, LossAt, root_error
-from suffice.held_out_softmax import SOFTMAX_SCORES
+from suffice.held_out_softmax import SOFTMAX_SCORES, centred_moves, slope_sizes
 from suffice.lower.softmax_factor import SoftmaxFactor
 from suffice.lower.verified import Verification
 from suffice.lower.verified_softmax import SoftmaxVerification
@@ -104,12 +103,7 @@ class SoftmaxMoved:
         K = len(self.b)
         if len(v) == 0:
             return 0.0, 0.0, 0.0, 0.0, np.zeros(K), np.zeros(K), Length(0.0)
-        # A class's slope is rounded relative to its probability, not to itself; over all classes they add up to 0.
-        sizes = np.abs(slopes) + 4.0 * softmax(m, axis=1)
-        moved, rounded = self.factor.moved(X, self.n)
-        rounded = rounded + rounded.mean(axis=1, keepdims=True)
-        rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
-        moved = moved - moved.mean(axis=1, keepdims=True)
+        sizes, (moved, rounded) = slope_sizes(slopes, m), centred_moves(*self.factor.moved(X, self.n))
         blur = self.slope * norms + self.even
         # What h - n moves counts to second order here: it need not be known better than to a tenth of the rest.
         rest = math.sqrt(float(np.sum(v @ moved**2)) / float(v.sum()))
