@@ -57,6 +57,7 @@ class Made:
     result: Result
     classes: tuple[Any, ...] | None
     rows: int
+    total: float  # of their weights
 
     @property
     def scoring(self) -> str:
@@ -68,7 +69,7 @@ class Made:
 
 
 def words(model: str, penalties: dict[str, float], rows: float) -> dict[str, float]:
-    """Penalties in scikit-learn's words, for a fit to so many rows."""
+    """Penalties in scikit-learn's words, for a fit to so many rows, or to rows that weigh so much."""
     l1, l2 = penalties.get("l1", 0.0), penalties["l2"]
     match model:
         case "logistic":
@@ -105,7 +106,7 @@ def collect(made: Made, about: Data) -> Data:
     K, low_high = len(made.folds), made.result.interval
     names = list(made.penalties)
     tuned = _trained([fold.at(**made.penalties) for fold in made.folds], made.solution.x)
-    said, usual = defaults(made.model, made.rows * (K - 1) / K)
+    said, usual = defaults(made.model, made.total * (K - 1) / K)
     default = _trained([fold.at(**usual) for fold in made.folds], made.solution.x)
     scores = {name: _scores(made, models) for name, models in (("tuned", tuned), ("default", default))}
     return {
@@ -120,7 +121,7 @@ def collect(made: Made, about: Data) -> Data:
         "asked_scoring": None,
         "policy": made.result.policy,
         "best": {
-            "params": words(made.model, made.penalties, made.rows),
+            "params": words(made.model, made.penalties, made.total),
             "penalties": made.penalties,
             "l2_floor": 0.0,
             "score": -float(made.result.cost),

@@ -39,6 +39,7 @@ from suffice.result import Record, Result
 from suffice.sklearn.enough import worth
 from suffice.space import Space
 from suffice.tabular import cluster_report
+from suffice.tabular.cluster_folds import Split
 from suffice.tabular.cluster_models import LOSSES, OTHERS, Training, training
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.models import POSITIVE, estimator_of
@@ -78,6 +79,7 @@ class Wish:
     cv: int = 5
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    weights: str | None = None
     max_evaluations: int = 200
     max_seconds: float | None = None
     seed: int = 0
@@ -85,7 +87,7 @@ class Wish:
 
     def plain(self) -> dict[str, Any]:
         """What may not differ in a folder."""
-        names = ("target", "model", "cv", "drop", "keep", "seed")
+        names = ("target", "model", "cv", "drop", "keep", "seed", *(("weights",) if self.weights else ()))
         return {"on a cluster": list(self.data)} | {
             name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in names
         }
@@ -132,7 +134,7 @@ class Found:
         }
 
 
-NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed", "no_report")
+NAMES = ("target", "model", "cv", "drop", "keep", "weights", "max_evaluations", "max_seconds", "seed", "no_report")
 TAKEN = ("data", *NAMES, "digest")
 
 
@@ -195,8 +197,8 @@ def tune_frame(
 
     `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
     predict` takes it, and the same call goes on where it was. `how` may be `model`, `cv`, `seed`, `drop`, `keep`,
-    `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`, `plain()` and
-    `model_file`.
+    `weights`, `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`,
+    `plain()` and `model_file`.
     """
     began, folder = time.monotonic(), Path(out)
     if not is_dask_frame(frame) or not hasattr(frame, "columns"):
@@ -225,19 +227,16 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     levels = {name: labels[name] for name, kind in kinds.items() if kind == "text" and name != wish.target}
     width = 2 * len(numeric) + sum(len(known) + 1 for known in levels.values())
     raw, y = _arrays(client, parts, numeric, levels, wish.target, kinds[wish.target], target, width)
+    weights = None if wish.weights is None else _column(parts, wish.weights, parts.kinds[wish.weights])
     sizes = tuple(len(known) + 1 for known in levels.values())
     numbers, held = _numbers(wish, raw, y, target, notes)
+    split = Split.of(raw, numbers, held, weights)
     preparations = prepared(raw, len(numeric), sizes, wish.cv, numbers)
     designs = together([partial(Design.of, raw.through(one, one.columns)) for one in preparations])
     count = len(target.classes or ())
-    folds = [
-        training(designs[k].fold(numbers, k, sum(held) - rows, complement=True), y, model, count)
-        for k, rows in enumerate(held)
-    ]  # each prepared by the statistics of its own rows
-    losses = [
-        fold.held_out(designs[k].fold(numbers, k, rows), 1.0 / len(held))
-        for k, (fold, rows) in enumerate(zip(folds, held, strict=True))
-    ]
+    # each prepared by the statistics of its own rows
+    folds = [training(split.training(designs[k], k), y, model, count) for k in range(wish.cv)]
+    losses = [fold.held_out(split.held_out(designs[k], k), 1.0 / wish.cv) for k, fold in enumerate(folds)]
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
     begin = places.read(folder / BEGIN)
@@ -253,18 +252,18 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
         result = resume(folder, problem=problem, options=options, callback=callback)
     else:
         result = tune(problem, np.array(begin["theta"]), options=options, callback=callback, journal=folder)
-    whole = training(designs[-1], y, model, count)
+    whole = training(split.whole(designs[-1]), y, model, count)
     params = dict(result.params or {})
     solution = solve(whole.at(**params), within=1e-3, solver="auto")
     size = float(np.linalg.norm(solution.x))
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
-    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
+    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, split.total)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
     passes = raw.passes
     page = None
     if not wish.no_report:
         made = cluster_report.Made(
-            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows
+            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows, split.total
         )  # fmt: skip
         columns = {"numeric columns": list(numeric), "categorical columns": list(levels)}
         name = Path(wish.data[0]).name + (f" and {len(wish.data) - 1} more" if len(wish.data) > 1 else "")
@@ -310,7 +309,8 @@ class Target:
 
 def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
     """Columns that are used with their kinds, the model, levels of texts, and what is known of the target."""
-    for name in (wish.target, *wish.drop, *wish.keep):
+    special = [] if wish.weights is None else [wish.weights]
+    for name in (wish.target, *wish.drop, *wish.keep, *special):
         if name not in parts.kinds:
             raise TableError(f"there is no column {quoted(name)}: there are {', '.join(map(quoted, parts.kinds))}")
     kinds = {name: kind for name, kind in parts.kinds.items() if name not in wish.drop}
@@ -326,6 +326,8 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
     summary = import_module("dask").delayed(summarise, pure=False)
     summaries = summed(client.gather(client.compute([summary(part, kinds) for part in parts.parts])), kinds)
     target = summaries.pop(wish.target)
+    if wish.weights is not None:
+        _check_weights(wish, kinds.pop(wish.weights, ""), summaries.pop(wish.weights, None), notes)
     for name, summary in summaries.items():
         reason = summary.useless(name, kinds[name], name in wish.keep)
         if reason:
@@ -336,6 +338,20 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
     model, known = _task(wish, target, kinds[wish.target], notes)
     labels = {name: np.array(sorted(summaries[name].levels or ())) for name in kinds if name != wish.target}
     return kinds, model, labels, known
+
+
+def _check_weights(wish: Wish, kind: str, summary: Summary | None, notes: list[str]) -> None:
+    name = quoted(wish.weights or "")
+    if wish.weights == wish.target:
+        raise TableError(f"the target {name} cannot be the weights, too")
+    if summary is None or kind not in ("numeric", "boolean"):
+        raise TableError(f"the weights {name} are not numbers, or left out")
+    if summary.missing or summary.low < 0.0:
+        what = "missing" if summary.missing else f"{summary.low:g}"
+        raise TableError(f"the weight {name} is {what} somewhere")
+    if not summary.high > 0.0:
+        raise TableError(f"the weights {name} are all zero")
+    notes.append(f"rows count as much as {name} says, in training and in scores")
 
 
 def _task(wish: Wish, target: Summary, kind: str, notes: list[str]) -> tuple[str, Target]:
@@ -401,21 +417,24 @@ def _arrays(
             for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
-    of_target = dask.delayed(target_values, pure=False)
-    y = da.concatenate(
-        [
-            da.from_delayed(
-                of_target(part, target, kind, dask_key_name=f"target-{token}-{k}"),
-                (rows,),
-                object if kind == "text" else float,
-            )
-            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
-        ]
-    )
+    y = _column(parts, target, kind)
     if kind == "text":
         assert known.classes is not None
         y = y.map_blocks(class_numbers, known.classes, dtype=float, meta=np.zeros(0))
     return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
+
+
+def _column(parts: Parts, name: str, kind: Any) -> Any:
+    """One column, as it is, on the cluster."""
+    dask, da = import_module("dask"), import_module("dask.array")
+    read, dtype = dask.delayed(target_values, pure=False), object if kind == "text" else float
+    token = blake2b(repr((parts.name, name)).encode(), digest_size=8).hexdigest()
+    return da.concatenate(
+        [
+            da.from_delayed(read(part, name, kind, dask_key_name=f"column-{token}-{k}"), (rows,), dtype)
+            for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
+        ]
+    )
 
 
 def class_numbers(y: Any, classes: tuple[str, ...]) -> Array:
@@ -487,7 +506,7 @@ def _pipeline(
     whole: Training,
     w: Array,
     params: dict[str, float],
-    rows: int,
+    total: float,
 ) -> Pipeline:
     """scikit-learn's own pipeline, with the statistics and coefficients that were found on the cluster: fitted to a few
     rows that have the medians, the missing entries and the levels of the table, and then given the rest."""
@@ -506,7 +525,7 @@ def _pipeline(
     most = max([2, *(len(known) for known in categories)])
     before = preparation_of(tuple(numeric), tuple(levels), most, dense=True)
     estimator = estimator_of(model)
-    estimator.set_params(**cluster_report.words(model, params, rows))
+    estimator.set_params(**cluster_report.words(model, params, total))
     if classes is not None:
         y = np.array([classes[i % len(classes)] for i in range(length)])
     else:
@@ -519,7 +538,7 @@ def _pipeline(
     if numeric:
         scaler = pipeline[0].named_transformers_["numeric"][-1]
         scaler.mean_, scaler.scale_ = preparation.means.copy(), preparation.scales.copy()
-        scaler.var_, scaler.n_samples_seen_ = preparation.scales**2, rows
+        scaler.var_, scaler.n_samples_seen_ = preparation.scales**2, whole.design.shape[0]
     coef, intercepts = whole.fitted(w)
     last = pipeline[-1]
     last.coef_ = coef if classes is not None else coef[0]
