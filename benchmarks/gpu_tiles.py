@@ -120,12 +120,12 @@ class Study:
         """Every call goes on from where the last one has ended."""
         step = fused.iteration(self.design, Logistic(), self.Y, self.l1, self.l2, self.l2, self.L)
         s = self.state()
-        at = [(s.W, s.W_before, s.t)]
+        at = [(s.W, s.W_before, s.t, s.k)]
 
         def run() -> None:
-            W, before, t = at.pop()
-            W_next, _, _, t_next = step(W, before, t)
-            at.append((W_next, W, t_next))
+            W, before, t, k = at.pop()
+            W_next, _, _, t_next, k_next = step(W, before, t, k)
+            at.append((W_next, W, t_next, k_next))
 
         return run
 

@@ -45,7 +45,22 @@ def _extrapolate(W, W_before, beta, Z, i, j, d, n, long):
 
 
 @triton.jit
-def extrapolate(W, W_before, t, mu, L, Z, t_next, d, n, long, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def extrapolate(
+    W,
+    W_before,
+    t,
+    mu,
+    L,
+    Z,
+    t_next,
+    d,
+    n,
+    long,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     new, beta = _constant_momentum(t, mu, L, j, n)
     _extrapolate(W, W_before, beta, Z, i, j, d, n, long)
@@ -73,8 +88,10 @@ def ahead(
     long,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """`extrapolate` for step lengths that grow while they are short enough."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     m = tl.load(mu + j, mask=j < n, other=1.0)
     length, last = tl.load(tau + j, mask=j < n, other=0.5), tl.load(taken + j, mask=j < n, other=0.5)
@@ -117,8 +134,10 @@ def slopes(
     ROWS: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """R from margins that are known."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
@@ -163,8 +182,9 @@ def _product(
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """Rows i of A B, in both pieces of the columns, summed from `start` to before `stop`."""
-    dtype = A.dtype.element_ty
+    """Rows i of A B, in both pieces of the columns, summed from `start` to before `stop`. Numbers of A become those of
+    B as they are read, which is exact."""
+    dtype = B.dtype.element_ty
     c1 = tl.zeros((ROWS, P1), dtype=dtype)
     c2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
     for first in range(start, stop, DEPTH):
@@ -174,7 +194,7 @@ def _product(
             A + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
             mask=(i < rows)[:, None] & inside[None, :],
             other=0.0,
-        )
+        ).to(dtype)
         b = B + k[:, None]
         c1 = tl.dot(
             a,
@@ -346,8 +366,10 @@ def compare(
     ROWS: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """What tells whether the step was short enough; new margins in several parts are summed."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
@@ -389,8 +411,10 @@ def judge(
     long,
     tiles,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Of one column: whether its step was short enough, and what it goes on with."""
+    _begin(EARLY)
     j, b = tl.program_id(0), tl.arange(0, BLOCK)
     total = tl.sum(tl.load(along + b * stride + j, mask=b < tiles, other=0.0))
     for first in range(BLOCK, tiles, BLOCK):
@@ -448,8 +472,10 @@ def settle(
     row_before,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Columns whose step was made go on with it; others stay, and take their margins back."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     goes = tl.load(made + j, mask=j < n, other=1) > 0
     if tl.program_id(0) * ROWS < d:
@@ -521,6 +547,8 @@ def descend(
     W,
     wide,
     t_next,
+    k,
+    k_next,
     d,
     n,
     stride,
@@ -532,7 +560,7 @@ def descend(
     EARLY: tl.constexpr,
 ):
     """A few rows of G and of the next W; `wide`, stored as Z is, gets the next W as well or, with AHEAD, the next Z of
-    a constant step length."""
+    a constant step length, and steps are counted."""
     _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     inside, place = (i < d)[:, None] & (j < n)[None, :], i[:, None] * n + j[None, :]
@@ -553,5 +581,6 @@ def descend(
         tl.store(wide + padded, w + beta[None, :] * (w - old), mask=inside)
         if tl.program_id(0) == 0:
             tl.store(t_next + j, new, mask=j < n)
+            tl.store(k_next + j, tl.load(k + j, mask=j < n, other=0.0) + 1.0, mask=j < n)
     else:
         tl.store(wide + padded, w, mask=inside)
