@@ -6,17 +6,24 @@ import numpy as np
 import pytest
 
 import suffice
+from suffice.arrays import host
+from suffice.lower.column_losses import ColumnLosses
 from suffice.lower.many import solve_each
 from suffice.lower.newton_columns import NewtonBatch
+from suffice.lower.sensitivity import Elsewhere, Sensitivity, forward_together
 from suffice.lower.solution import Ask, Outcome
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.problems.linear import penalised
+from suffice.terms import HUBER, LOGISTIC, SQUARED
 from suffice.terms.design import Design
+from suffice.terms.intercept import Intercepted
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("array_api_compat")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KINDS = {"logistic": ElasticNetLogistic, "squares": ElasticNet, "Huber": ElasticNetHuber}
+LOSSES = {"logistic": LOGISTIC, "squares": SQUARED, "Huber": HUBER}
 PENALTIES = [(0.05, 0.3), (0.02, 1e-3), (0.0, 1e-2), (0.004, 1e-5), (10.0, 0.1)]
 
 
@@ -82,3 +89,76 @@ def test_one_problem_alone_goes_the_same_way() -> None:
     (alone,) = solve_each([Ask(every[1], within=1e-8)], "auto")
     together = solve_each([Ask(problem, within=1e-8) for problem in every], "auto")[1]
     assert np.linalg.norm(alone.x - together.x) <= 2e-8 and alone.outcome is Outcome.REACHED
+
+
+def folds(kind: str, X: object, y: np.ndarray, count: int = 3) -> list[suffice.Composite]:
+    """Models with an intercept of their own, each of which leaves other rows out; one l1 and l2 each."""
+    whole, made = Design.of(X), []
+    for k, (l1, l2) in enumerate(PENALTIES):
+        weights = (np.arange(len(y)) % count != k % count) / np.count_nonzero(np.arange(len(y)) % count != k % count)
+        design = Design(whole.X, weights)
+        made.append(penalised(lambda l2, on=design: Intercepted(on, y, LOSSES[kind], l2), l1, l2, 0.0, X.shape[1]))
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folds_with_intercepts_are_proven_to_be_where_each_alone_is(kind: str) -> None:
+    X, y = data(kind)
+    X = X + 2.0  # so that an intercept matters
+    asks = [Ask(problem, within=1e-6) for problem in folds(kind, torch.asarray(X, device=DEVICE), y)]
+    assert NewtonBatch.holds(asks)
+    truth = [suffice.solve(problem, within=1e-10, solver="newton") for problem in folds(kind, X, y)]
+    for found, true in zip(solve_each(asks, "auto"), truth, strict=True):
+        assert found.outcome is Outcome.REACHED
+        assert np.linalg.norm(found.x - true.x) <= found.certificate.radius + true.certificate.radius
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_iterate_of_folds_with_intercepts_carries_a_true_certificate(kind: str) -> None:
+    X, y = data(kind, 40, 60)
+    truth = [suffice.solve(problem, within=1e-10, solver="newton") for problem in folds(kind, X, y)]
+    there = folds(kind, torch.asarray(X, device=DEVICE), y)
+    for steps in (1, 3, 7):
+        found = solve_each([Ask(problem, steps=steps) for problem in there], "auto")
+        for one, true in zip(found, truth, strict=True):
+            assert np.linalg.norm(one.x - true.x) <= one.certificate.radius + true.certificate.radius
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_intercepts_of_columns_are_those_of_each_model(kind: str) -> None:
+    """Wherever margins are: where psi is flat, far out, and where all of them are the same."""
+    X, y = data(kind)
+    rng = np.random.default_rng(3)
+    models = [problem.smooth for problem in folds(kind, torch.asarray(X, device=DEVICE), y)]
+    shapes = (rng.standard_normal(80), 50.0 * y, -30.0 * y, np.full(80, 7.0), 1e3 + rng.standard_normal(80))
+    found = host(ColumnLosses.of(models).intercepts(torch.asarray(np.stack(shapes, axis=1), device=DEVICE)))
+    for b, model, margins in zip(found, models, shapes, strict=True):
+        true, error = model.intercept(margins)
+        assert abs(b - true) <= error + 1e-9 * (1.0 + abs(true))
+
+
+def test_a_step_whose_decrease_rounding_hides_is_made_if_it_shortens_the_least_subgradient() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((200, 20)) * 10.0 ** rng.uniform(-1, 1, 20) + 1.0
+    t = X[:, :5] @ rng.standard_normal(5) + rng.standard_normal(200)
+    weights = (np.arange(200) % 3 != 0) * 1.0
+    design = Design.of(torch.asarray(X, device=DEVICE), weights)
+    problem = ElasticNetLogistic(design, t > t.mean() + 1.0).at(l1=0.02, l2=1e-3)
+    (found,) = solve_each([Ask(problem, within=1e-8)], "auto")
+    assert found.outcome is Outcome.REACHED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_folds_with_intercepts_are_those_of_main_memory(kind: str) -> None:
+    """H without the intercept's direction, on supports of their own, factored together where X lives."""
+    X, y = data(kind)
+    here, there = folds(kind, X, y), folds(kind, torch.asarray(X, device=DEVICE), y)
+    solutions = [suffice.solve(problem, within=1e-9, solver="newton").x for problem in here]
+    K = [np.column_stack([np.sign(x), x]) for x in solutions]
+    found = []
+    for problems in (here, there):
+        systems = [Sensitivity.of(problem, x) for problem, x in zip(problems, solutions, strict=True)]
+        assert problems is here or all(isinstance(one.system, Elsewhere) for one in systems if len(one.support))
+        found.append(forward_together(systems, K, np.ones(2), [1e-10] * len(K), [None] * len(K)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other.value, one.value, rtol=1e-6, atol=1e-9 * np.abs(one.value).max())

@@ -23,7 +23,7 @@ from suffice.terms.intercept import MOST_STEPS, Intercepted
 from suffice.terms.linear import LinearModel, LossModel
 from suffice.terms.margin_losses import MarginLoss, slope_and_bend
 
-ROUNDED = 8.0 * EPS  # of sum a |psi'|: what a sum of slopes is rounded by, roughly
+ROUNDED = 4.0 * EPS  # of sum a (|psi'| + psi'' |m|): what a sum of slopes is rounded by, roughly
 CLOSED = 4.0 * EPS  # of b: a bracket of this width
 
 
@@ -89,10 +89,11 @@ class ColumnLosses:
         b, done = self.origins - (self.a * M).sum(0), torch.zeros_like(self.origins, dtype=torch.bool)
         for _ in range(MOST_STEPS):
             b = torch.where(done, b, torch.minimum(torch.maximum(b, low), high))
-            slopes, bends = (self.a * one for one in slope_and_bend(self.loss, M + b, self.Y))
+            m = M + b
+            slopes, bends = (self.a * one for one in slope_and_bend(self.loss, m, self.Y))
             s, bend = slopes.sum(0), bends.sum(0)
-            closed = high - low <= CLOSED * (low.abs() + high.abs())
-            done = done | closed | (s.abs() <= ROUNDED * slopes.abs().sum(0))
+            noise = ROUNDED * (slopes.abs() + bends * m.abs()).sum(0)
+            done = done | (s.abs() <= noise) | (high - low <= CLOSED * (low.abs() + high.abs()))
             if bool(done.all()):
                 break
             low, high = torch.where(s < 0.0, b, low), torch.where(s < 0.0, high, b)
