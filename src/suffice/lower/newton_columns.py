@@ -286,8 +286,8 @@ def solve_systems(
             count, columns = sides[j].shape
             free[k, :count], padding[k, :count] = supports[j], False
             ridge[k, :count], B[k, :count, :columns] = ridges[j], sides[j]
-        there = [like(array, design.X) for array in (ridge, free, padding)]
-        H = _hessians(design, C[:, first : first + len(these)], *there, centred=losses.origins is not None)
+        own, at, void = (like(array, design.X) for array in (ridge, free, padding))
+        H = _hessians(design, C[:, first : first + len(these)], own, at, void, losses.origins is not None)
         if not bool(H.isfinite().all()):
             raise ArithmeticError("a Hessian is not finite")
         solved = host(torch.cholesky_solve(like(B, design.X), _cholesky(H)))
