@@ -25,7 +25,7 @@ M_before), made where they are needed:
     settle        columns whose step was too long take their W and M back: nothing else is copied
 
 Few rows make few tiles, which would leave most of the device idle: the columns of X are then cut as well, and margins
-are summed from their parts (`residuals`, `compare`).
+are summed from their parts (`gathered`, `compare`).
 
 Kernels that follow each other are sent out before the one before has ended, where the device can (from Hopper on).
 """
@@ -52,6 +52,7 @@ Tile = tuple[int, int, int, int, int | None]
 MARGINS: Tile = (32, 32, 2, 3, None)
 ADJOINT: Tile = (64, 32, 4, 4, None)
 ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
+GATHERED = 128, 4  # where there is one column,
 DESCEND = 4, 8  # and where there is no row of X
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
 SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
@@ -190,12 +191,6 @@ class Kernels:
         """Memory for them."""
         return self.R.new_zeros((self.margin_parts, *self.R.shape))
 
-    @cached_property
-    def arrived(self) -> Any:
-        """How many of them are written, for every tile of X Z: 0 before and after."""
-        torch, tiles = importlib.import_module("torch"), math.ceil(self.design.shape[0] / MARGINS[0])
-        return torch.zeros(tiles * self.shape.pieces, dtype=torch.int32, device=self.R.device)
-
     @property
     def long(self) -> int:
         """What Z's columns are padded to, and how far the next begins."""
@@ -222,12 +217,19 @@ class Kernels:
     def residuals(self, Z: Any) -> None:
         """R = a psi'(X Z, Y), for a Z that is padded."""
         (N, d, n), (X, rows), parts = self.sizes, self.by_rows, self.margin_parts
-        grid = (math.ceil(N / MARGINS[0]), self.shape.pieces, parts)
-        in_parts, size = (self.in_parts, self.in_parts.stride(0)) if parts > 1 else (self.R, 0)
-        lengths = (N, rows, d, n, self.cut, X.stride(0), X.stride(1), self.long, self.long_rows, size)
-        given = (self.targets, self.design.weights, self.R, in_parts, self.arrived)
-        ends = (self.delta, self.name)
-        self.multiply(_triton().residuals, grid, MARGINS, X, Z, *given, *lengths, *ends, SPLITS=parts)
+        given, ends = (self.targets, self.design.weights, self.R, N), (self.delta, self.name)
+        if parts > 1:
+            self.margins(Z, self.in_parts, (1, self.long_rows))
+            self.launch(
+                *(_triton().gathered, (math.ceil(N / GATHERED[0]), n), GATHERED[1], self.in_parts, *given, n),
+                *(self.long_rows, self.in_parts.stride(0), *ends),
+                SPLITS=parts,
+                ROWS=GATHERED[0],
+            )
+            return
+        grid, strides = (math.ceil(N / MARGINS[0]), self.shape.pieces), (X.stride(0), X.stride(1))
+        lengths = (rows, d, n, *strides, self.long, self.long_rows)
+        self.multiply(_triton().residuals, grid, MARGINS, X, Z, *given, *lengths, *ends)
 
     def margins(self, Z: Any, out: Any, strides: tuple[int, int]) -> None:
         """The parts of X Z, stored with these strides."""

@@ -215,6 +215,40 @@ def _product(
 
 
 @triton.jit
+def residuals(
+    X,
+    Z,
+    Y,
+    weights,
+    R,
+    N,
+    rows,
+    d,
+    n,
+    row,
+    column,
+    long,
+    long_rows,
+    delta,
+    LOSS: tl.constexpr,
+    ROWS: tl.constexpr,
+    DEPTH: tl.constexpr,
+    P1: tl.constexpr,
+    P2: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """R of a tile of rows, from X Z."""
+    _begin(EARLY)
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
+    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
+    m1, m2 = _product(X, Z, i, j1, j2, rows, 0, d, row, column, long, ROWS, DEPTH, P1, P2)
+    a = tl.load(weights + i, mask=i < N, other=0.0)
+    _write_residuals(m1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
+    if P2 > 0:
+        _write_residuals(m2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
+
+
+@triton.jit
 def _write_part(m, parts, i, j, N, n, row, column, size):
     place = parts + tl.program_id(2).to(tl.int64) * size
     place += i[:, None].to(tl.int64) * row + j[None, :].to(tl.int64) * column
@@ -267,59 +301,26 @@ def _summed(parts, i, j, N, n, row, column, size, SPLITS: tl.constexpr):
 
 
 @triton.jit
-def residuals(
-    X,
-    Z,
+def gathered(
+    parts,
     Y,
     weights,
     R,
-    parts,
-    arrived,
     N,
-    rows,
-    d,
     n,
-    chunk,
-    row,
-    column,
     long,
-    long_rows,
     size,
     delta,
     LOSS: tl.constexpr,
     SPLITS: tl.constexpr,
     ROWS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    P1: tl.constexpr,
-    P2: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """R of a tile of rows, from X Z. Where that is made in parts, the program that is the last to have written one adds
-    them up, in their own order whoever that is."""
+    """R of some rows and one column, from margins in parts."""
     _begin(EARLY)
-    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
-    j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
-    start = tl.program_id(2) * chunk
-    stop = tl.minimum(start + chunk, d)
-    m1, m2 = _product(X, Z, i, j1, j2, rows, start, stop, row, column, long, ROWS, DEPTH, P1, P2)
-    a = tl.load(weights + i, mask=i < N, other=0.0)
-    if SPLITS == 1:
-        _write_residuals(m1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
-        if P2 > 0:
-            _write_residuals(m2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
-    else:
-        _write_part(m1, parts, i, j1, N, n, 1, long_rows, size)
-        if P2 > 0:
-            _write_part(m2, parts, i, j2, N, n, 1, long_rows, size)
-        tl.debug_barrier()  # all threads have written before one of them says so
-        here = arrived + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-        if tl.atomic_add(here, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
-            tl.store(here, 0)
-            sum1 = _summed(parts, i, j1, N, n, 1, long_rows, size, SPLITS)
-            _write_residuals(sum1, Y, a, R, i, j1, N, n, long_rows, delta, LOSS)
-            if P2 > 0:
-                sum2 = _summed(parts, i, j2, N, n, 1, long_rows, size, SPLITS)
-                _write_residuals(sum2, Y, a, R, i, j2, N, n, long_rows, delta, LOSS)
+    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) + tl.arange(0, 1)
+    m = _summed(parts, i, j, N, n, 1, long, size, SPLITS)
+    _write_residuals(m, Y, tl.load(weights + i, mask=i < N, other=0.0), R, i, j, N, n, long, delta, LOSS)
 
 
 @triton.jit
