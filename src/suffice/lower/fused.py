@@ -55,7 +55,7 @@ ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
 GATHERED = 128, 4  # where there is one column,
 DESCEND = 4, 8  # and where there is no row of X
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
-SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
+SETTLED, TAKEN_BACK = 8, 1024  # rows of a tile of all columns, and of margins of one column
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
 CACHED = 1 << 25  # bytes of copies of X: so many stay in the device's cache
 HOPPER = 9  # of compute capability: there programs may be sent out before the kernel before has ended
@@ -302,17 +302,18 @@ def adaptive_iteration(
     """One iteration with step lengths that are tried, of a `suffice.lower.batched_columns.Columns`: what it changes.
     Columns whose step was too long stay where they are.
 
-    M of the state that it is given becomes the next M_before, and is written to."""
+    Margins are stored by columns; M of a state that has it so becomes the next M_before, and is written to."""
     torch, made, kernels = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2), _triton()
     (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
     spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
     constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
     tiles, Z_trial, wide = math.ceil(N / ROWWISE[0]), made.empty(), made.empty()
-    along, in_parts = made.R.new_zeros((tiles, stride)), made.R.new_empty((made.margin_parts, N, stride))
+    along = made.R.new_zeros((tiles, stride))
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
     def step(s: Any) -> dict[str, Any]:
         t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
+        M_now, M_before = _by_columns(s.M), _by_columns(s.M_before)
         made.launch(
             *(kernels.ahead, (math.ceil(d / 8),), 4),
             *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
@@ -322,17 +323,17 @@ def adaptive_iteration(
         )
         made.launch(
             *(kernels.slopes, (tiles, shape.pieces), ROWWISE[1]),
-            *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
+            *(M_now, M_before, beta, made.targets, design.weights, made.R, N, n, N),
             *(made.long_rows, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
         )
         W, G = made.descended(Z_trial, tau, wide)
-        M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
-        parts = M if made.margin_parts == 1 else in_parts
-        made.margins(wide, parts, (parts.stride(-2), 1))
+        M = made.R.new_empty((n, N)).T
+        parts, high, size = (M, N, 0) if made.margin_parts == 1 else (made.in_parts, made.long_rows, made.R.numel())
+        made.margins(wide, parts, (1, high))
         made.launch(
             *(kernels.compare, (tiles, shape.pieces), ROWWISE[1]),
-            *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
-            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.long_rows),
+            *(parts, M_now, M_before, M, beta, made.targets, design.weights, along, N, n),
+            *(high, size, N, stride, made.long_rows),
             *(made.delta, made.name, made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
         )
         failed = torch.empty_like(flag)
@@ -344,16 +345,22 @@ def adaptive_iteration(
         )
         W_next, W_before, Z, G_next = (torch.empty_like(W) for _ in range(4))
         made.launch(
-            *(kernels.settle, (math.ceil(N / SETTLED),), 4),
-            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
-            *(made.long, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
+            *(kernels.settle, (math.ceil(d / SETTLED) + n * math.ceil(N / TAKEN_BACK),), 4),
+            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, M_now, M_before),
+            *(N, d, n, made.long, N),
             ROWS=SETTLED,
             COLUMNS=made.columns,
+            BLOCK=TAKEN_BACK,
         )
-        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": s.M, "Z": Z, "G": G_next}
+        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": M_now, "Z": Z, "G": G_next}
         return moved | {"t": t_next, "k": k, "tau": tau_next, "taken": taken, "failed": failed.view(torch.bool)}
 
     return step
+
+
+def _by_columns(M: Any) -> Any:
+    """M stored by columns, without anything between them."""
+    return M if M.stride(0) == 1 and M.stride(1) == M.shape[0] else M.T.contiguous().T
 
 
 def _up(number: int) -> int:
