@@ -44,6 +44,7 @@ from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
+from suffice.terms.blocks import one_thread
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 
@@ -292,7 +293,7 @@ def _each(function: Callable[[int], Array], folds: Sequence[FoldSketch]) -> list
     """For every number of a fold; by threads where rows are on a device, which leaves this machine's to the folds."""
     if not lives_elsewhere(folds[0].held.design.X):
         return [function(k) for k in range(len(folds))]
-    with ThreadPoolExecutor(min(len(folds), cpu_count())) as pool:
+    with one_thread(), ThreadPoolExecutor(min(len(folds), cpu_count())) as pool:  # each of them has one
         return list(pool.map(function, range(len(folds))))
 
 
