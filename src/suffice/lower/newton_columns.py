@@ -33,7 +33,8 @@ from suffice.arrays import EPS, Array, host, like, norm
 from suffice.lower.batched_columns import column
 from suffice.lower.certificate import Evidence, certify_step
 from suffice.lower.column_losses import ColumnLosses, are_alike
-from suffice.lower.newton import LEAST_RIDGE, NewtonState
+from suffice.lower.linear_hessian import LEAST_RIDGE
+from suffice.lower.newton import NewtonState
 from suffice.lower.solution import Ask, Outcome, Solution
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
