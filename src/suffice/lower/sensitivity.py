@@ -37,6 +37,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array, host, like, norm
+from suffice.lower.column_losses import are_alike
 from suffice.lower.linear_hessian import (
     Metric,
     exact_hessian,
@@ -56,7 +57,7 @@ from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design, largest_matrix
 from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import LinearModel
+from suffice.terms.linear import LossModel
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import Box
 from suffice.terms.smooth import Plain
@@ -204,7 +205,7 @@ class Elsewhere:
     """H of a linear model at x whose X is an array of torch: made and factored there when it is solved, with those of
     other models of this X."""
 
-    model: LinearModel
+    model: LossModel
     ridge: float | Array
     x: Array
 
@@ -279,7 +280,7 @@ def solve_together(
     one product with it; those whose X is on a device are factored there together."""
     found: list[Solved | None] = [None] * len(ones)
     groups: dict[int, list[int]] = {}
-    away: dict[tuple[int, Any], list[int]] = {}
+    away: dict[tuple[Any, ...], list[int]] = {}
 
     def keep(j: int, solved: Solved) -> None:
         value = np.zeros((ones[j].size, *sides[j].shape[1:]))
@@ -290,7 +291,8 @@ def solve_together(
         if isinstance(one.system, Product):
             groups.setdefault(id(one.system.design), []).append(j)
         elif isinstance(one.system, Elsewhere):
-            away.setdefault((id(one.system.model.design), one.system.model.loss), []).append(j)
+            model = one.system.model
+            away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
         else:
             known = starts[j]
             start = None if known is None else known[one.support]
@@ -374,7 +376,7 @@ def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> 
     linear = LinearParts.of(problem)
     if linear is not None:
         model = linear.model
-        if isinstance(model, LinearModel) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
+        if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
             return Elsewhere(model, on_these(linear.l2, S), x)
         if is_lent(linear, len(S)):
             return Near(problem, linear, x, S, metric)
