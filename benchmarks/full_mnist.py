@@ -1,15 +1,15 @@
 """All of MNIST: 60,000 training and 10,000 test images, ten digits, two penalties, from theta0 = [1, 1].
 
 The paper's problem at twelve times its size, X sparse, raw pixels; solver "auto", everything else by default. The ten
-digits are solved in two processes of one thread each; with --device cuda in one process, X dense on that device, twice,
+digits are solved by two threads; with --device cuda in one process, X dense on that device, twice,
 since the first run also loads the device's libraries. --folder holds the four idx files (they do not come with the
 package).
 """
 
 from __future__ import annotations
 
-import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from common import parser, provenance, table, target, write_json, write_text
 
 import suffice
 from suffice.datasets import load_mnist_full
-from suffice.executors import Processes
 from suffice.reproduce.study import PRESETS, mnist_problem
 
 
@@ -28,7 +27,6 @@ def main() -> None:
     arguments.add_argument("--max-evaluations", type=int, default=80)
     arguments.add_argument("--device", help="torch device that holds X; without it X is sparse, in main memory")
     options = arguments.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for the worker processes
     began = time.monotonic()
     size = replace(PRESETS["full"], train=60_000, test=10_000)
     problem = mnist_problem(size, load_mnist_full(options.folder), tuple(range(10)), "auto", options.device)
@@ -43,7 +41,7 @@ def main() -> None:
 
     if options.device is None:
         problem = suffice.BilevelProblem(
-            problem.lower, problem.losses, penalty=problem.penalty, space=problem.space, executor=Processes(2)
+            problem.lower, problem.losses, penalty=problem.penalty, space=problem.space, executor=ThreadPoolExecutor(2)
         )
     times = []
     for _ in range(1 if options.device is None else 2):

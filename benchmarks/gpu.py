@@ -6,7 +6,9 @@
 
 Limits are measured in the same process: the arithmetic one by a product of two 8192 x 8192 matrices in float64, the
 one of memory by copying 2 GB. An iteration has 4 N d n operations in its two products, padding not counted; it has to
-read X twice, write R and read it again, and read Y. The larger of the two times is the limit.
+read X, in float64, twice, write R and read it again, and read Y. The larger of the two times is the limit. Pixels are
+numbers of float32, in which the kernels hold them; the paper's study is timed a second time with 1.1 times its pixels,
+which are not.
 
 The CPU's times are those of the same call on two threads of the same machine's processor, X dense and X sparse.
 Results are proven: certificates of the GPU's solutions are held against solutions of Newton's method on the CPU, and
@@ -93,6 +95,7 @@ def main() -> None:
     for name, X, y, digits in (
         ("all of MNIST, 70 columns", full.X_train, full.y_train, tuple(range(10))),
         ("the paper's study, 42 columns", part.X_train, part.y_train, six),
+        ("the same times 1.1, 42 columns", 1.1 * np.asarray(part.X_train, dtype=np.float64), part.y_train, six),
     ):
         X = np.asarray(X, dtype=np.float64)
         on_gpu = columns(torch.asarray(X, device="cuda"), y, digits)
@@ -125,9 +128,10 @@ def main() -> None:
             rows.append(
                 [
                     f"{name}, {solver}",
-                    f"{record['microseconds per iteration'][len(times) // 2]:.0f}",
-                    f"{1e6 * operations / arithmetic:.0f}",
-                    f"{1e6 * moved / memory:.0f}",
+                    f"{1e6 * times[len(times) // 2]:.1f}",
+                    f"{1e6 * times[0]:.1f} - {1e6 * times[-1]:.1f}",
+                    f"{1e6 * operations / arithmetic:.1f}",
+                    f"{1e6 * moved / memory:.1f}",
                     f"{100 * record['fraction of the limit']:.0f} %",
                     *(f"{1e3 * cpu[kind]:.0f}" for kind in cpu),
                     *([f"{record['times faster than the CPU']:.0f}"] if cpu else []),
@@ -135,7 +139,7 @@ def main() -> None:
             )
     checks = proofs(torch, part, six)
     made = {**provenance("torch", "triton"), "device": torch.cuda.get_device_name()}
-    head = ["what", "us per iteration", "arithmetic alone", "memory alone", "of the limit"]
+    head = ["what", "us per iteration", "least and most", "arithmetic alone", "memory alone", "of the limit"]
     head += ["CPU dense, ms", "CPU sparse, ms", "times faster"] if options.cpu_steps > 0 else []
     targets = [
         target(
@@ -148,13 +152,14 @@ def main() -> None:
             at_least=True,
         ),
         target("the paper's study, fista: times the limit", 1.0 / records[2]["fraction of the limit"], 2.0),
+        target("the same times 1.1, fista: times the limit", 1.0 / records[4]["fraction of the limit"], 2.0),
         target("GPU against CPU after 100 steps: largest difference", checks["apart"], 1e-9, digits=12),
         target("certificates that are wrong", checks["wrong"], 0, digits=0),
     ]
     text = (
         f"# Batched FISTA on a GPU\n\ncommit {made['commit']}, {made['device']}, torch {made['torch']}, "
         f"measured limits {arithmetic / 1e12:.1f} TFLOP/s (float64) and {memory / 1e12:.2f} TB/s\n\n"
-        f"    python benchmarks/gpu.py --folder FOLDER\n\n{table(head, rows)}\n\n"
+        f"    python benchmarks/gpu.py --folder FOLDER --cpu-steps {options.cpu_steps}\n\n{table(head, rows)}\n\n"
         f"{table(['target', 'measured', 'wanted', ''], targets)}\n\n"
         f"{checks['checked']} certificates checked.\n"
     )

@@ -120,12 +120,12 @@ class Study:
         """Every call goes on from where the last one has ended."""
         step = fused.iteration(self.design, Logistic(), self.Y, self.l1, self.l2, self.l2, self.L)
         s = self.state()
-        at = [(s.W, s.W_before, s.t)]
+        at = [(s.W, s.W_before, s.t, s.k)]
 
         def run() -> None:
-            W, before, t = at.pop()
-            W_next, _, _, t_next = step(W, before, t)
-            at.append((W_next, W, t_next))
+            W, before, t, k = at.pop()
+            W_next, _, _, t_next, k_next = step(W, before, t, k)
+            at.append((W_next, W, t_next, k_next))
 
         return run
 
@@ -139,9 +139,9 @@ class Study:
         rng = np.random.default_rng(1)
         W, before = (torch.asarray(1e-4 * rng.standard_normal((d, n)), device="cuda") for _ in range(2))
         ones = torch.ones(n, dtype=torch.float64, device="cuda")
-        X, short = self.design.X, 0.1 / self.L
+        short, M, M_before = 0.1 / self.L, *((one.T @ self.design.X.T).contiguous().T for one in (W, before))
         return Columns(
-            *(W, before, X @ W, X @ before, W, self.Y[:0], W, 1.5 * ones, 3.0 * ones, short, short),
+            *(W, before, M, M_before, W, self.Y[:0], W, 1.5 * ones, 3.0 * ones, short, short),
             torch.zeros(n, dtype=torch.bool, device="cuda"),
         )
 

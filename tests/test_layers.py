@@ -21,7 +21,7 @@ ORDER = [
     {"lower", "upper.evaluation"},
     {"held_out", "certifying"},
     {"held_out_softmax"},
-    {"held_out_rows", "held_out_softmax_rows"},
+    {"held_out_rows", "held_out_softmax_rows", "held_out_targets_rows"},
     {"losses", "problems", "autodiff", "result"},
     {"upper"},
     {"objective"},
@@ -42,7 +42,7 @@ ORDER = [
 ]
 
 # Two wings that know nothing of each other, so that either may be used, read and tested without the other.
-HELD_OUT = {"held_out", "held_out_softmax", "held_out_rows", "held_out_softmax_rows"}
+HELD_OUT = {"held_out", "held_out_softmax", "held_out_rows", "held_out_softmax_rows", "held_out_targets_rows"}
 LOWER = {"terms", "problem", "lower", *HELD_OUT, "losses", "problems", "autodiff"}
 UPPER = {"upper.evaluation", "result", "upper", "objective"}
 

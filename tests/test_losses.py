@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from suffice.held_out import BRIER_CURVATURE, BrierScore, HeldOut, LogScore, SquaredScore, error_of_moved, least_error
-from suffice.losses import Brier, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.terms import POISSON, RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.rounding import norm_rounding
 from tests.reference import LONG, norm
@@ -285,3 +286,26 @@ def test_ranges_that_cannot_be_tighter_than_the_first_order_are_not_looked_at(sc
         ends = tuple(float(v @ end) for end in score.range(m, h, target))
         assert found == least_error(score, 1.0, loss, first, second, ends, far) + norm_rounding(residuals)
     assert times[0] == 0 and times[-1] == 1
+
+
+# Of some of the rows
+
+
+FOLD_LOSSES = {
+    "brier": lambda X, rows: Brier(X, labels[rows]),
+    "log loss": lambda X, rows: LogLoss(X, labels[rows]),
+    "squared error": lambda X, rows: SquaredError(X, y[rows]),
+    "deviance": lambda X, rows: Deviance(X, np.abs(np.round(y))[rows], POISSON),
+}
+
+
+@pytest.mark.parametrize("name", FOLD_LOSSES)
+@pytest.mark.parametrize("complement", [False, True])
+def test_losses_of_a_fold_by_numbers_are_sums_over_its_rows_and_no_others(name, complement):
+    numbers = np.arange(N) % 3
+    rows, w = (numbers == 1) != complement, WEIGHTS["small"]
+    blocks = Design.of(RowBlocks.of(X, block=7))
+    fold = blocks.fold(blocks.X.rows_of(numbers), 1, int(rows.sum()), complement=complement)
+    of_fold, of_rows = FOLD_LOSSES[name](fold, slice(None)).at(w), FOLD_LOSSES[name](X[rows], rows).at(w)
+    assert of_fold.residual == pytest.approx(of_rows.residual, rel=1e-12)
+    assert of_fold.error(1e-3) == pytest.approx(of_rows.error(1e-3), rel=0.2)

@@ -27,9 +27,12 @@ import numpy as np
 from suffice.arrays import Array, frozen, norm
 from suffice.held_out import Linear
 from suffice.losses import Loss
+from suffice.lower.linear_hessian import Metric
+from suffice.lower.newton import NewtonState
 from suffice.lower.sensitivity import (
     Direct,
     Elsewhere,
+    Near,
     Sensitive,
     Sensitivity,
     Solved,
@@ -63,8 +66,14 @@ class AtSolution:
     slopes: Array
 
 
+@dataclass(frozen=True, eq=False)
 class TangentTask(AtSolution):
-    """The derivative of the j-th minimiser."""
+    """The derivative of the j-th minimiser, to this accuracy; one nearby to start from; and where a Hessian nearby was
+    taken."""
+
+    accuracy: float
+    start: Array | None = None
+    metric: Metric | None = None
 
 
 Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
@@ -75,10 +84,11 @@ def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
     if not isinstance(problem, Sensitive):
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        sensitivity, K = Sensitivity.of(problem.at(**task.params), task.x), problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere):
+        sensitivity = Sensitivity.of(problem.at(**task.params), task.x, task.metric)
+        K = problem.cross(task.x, **task.params)
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere | Near):
             return None
-        return sensitivity.forward(K, task.slopes, FINEST)
+        return sensitivity.forward(K, task.slopes, task.accuracy, task.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +106,7 @@ class Linearised:
 
     def start(self, *shape: int) -> Array | None:
         """The tangent, if it is one of this kind."""
-        return self.tangent if self.tangent is not None and self.tangent.shape == shape else None
+        return _start(self.tangent, *shape)
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -119,7 +129,7 @@ def differentiated(
         return evaluation
     made: Sequence[Any] = [None] * len(lower)
     if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, evaluation.solutions):
-        made = elsewhere([TangentTask(j, params, one.x, slopes) for j, one in enumerate(evaluation.solutions)])
+        made = elsewhere([_task(j, params, slopes, solution) for j, solution in enumerate(evaluation.solutions)])
     known = zip(lower, losses, evaluation.solutions, made, strict=True)
     parts = each([partial(_linearised, *one[:3], params, one[3]) for one in known])
     if any(part is None for part in parts):
@@ -136,7 +146,7 @@ def differentiated(
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [
-        replace(solution, tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
+        replace(_with_metric(solution, one), tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
         for solution, one in zip(evaluation.solutions, solved, strict=True)
     ]
     work = evaluation.work + sum(one.work for one in solved)
@@ -196,14 +206,37 @@ def _linearised(
         return None
     if known is not None:
         return Linearised(None, None, at.linear, at.residuals, FINEST, solution.tangent, known)
-    sensitivity = Sensitivity.of(problem.at(**params), solution.x)
+    sensitivity = Sensitivity.of(problem.at(**params), solution.x, solution.last_metric)
     K = problem.cross(solution.x, **params)
     if sensitivity is None or K is None:
         return None
+    return Linearised(sensitivity, K, at.linear, at.residuals, _accuracy(solution), solution.tangent)
+
+
+def _accuracy(solution: Solution) -> float:
     size = norm(solution.x)
     relative = solution.certificate.radius / size if size > 0.0 else FINEST
-    accuracy = min(max(relative, FINEST), COARSEST)
-    return Linearised(sensitivity, K, at.linear, at.residuals, accuracy, solution.tangent)
+    return min(max(relative, FINEST), COARSEST)
+
+
+def _task(j: int, params: Mapping[str, float], slopes: Array, solution: Solution) -> TangentTask:
+    start = _start(solution.tangent, len(solution.x), len(slopes))
+    return TangentTask(j, params, solution.x, slopes, _accuracy(solution), start, solution.last_metric)
+
+
+def _start(tangent: Array | None, *shape: int) -> Array | None:
+    """The tangent, if it is one of this kind."""
+    return tangent if tangent is not None and tangent.shape == shape else None
+
+
+def _with_metric(solution: Solution, solved: Solved) -> Solution:
+    """The solution with the Hessian that helped to differentiate it, for problems nearby and for its own next step."""
+    if solved.metric is None:
+        return solution
+    state = solution.state
+    if isinstance(state, NewtonState) and state.metric is not solved.metric:
+        state = replace(state, metric=solved.metric, again=True)
+    return replace(solution, state=state, lent=solved.metric)
 
 
 def _forward(parts: Sequence[Linearised], slopes: Array, m: int) -> list[Solved]:

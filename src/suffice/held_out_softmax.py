@@ -89,6 +89,21 @@ SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
 }
 
 
+def slope_sizes(slopes: Array, m: Array) -> Array:
+    """What slopes are rounded relative to: a class's slope is so to its probability, not to itself."""
+    sizes: Array = np.abs(slopes) + 4.0 * softmax(m, axis=1)
+    return sizes
+
+
+def centred_moves(moved: Array, rounded: Array) -> tuple[Array, Array]:
+    """How margins move, and the rounding of that, without what all classes of a row have in common: slopes of a row add
+    up to 0."""
+    K = moved.shape[1]
+    rounded = rounded + rounded.mean(axis=1, keepdims=True)
+    rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
+    return moved - moved.mean(axis=1, keepdims=True), rounded
+
+
 @dataclass(frozen=True, eq=False)
 class HeldOutSoftmax:
     """The loss share sum_i v_i phi(m_i, y_i) on held-out rows, phi the Brier score or the log loss."""
@@ -183,12 +198,8 @@ class HeldOutSoftmax:
         """By how much the exact minimiser moves the loss to first order, and the margins in all, at most."""
         design, K, v = self.design, self.train.classes, self.design.weights
         slopes = SOFTMAX_SCORES[self.scoring].derivative(m, self.onehot)
-        # A class's slope is rounded relative to its probability, not to itself; over all classes they add up to 0.
-        sizes = np.abs(slopes) + 4.0 * softmax(m, axis=1)
-        moved, rounded = proof.moved(design.X)
-        rounded = rounded + rounded.mean(axis=1, keepdims=True)
-        rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
-        moved = moved - moved.mean(axis=1, keepdims=True)
+        sizes = slope_sizes(slopes, m)
+        moved, rounded = centred_moves(*proof.moved(design.X))
         pulls, up = v[:, None] * slopes, 1.0 + gamma(sum(design.shape) + K + 16)
         entries = np.array([gamma(float(count) + OF_FACTORS + K + 16) for count in design.pull.roundings])
         entries = np.sqrt(v @ sizes**2)[:, None] * (entries * design.column_norms) * up + design.underflow

@@ -40,6 +40,7 @@ from suffice.held_out import (
 from suffice.held_out_rows import HeldOutRows
 from suffice.held_out_softmax import HeldOutSoftmax
 from suffice.held_out_softmax_rows import HeldOutSoftmaxRows
+from suffice.held_out_targets_rows import HeldOutTargetsRows
 from suffice.lazy import cached_property
 from suffice.lower.doubt import Doubt, Steep
 from suffice.terms.blocks import Blocked, Chosen, Even
@@ -50,6 +51,7 @@ from suffice.terms.margin_losses import Real
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import TINY, norm_rounding
 from suffice.terms.row_softmax import RowsMultinomial
+from suffice.terms.row_targets import rows_of_targets
 
 __all__ = [
     "Brier",
@@ -143,11 +145,7 @@ class _MarginLoss:
 
     def __init__(self, X: Any) -> None:
         self.design = X if isinstance(X, Design) else Design.of(X)
-        weights = self.design.weights
-        rows = weights.count if isinstance(weights, Even) else self.design.shape[0]
-        if isinstance(X, Design) and not isinstance(weights, Even) and not _is_even(weights):
-            raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
-        self.norm = math.sqrt(rows * self.design.squared_norm)  # an upper bound of ||X||_2
+        self.norm = math.sqrt(_counted(self.design) * self.design.squared_norm)  # an upper bound of ||X||_2
         self.row_norms = self.design.row_norms
 
     @property
@@ -225,23 +223,33 @@ class SquaredErrors:
     """
 
     def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
-        self.design = Design.of(X, sample_weight)
-        rows, Y = self.design.shape[0], np.asarray(Y, dtype=np.float64)
-        if Y.ndim != 2 or Y.shape[0] != rows or not np.isfinite(Y).all():
-            raise ValueError(f"Y must be finite and have {rows} rows to match X, got shape {Y.shape}")
-        self.Y = frozen(Y)
-        self.total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
-        self.scales = np.ones(Y.shape[1]) if scales is None else frozen(np.array(scales, dtype=np.float64))
-        if self.scales.shape != Y.shape[1:] or not (self.scales >= 0.0).all():
-            raise ValueError(f"scales must be {Y.shape[1]} numbers that are not negative, got {scales!r}")
+        taken = isinstance(X, Design) and sample_weight is None and isinstance(X.X, Blocked)
+        self.design = X if taken else Design.of(X, sample_weight)
+        rows, count = self.design.shape[0], 0
+        if isinstance(self.design.X, Blocked):
+            self.Y, count = rows_of_targets(self.design.X, Y)
+        else:
+            Y = np.asarray(Y, dtype=np.float64)
+            if Y.ndim != 2 or Y.shape[0] != rows or not np.isfinite(Y).all():
+                raise ValueError(f"Y must be finite and have {rows} rows to match X, got shape {Y.shape}")
+            self.Y, count = frozen(Y), int(Y.shape[1])
+        weighted = sample_weight is not None
+        self.total = (
+            math.fsum(np.asarray(sample_weight, dtype=np.float64)) if weighted else float(_counted(self.design))
+        )
+        self.scales = np.ones(count) if scales is None else frozen(np.array(scales, dtype=np.float64))
+        if self.scales.shape != (count,) or not (self.scales >= 0.0).all():
+            raise ValueError(f"scales must be {count} numbers that are not negative, got {scales!r}")
         self.blur = positive(blur, "blur", zero=True)
 
     def fingerprint(self) -> dict[str, Any]:
         return {"design": self.design, "Y": self.Y, "scales": self.scales, "total": self.total}
 
     def at(self, w: Array) -> LossAt:
-        design, t = self.design, self.Y.shape[1]
+        design, t = self.design, len(self.scales)
         W = _weights(w, design.shape[1] * t).reshape(t, -1)
+        if isinstance(design.X, Blocked):
+            return HeldOutTargetsRows(design, self.Y, self.scales, self.total, self.blur).at(W.ravel())
         s, c = self.total * design.weights, self.scales
         residuals = np.sqrt(s)[:, None] * np.sqrt(c) * (host(design.margins(W.T)) - self.Y)
         loss = float(np.sum(residuals**2))
@@ -285,12 +293,12 @@ class Deviance:
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
         design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         rows = design.shape[0]
-        total = float(rows) if sample_weight is None else math.fsum(np.asarray(sample_weight, dtype=np.float64))
+        total = float(rows) if sample_weight is None else _summed(sample_weight)
         offset = None if offset is None else offsets(offset, rows)
         kind = HeldOut
         if isinstance(design.X, Blocked):
             kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
-            total = float(design.weights.count) if isinstance(design.weights, Even) else total
+            total = float(design.weights.count) if isinstance(design.weights, Even | Chosen) else total
             offset = None if offset is None else design.X.rows_of(offset)
         else:
             y = frozen(family.targets(np.asarray(y)))
@@ -319,11 +327,8 @@ class _Multinomial:
         if isinstance(rows.X, Blocked):
             if not isinstance(train, RowsMultinomial):
                 raise TypeError("X is in blocks of rows, and the problem's is not")
-            if not isinstance(rows.weights, Even | Chosen) and not _is_even(rows.weights):
-                raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
             numbers = rows.X.targets(y, partial(_numbers, problem.classes), True)
-            count = float(getattr(rows.weights, "count", rows.shape[0]))
-            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, count, train)
+            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, float(_counted(rows)), train)
             return
         y = np.asarray(y)
         if y.shape != (self.design.shape[0],):
@@ -409,8 +414,18 @@ class PartialLikelihood:
         return LossAt(residuals, error)
 
 
-def _is_even(weights: Any) -> bool:
-    return not hasattr(weights, "home") and np.ptp(host(weights)) == 0.0
+def _summed(sample_weight: Any) -> float:
+    return math.fsum(np.asarray(sample_weight, dtype=np.float64))
+
+
+def _counted(design: Design) -> int:
+    """How many rows count."""
+    weights = design.weights
+    if isinstance(weights, Even | Chosen):
+        return weights.count
+    if hasattr(weights, "home") or np.ptp(host(weights)) != 0.0:
+        raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")
+    return design.shape[0]
 
 
 def _signs(y: Any, positive: Any, rows: int) -> Array:

@@ -157,7 +157,8 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     linear, softmax = Verifiable.of(canonical, len(x)), VerifiableSoftmax.of(canonical, len(x))
     if (linear is None and softmax is None) or (linear is not None and linear.positive is not None):
         return None
-    if loss.at(x).steep is None or (linear is not None and _is_elsewhere(linear.design.X)):
+    stated = linear or softmax
+    if loss.at(x).steep is None or stated is None or _is_elsewhere(stated.model.design.X):
         return None
     found = _closer(problem, x)
     if found is None:

@@ -508,5 +508,5 @@ def _evaluate(objective: Objective, requests: Sequence[Request], options: Option
     for i, request in enumerate(requests):
         known = i < len(answers)
         answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
-        usable = isinstance(answer, Evaluation) and answer.failure is None
+        usable = isinstance(answer, Evaluation) and answer.failure is None and answer.interval[1] <= request.below
         yield differentiate(answer) if request.derivatives and differentiate is not None and usable else answer

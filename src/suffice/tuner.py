@@ -29,13 +29,15 @@ STATE_FORMAT = "suffice tuner 1"
 class Request:
     """Evaluate `theta` so that the error of each residual, or with policy="weights" the distance of the weights,
     is at most `within`. `warm` is the nearest earlier evaluation; at the same theta it is to be continued.
-    `derivatives`: the evaluation may carry a Jacobian or a gradient, and the search would use it."""
+    `derivatives`: the evaluation may carry a Jacobian or a gradient, and the search would use it if F is proven to be
+    at most `below`."""
 
     theta: Array
     within: float
     warm: Evaluation | None = None
     purpose: str = ""
     derivatives: bool = False
+    below: float = math.inf
 
 
 class Tuner:
@@ -113,7 +115,14 @@ class Tuner:
         theta = self._setting.scaling.to_theta(pending.u)
         wanted = isinstance(self._state, ManyState) or derivatives_wanted(self._state, self.options)
         wanted = wanted and pending.purpose is not Purpose.TEST  # it is they that are tested
-        return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted)
+        return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted, self._worth_going_on_from())
+
+    def _worth_going_on_from(self) -> float:
+        """What F may be at most at the pending point for the search to build on it: a look elsewhere is one at a
+        value, unless it is better."""
+        state = self._state
+        looks = isinstance(state, State) and state.pending is not None and state.pending.purpose is Purpose.UNSEEN
+        return state.points[state.incumbent].evaluation.interval[0] if looks else math.inf
 
     def tell(self, evaluation: Evaluation) -> Record:
         """Take in the evaluation of the request. An unusable one raises `OracleError` and changes nothing."""

@@ -134,7 +134,7 @@ def filled(hint):
         return hint(**{name: filled(one) for name, one in get_type_hints(hint).items()})
     if get_origin(hint) is np.ndarray:
         return np.array([1, 2], dtype=get_args(get_args(hint)[1])[0])
-    return {float: 0.25, int: 7, bool: True, Any: np.array([0.5, 1.5])}[hint]
+    return {float: 0.25, int: 7, bool: True, str: "seven", Any: np.array([0.5, 1.5])}[hint]
 
 
 @pytest.mark.parametrize("solver", [*SOLVERS, *SPECIAL])

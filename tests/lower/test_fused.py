@@ -48,6 +48,16 @@ def test_a_matrix_by_columns_is_copied_only_where_it_has_to_be(rows):
     assert (again.data_ptr() == by_columns.data_ptr()) == (rows % ALIGNED == 0)
 
 
+@pytest.mark.parametrize("entry, exact", [(255.0, True), (0.5, True), (0.1, False), (1e300, False), (1e-60, False)])
+def test_a_matrix_is_held_in_float32_where_that_is_exact(entry, exact):
+    torch = pytest.importorskip("torch")
+    X = torch.arange(12.0, dtype=torch.float64).reshape(4, 3)
+    X[2, 1] = entry
+    design = Design(X, torch.full((4,), 0.25, dtype=torch.float64))
+    assert design.compact.dtype == (torch.float32 if exact else torch.float64)
+    assert torch.equal(design.compact.double(), X)
+
+
 def test_it_is_used_on_cuda_only():
     torch = pytest.importorskip("torch")
     assert not fused.available(np.ones((3, 2)), Logistic())
@@ -65,26 +75,31 @@ def _device():
 @pytest.fixture(params=["whole", "in parts"])
 def parts(request, monkeypatch):
     """X Z is also made from parts of the columns of X, where there are few rows, and both products read the same copy
-    of a small X."""
+    of an X of which the device's cache has room for one."""
     monkeypatch.setattr(fused, "BUSY", 1000 if request.param == "in parts" else 0)
-    monkeypatch.setattr(fused, "CACHED", 1 << 25 if request.param == "in parts" else 0)
+    monkeypatch.setattr(fused, "one_copy", lambda X: request.param == "in parts")
 
 
+@pytest.mark.parametrize("exact", [False, True], ids=["float64", "float32"])
 @pytest.mark.parametrize("d", [32, 37])  # aligned rows or not
-@pytest.mark.parametrize("n", [1, 20, 70, 90])
-@pytest.mark.parametrize("loss", [Squared(), Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
-def test_an_iteration_is_the_one_written_out(loss, n, d, parts):
+@pytest.mark.parametrize("n, loss", [(1, Squared()), (20, Huber(0.3)), (70, Logistic()), (90, Logistic())], ids=str)
+def test_an_iteration_is_the_one_written_out(loss, n, d, exact, parts):
+    """A copy of X in float32, where that is exact, changes nothing."""
     device = _device()
     import torch
 
     rng = np.random.default_rng(n)
     N = 203
     X, Y, a = rng.standard_normal((N, d)), np.sign(rng.standard_normal((N, n))), rng.random(N) / N
+    X = np.round(X, 2).astype(np.float32).astype(np.float64) if exact else X
     W, before, t = rng.standard_normal((d, n)), rng.standard_normal((d, n)), 1.0 + rng.random(n)
     l1, mu, L = 0.01 * rng.random(n), 0.1 * rng.random(n), 2.0 + rng.random(n)
     there = [torch.asarray(array, device=device) for array in (X, a, Y, l1, mu, mu, L)]
-    iteration = fused.iteration(Design(*there[:2]), loss, *there[2:])
-    W_next, Z, G, t_next = iteration(*(torch.asarray(array, device=device) for array in (W, before, t)))
+    design = Design(*there[:2])
+    assert (design.by_columns.dtype == torch.float32) == exact
+    iteration = fused.iteration(design, loss, *there[2:])
+    k = np.arange(n) + 5.0
+    W_next, Z, G, t_next, k_next = iteration(*(torch.asarray(array, device=device) for array in (W, before, t, k)))
 
     q = mu / L
     rest = 1.0 - q * t * t
@@ -94,7 +109,8 @@ def test_an_iteration_is_the_one_written_out(loss, n, d, parts):
     expected_G = X.T @ (a[:, None] * loss.derivative(X @ expected_Z, Y)) + mu * expected_Z
     V = expected_Z - expected_G / L
     expected_W = np.sign(V) * np.maximum(np.abs(V) - l1 / L, 0.0)
-    for found, expected in ((Z, expected_Z), (G, expected_G), (W_next, expected_W), (t_next, expected_t)):
+    made = (Z, expected_Z), (G, expected_G), (W_next, expected_W), (t_next, expected_t), (k_next, k + 1.0)
+    for found, expected in made:
         np.testing.assert_allclose(found.cpu().numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
@@ -108,15 +124,15 @@ def test_iterations_that_follow_each_other_are_those_that_begin_anew():
     l1, mu, L = np.full(4, 0.01), np.full(4, 0.1), np.full(4, 3.0)
     there = [torch.asarray(array, device=device) for array in (X, a, Y, l1, mu, mu, L)]
     start = [torch.asarray(rng.standard_normal((9, 4)), device=device) for _ in range(2)]
-    start.append(torch.ones(4, dtype=torch.float64, device=device))
+    start += [torch.ones(4, dtype=torch.float64, device=device) for _ in range(2)]
 
     step = fused.iteration(Design(*there[:2]), Logistic(), *there[2:])
 
     def after(state, steps, anew):
         for _ in range(steps):
-            W, before, t = [array.clone() for array in state] if anew else state
-            W_next, _, _, t_next = step(W, before, t)
-            state = W_next, W, t_next
+            W, before, t, k = [array.clone() for array in state] if anew else state
+            W_next, _, _, t_next, k_next = step(W, before, t, k)
+            state = W_next, W, t_next, k_next
         return state
 
     first = after(start, 1, False)

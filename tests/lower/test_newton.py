@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from suffice import Composite, Outcome, certify, iterate, solve
 from suffice.journal.codec import decode, encode
-from suffice.lower import auto, newton
+from suffice.lower import auto, linear_hessian
 from suffice.lower import solver as solver_module
+from suffice.lower.linear_hessian import gram, sample_rows
 from suffice.lower.momentum import FistaState
-from suffice.lower.newton import NewtonState, gram, sample_rows
+from suffice.lower.newton import NewtonState
 from suffice.lower.quadratic import Matrix, minimise_model
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
@@ -167,16 +168,16 @@ def test_a_state_holds_no_matrix_and_the_last_hessian_goes_with_the_states():
     solution = solve(problem, steps=6, solver="newton")
     arrays = [value for value in vars(solution.state).values() if isinstance(value, np.ndarray)]
     assert max(array.size for array in arrays) <= max(X.shape)
-    assert len(newton._memory.hessians) <= 1
+    assert len(linear_hessian._memory.hessians) <= 1
     del solution
-    assert len(newton._memory.hessians) == 0
+    assert len(linear_hessian._memory.hessians) == 0
 
 
 @pytest.mark.parametrize("family", [ElasticNetLogistic(X, Y > 0), ElasticNetLogistic(sp.csr_array(X), Y > 0)])
 def test_a_working_set_that_does_not_fit_takes_no_matrix_or_is_left_to_fista(family, monkeypatch):
     monkeypatch.setattr("suffice.terms.design.SMALL", 0)
     monkeypatch.setattr("suffice.terms.design.MEMORY", 0.05)
-    assert 40 < newton.largest_matrix(family.design) < 80
+    assert 40 < linear_hessian.largest_matrix(family.design) < 80
     problem = family.at(l1=1e-3, l2=1e-2)
     exact = solve(problem, within=1e-9, solver="fista_adaptive")
     assert np.count_nonzero(exact.x) > 80
@@ -329,7 +330,7 @@ def test_the_hessian_of_least_squares_is_made_once_for_all_targets_and_penalties
     X, Y = rng.standard_normal((300, 30)), rng.standard_normal((300, 3))
     design = Design.of(X)
     assert design.gram == pytest.approx(X.T @ X / 300, rel=1e-12)
-    monkeypatch.setattr("suffice.lower.newton.gram", None)  # no other Hessian is made
+    monkeypatch.setattr("suffice.lower.linear_hessian.gram", None)  # no other Hessian is made
     for y in Y.T:
         for l1, l2 in ((0.1, 0.01), (0.0, 0.1), (0.01, 1e-4)):
             found = solve(ElasticNet(design, y).at(l1=l1, l2=l2), within=1e-7, solver="newton")

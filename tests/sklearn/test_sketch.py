@@ -9,7 +9,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonR
 from sklearn.model_selection import KFold
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _penalty_search, _starting_points, splits
+from suffice.sklearn import SufficeSearchCV, _penalty_search, _sketch, _starting_points, splits
 from suffice.sklearn._sketch import FEW, Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
@@ -151,6 +151,18 @@ def test_a_log_loss_is_sketched_near_weights_and_its_best_is_a_good_start(interc
     looked = SufficeSearchCV(estimator, cv=CV, refit=False).fit(X, y)
     assert -search.best_score_ <= -1.0005 * looked.best_score_
     assert len(purposes) < len(looked.cv_results_["purpose"])
+
+
+def test_rows_on_a_device_are_sketched_with_the_same_bits_by_any_number_of_threads(monkeypatch):
+    torch = pytest.importorskip("torch")
+    X, y = labels()
+    seen = []
+    for threads in (1, 4):
+        monkeypatch.setattr(_sketch, "cpu_count", lambda threads=threads: threads)
+        sketch, _ = sketch_of(ELASTIC, torch.asarray(X), y, monkeypatch, options=ONE)
+        seen.append(sketch.seen)
+    assert seen[0].keys() == seen[1].keys() and len(seen[0]) > 50
+    assert all(np.array_equal(part, seen[1][theta]) for theta, part in seen[0].items())
 
 
 def test_counts_are_sketched_as_well(monkeypatch):

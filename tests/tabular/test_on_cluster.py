@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import mean_poisson_deviance, mean_squared_error
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
-from suffice import tabular
+from suffice import problems, solve, tabular
+from suffice.sklearn import ElasticNetGLM
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.on_cluster import Wish, run, wish_of
 from suffice.tabular.parts import Summary, find_parts
@@ -116,7 +119,14 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
     [
         ({"y": LABELS}, {"target": "z"}, "there is no column"),
         ({"y": LABELS}, {"model": "svm"}, "not for a cluster"),
-        ({"y": rng.choice(["p", "q", "r"], ROWS)}, {}, "has 3 classes"),
+        ({"y": LABELS}, {"model": "cox"}, "rows depend on each other"),
+        ({"y": LABELS}, {"weights": "a"}, "the weight 'a' is -.* somewhere"),
+        ({"y": LABELS}, {"weights": "b"}, "the weight 'b' is missing somewhere"),
+        ({"y": LABELS}, {"weights": "c"}, "the weights 'c' are not numbers"),
+        ({"y": LABELS}, {"weights": "y"}, "cannot be the weights"),
+        ({"y": np.arange(ROWS) % 120}, {"model": "logistic"}, "too many to be classes"),
+        ({"y": np.where(np.arange(ROWS) < 3, "rare", LABELS)}, {}, "class 'rare' has 3 rows"),
+        ({"y": np.arange(ROWS) % 7 * 1.0}, {"model": "gamma"}, "needs numbers above 0"),
         ({"y": [None, *LABELS[1:]]}, {}, "is missing in"),
         ({"y": LABELS, "when": pd.Timestamp("2026-01-01")}, {}, "--drop when"),
         ({"y": "same"}, {}, "one value only"),
@@ -128,8 +138,8 @@ def test_what_a_cluster_does_not_do_is_said(files, address, tmp_path, target, wi
 
 
 def test_options_that_do_not_go_with_a_cluster_are_refused():
-    with pytest.raises(ValueError, match="--weights does not go with --cluster"):
-        wish_of(Settings(data="a.parquet", target="y", weights="w"), ["a.parquet"])
+    with pytest.raises(ValueError, match="--test does not go with --cluster"):
+        wish_of(Settings(data="a.parquet", target="y", test="b.parquet"), ["a.parquet"])
     assert wish_of(Settings(data="a.parquet", target="y", cv=3), ["a.parquet", "b.parquet"]).cv == 3
 
 
@@ -201,6 +211,101 @@ def test_the_score_is_that_of_one_machine(files, address, tmp_path):
     assert low - 1e-6 <= here <= high + 1e-6
 
 
+CLASSES = np.select([FRAME.a + rng.logistic(size=ROWS) > 0.7, FRAME.c == "x"], ["up", "x"], "rest")
+
+
+@pytest.mark.parametrize(
+    ("target", "quick"),
+    [
+        pytest.param(CLASSES, True, id="text"),
+        pytest.param(np.searchsorted(["rest", "up", "x"], CLASSES), False, id="numbers", marks=pytest.mark.slow),
+    ],
+)
+def test_several_classes_have_the_score_and_the_model_of_one_machine(files, address, tmp_path, target, quick):
+    paths = files(y=target)
+    whole = tmp_path / "whole.parquet"
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
+    wish = Wish(data=paths, target="y", cv=2, max_evaluations=2, seed=5, no_report=quick)
+    found = run(wish, address, tmp_path / "run")
+    assert found.model == "logistic" and found.failures == ()
+    problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
+    penalties = found.plain()["penalties"]
+    l1, l2 = penalties["l1"], penalties["l2"]
+    estimator = problem.estimator.set_params(
+        model__C=1.0 / (l1 + l2) / (ROWS // 2), model__l1_ratio=l1 / (l1 + l2), model__tol=1e-8, model__max_iter=100_000
+    )
+    here = cross_val_score(estimator, problem.X, problem.y, cv=problem.cv, scoring="neg_log_loss").mean()
+    low, high = found.plain()["interval"]
+    assert low - 1e-6 <= here <= high + 1e-6
+    fitted = estimator.set_params(model__C=1.0 / (l1 + l2) / ROWS).fit(problem.X, problem.y)
+    predicted = predict(tmp_path / "run", str(whole))
+    assert predicted.columns[0].astype(str).tolist() == fitted.predict(problem.X).astype(str).tolist()
+    if quick:
+        return
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["coefficients"]["outputs"] == sorted({str(one) for one in target})
+    assert [sum(curve["count"]) for curve in report["calibration"]["curves"]] == [ROWS] * 3
+
+
+@pytest.mark.parametrize(
+    "model", ["gamma", *(pytest.param(one, marks=pytest.mark.slow) for one in ("tweedie", "negative-binomial"))]
+)
+def test_families_are_the_models_that_scikit_learn_is_given(files, address, tmp_path, model):
+    y = np.exp(0.3 * FRAME.a) * rng.gamma(2.0, 0.5, ROWS)
+    y = np.round(y) if model == "negative-binomial" else np.where(y < 0.3, 0.0, y) if model == "tweedie" else y
+    paths = files(y=y)
+    wish = Wish(data=paths, target="y", model=model, cv=2, max_evaluations=1, no_report=model == "gamma")
+    found = run(wish, address, tmp_path / "run")
+    assert found.failures == ()
+    low, high = found.plain()["interval"]
+    assert low <= found.plain()["score"] <= high < 0.0
+    # The same estimator, fitted here to the prepared rows, predicts the same.
+    skops = pytest.importorskip("skops.io")
+    saved = skops.load(found.model_file, trusted=skops.get_untrusted_types(file=found.model_file))
+    frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
+    X = saved[:-1].transform(frame)
+    here = clone(saved[-1]).set_params(**found.plain()["penalties"]).fit(X, y)
+    assert saved.predict(frame) == pytest.approx(here.predict(X), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "target", [pytest.param(LABELS, id="two"), pytest.param(CLASSES, id="three", marks=pytest.mark.slow)]
+)
+def test_rows_count_as_much_as_their_weights_say(files, address, tmp_path, target):
+    """The score and the model are those of main memory with these weights, fold by fold."""
+    s = rng.integers(0, 4, ROWS).astype(float)
+    paths = files(y=target, s=s)
+    whole = tmp_path / "whole.parquet"
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
+    wish = Wish(data=paths, target="y", weights="s", cv=2, max_evaluations=1, no_report=True)
+    found = run(wish, address, tmp_path / "run")
+    problem, _ = load(Settings(data=str(whole), target="y", weights="s", cv=2))
+    assert set(found.numeric) == set(problem.numeric) == {"a", "b"}
+    l1, l2 = (found.plain()["penalties"][name] for name in ("l1", "l2"))
+
+    def probabilities(train, held):
+        """Of a model in main memory, whose coefficients are proven: scikit-learn's saga may circle around weighted
+        classes for ever."""
+        before = clone(problem.estimator[:-1]).fit(problem.X.iloc[train])
+        X, T = (before.transform(problem.X.iloc[rows]) for rows in (train, held))
+        if len(np.unique(target)) == 2:
+            model = ElasticNetGLM("binomial", l1=l1, l2=l2).fit(X, problem.y[train], s[train])
+            return model.predict_proba(T)
+        lower = problems.ElasticNetMultinomial(X, problem.y[train], intercept=True, sample_weight=s[train])
+        w, model = solve(lower.at(l1=l1, l2=l2), within=1e-8).x, lower.model()
+        return softmax(T @ w.reshape(3, -1).T + model.shift(model.image(w))[0], axis=1)
+
+    scores = [
+        log_loss(problem.y[held], probabilities(train, held), sample_weight=s[held])
+        for train, held in problem.cv.split(problem.X, problem.y)
+    ]
+    low, high = found.plain()["interval"]
+    assert low - 1e-6 <= -np.mean(scores) <= high + 1e-6
+    predicted, rows = predict(tmp_path / "run", str(whole)), np.arange(ROWS)
+    expected = np.unique(target)[probabilities(rows, rows).argmax(axis=1)]
+    assert predicted.columns[0].tolist() == expected.tolist()
+
+
 def invoked(*arguments):
     return typer_testing.CliRunner().invoke(app, ["tune", *map(str, arguments)])
 
@@ -237,7 +342,7 @@ def test_an_interrupted_run_says_how_to_go_on(files, address, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--weights", "a"], "--weights does not go with --cluster"), (["--model", "svm"], "svm is not for a cluster")],
+    [(["--test", "a.csv"], "--test does not go with --cluster"), (["--model", "svm"], "svm is not for a cluster")],
 )
 def test_the_command_line_refuses_in_one_line(files, address, tmp_path, arguments, message):
     paths = files(y=LABELS)
@@ -278,7 +383,7 @@ def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
         assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
         with pytest.raises(TableError, match="holds another run"):
             tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
-        with pytest.raises(ValueError, match="--weights does not go"):
-            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, weights="a")
+        with pytest.raises(ValueError, match="--test does not go"):
+            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, test="a.csv")
     with pytest.raises(TypeError, match=r"must be a dask\.dataframe"):
         tabular.tune_frame(frame, "y", tmp_path / "other")

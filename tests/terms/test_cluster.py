@@ -3,11 +3,25 @@
 import numpy as np
 import pytest
 
-from suffice import BilevelProblem, Options, OracleError, Space, certify, losses, problems, resume, solve, terms, tune
+from suffice import (
+    BilevelProblem,
+    Composite,
+    Options,
+    OracleError,
+    Space,
+    certify,
+    losses,
+    problems,
+    resume,
+    solve,
+    terms,
+    tune,
+)
 from suffice.terms import blocks, cluster
 from suffice.terms.blocks import RowBlocks, View, tree, tree_roundings
 from suffice.terms.design import Design
 from suffice.terms.jobs import Pull
+from suffice.terms.quantile import Quantile
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -213,6 +227,65 @@ def test_views_hold_what_they_say():
             assert view.count(20) == expected.sum()
 
 
+few = slice(0, 300)
+weight = rng.random(ROWS)[few] + 0.1
+
+
+def penalised(g):
+    def build(X, there):
+        smooth = problems.ElasticNetLogistic(X, there(y[few]))._model(0.1)
+        return Composite(smooth, g, mu=0.1, L=smooth.L, size=COLUMNS)
+
+    return build
+
+
+def of(problem, target, at=None, **how):
+    def build(X, there):
+        given = {name: there(value) if isinstance(value, np.ndarray) else value for name, value in how.items()}
+        return problem(X, there(target[few]), **given).at(**(at or {"l1": 1e-2, "l2": 0.1}))
+
+    return build
+
+
+def made_of_logistic(make, **at):
+    return lambda X, there: make(problems.ElasticNetLogistic(X, there(y[few]))).at(**at)
+
+
+real = X @ np.arange(COLUMNS) + rng.standard_normal(ROWS)
+EVERY_MODEL = {
+    "squares": of(problems.ElasticNet, real, sample_weight=weight),
+    "lasso": of(problems.ElasticNet, real, {"l1": 1e-2, "l2": 0.0}),
+    "logistic": of(problems.ElasticNetLogistic, y, sample_weight=weight, offset=weight),
+    "huber": of(problems.ElasticNetHuber, real),
+    "poisson": of(problems.ElasticNetPoisson, counts, exposure=weight),
+    "gamma": of(problems.ElasticNetGamma, counts + 0.5, sample_weight=weight),
+    "tweedie": of(problems.ElasticNetTweedie, counts),
+    "negative binomial": of(problems.ElasticNetNegativeBinomial, counts),
+    "binomial": of(problems.ElasticNetBinomial, np.minimum(counts, 2.0), trials=np.full(300, 2.0)),
+    "squared hinge": of(problems.ElasticNetModel, 2.0 * y - 1.0, loss=terms.SQUARED_HINGE),
+    "quantile": of(problems.ElasticNetModel, real, loss=Quantile(0.3, 0.1)),
+    "classes": of(problems.ElasticNetMultinomial, np.minimum(counts, 2), intercept=True, sample_weight=weight),
+    "targets": of(problems.MultiTaskElasticNet, np.column_stack([real, counts]), sample_weight=weight),
+    "targets one by one": of(problems.MultiTaskElasticNet, np.column_stack([real, counts]), by_rows=False),
+    "targets without an l2": of(problems.MultiTaskElasticNet, np.column_stack([real, counts]), {"l1": 0.1, "l2": 0.0}),
+    "groups": made_of_logistic(lambda one: problems.Grouped(one, [0, 0, 0, 1, 1, 1]), l1_0=1e-2, l1_1=0.1, l2=0.1),
+    "fused": made_of_logistic(problems.FusedLasso, fused=1e-2, l1=1e-3, l2=0.1),
+    "sparse groups": penalised(terms.SparseGroup([[0, 1], [2, 3, 4, 5]], 1e-2)),
+    "group lasso": penalised(terms.Group([[0, 1], [2, 3, 4, 5]], 1e-2)),
+    "bounds": penalised(terms.BoxL1(1e-2, 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_every_model_is_that_of_main_memory_with_the_bits_of_one_machine(client, name):
+    build = EVERY_MODEL[name]
+    whole = solve(build(X[few], np.asarray), within=1e-6)
+    here = solve(build(RowBlocks.of(X[few]), np.asarray), within=1e-6)
+    there = solve(build(on_dask(X[few], 77), lambda rows: on_dask(rows, 100)), within=1e-6)
+    assert np.linalg.norm(here.x - whole.x) <= here.certificate.radius + whole.certificate.radius <= 2e-6
+    assert (there.x.tobytes(), there.certificate.radius) == (here.x.tobytes(), here.certificate.radius)
+
+
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
@@ -225,7 +298,14 @@ def test_views_hold_what_they_say():
             "exactly two distinct",
         ),
         (lambda: problems.ElasticNetPoisson(on_dask(X, 400), on_dask(-counts, 400)), ValueError, "not be negative"),
-        (lambda: problems.ElasticNetCox(on_dask(X, 400), counts + 1.0), TypeError, "needs it here"),
+        (lambda: problems.ElasticNetCox(on_dask(X, 400), counts + 1.0), TypeError, "needs it in main memory"),
+        (lambda: problems.ElasticNetCox(RowBlocks.of(X), counts + 1.0), TypeError, "needs it in main memory"),
+        (lambda: losses.PartialLikelihood(RowBlocks.of(X), counts + 1.0), TypeError, "needs it in main memory"),
+        (
+            lambda: problems.SampleWeights(problems.ElasticNetLogistic(RowBlocks.of(X), y), l1=0.1, l2=0.1),
+            TypeError,
+            "model's X is in blocks of rows",
+        ),
         (lambda: terms.row_folds(X, 3), TypeError, "blocks of rows"),
         (lambda: terms.row_folds(RowBlocks.of(X), 1), ValueError, "folds must be at least 2"),
     ],
@@ -233,6 +313,17 @@ def test_views_hold_what_they_say():
 def test_bad_input_is_named(client, build, error, message):
     with pytest.raises(error, match=message):
         build()
+
+
+def test_a_model_of_ones_own_that_knows_nothing_of_blocks_is_solved_here_and_refused_there(client):
+    def problem(X):
+        smooth = terms.LinearModel(Design.of(X), np.where(y == y.max(), 1.0, -1.0), terms.LOGISTIC, 0.1)
+        return Composite(smooth, terms.L1(1e-2), mu=0.1, L=smooth.L, size=X.shape[1])
+
+    here, blocks = (solve(problem(one), within=1e-7) for one in (X, RowBlocks.of(X)))
+    assert np.linalg.norm(here.x - blocks.x) <= here.certificate.radius + blocks.certificate.radius <= 2e-7
+    with pytest.raises(TypeError, match="needs it in main memory"):
+        solve(problem(on_dask(X, 400)), within=1e-7)
 
 
 def test_a_dataframe_of_numbers_is_a_matrix(client):

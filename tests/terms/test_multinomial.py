@@ -44,6 +44,19 @@ def test_intercepts_lie_within_their_proven_error(seed):
     assert float(np.linalg.norm((b - exact_intercept(model, image, b)).astype(float))) <= error <= 1e-9
 
 
+@settings(quick, max_examples=100)
+@given(seed=st.integers(0, 10**6))
+def test_intercepts_of_nearly_certain_rows_lie_within_their_proven_error(seed):
+    """p close to 1 is rounded by a share of itself, though p (1 - p), which everything else scales with, is tiny."""
+    rng = np.random.default_rng(seed)
+    K = int(rng.integers(2, 5))
+    labels = np.concatenate([np.arange(K), rng.integers(0, K, int(rng.integers(4, 12)))])
+    image = rng.standard_normal((len(labels), K)) + 10.0 ** rng.uniform(0.8, 1.4) * np.eye(K)[labels]
+    model = Multinomial(Design.of(np.ones((len(labels), 1))), np.eye(K)[labels], True, 1.0)
+    b, error = model.shift(image)
+    assert float(np.linalg.norm((b - exact_intercept(model, image, b)).astype(float))) <= error
+
+
 @quick
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_follow_weights_no_faster_than_proven(seed):

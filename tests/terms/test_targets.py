@@ -21,11 +21,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import suffice
-from suffice import losses, problems
+from suffice import losses, problems, terms
 from suffice.lower.solver import iterate
 from suffice.sklearn import SufficeSearchCV
+from suffice.terms.blocks import RowBlocks
+from suffice.terms.design import Design
+from suffice.terms.row_targets import RowsTargets
 from suffice.terms.targets import Targets
 from suffice.testing import check_loss, check_problem
+from tests.reference import LONG
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 5)) * [1.0, 3.0, 0.2, 1.0, 1.0]
@@ -41,6 +45,49 @@ def test_conformance():
     check_loss(
         losses.SquaredErrors(X, Y, sample_weight=RNG.uniform(0, 2, 40), scales=[1.0, 0.2, 3.0]), RNG.standard_normal(15)
     )
+
+
+def test_conformance_in_blocks_of_rows():
+    rows = RowBlocks.of(X, block=7)
+    for problem in (
+        problems.MultiTaskElasticNet(rows, Y).at(l1=0.1, l2=0.01),
+        problems.MultiTaskElasticNet(rows, Y, sample_weight=RNG.uniform(0, 2, 40)).at(l1=0.1, l2=0.0),
+    ):
+        check_problem(problem)
+    check_loss(
+        losses.SquaredErrors(rows, Y, sample_weight=RNG.uniform(0, 2, 40), scales=[1.0, 0.2, 3.0]),
+        RNG.standard_normal(15),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_gradient_of_blocks_lies_within_its_proven_rounding(seed):
+    rng = np.random.default_rng(seed)
+    A, B = rng.standard_normal((60, 4)) * 10.0 ** rng.uniform(-2, 2, 4), rng.standard_normal((60, 2))
+    a = rng.random(60) * (rng.random(60) < 0.7) + (np.arange(60) == 0)
+    model = RowsTargets(Design.of(RowBlocks.of(A, block=9), a), B, 0.1, 2)
+    w = rng.standard_normal(8) * 10.0 ** rng.uniform(-1, 2)
+    exact_a, W = (model.design.X.gathered(model.design.weights)).astype(LONG), w.reshape(2, -1).astype(LONG)
+    exact = (((exact_a[:, None] * (A.astype(LONG) @ W.T - B)).T @ A.astype(LONG)) + LONG(0.1) * W).ravel()
+    image = model.image(w)
+    error = float(np.linalg.norm((model.gradient_at(w, image) - exact).astype(float)))
+    assert error <= model.rounding_at(w, image) <= model.gradient_rounding(w, image)
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_losses_of_a_fold_of_blocks_are_those_of_its_rows(k):
+    (train, held) = terms.row_folds(RowBlocks.of(X, block=7), 2, interleaved=True)[k]
+    inside, w = held.weights.view.mask(0, 40), RNG.standard_normal(15)
+    found, truth = losses.SquaredErrors(held, Y).at(w), losses.SquaredErrors(X[inside], Y[inside]).at(w)
+    assert found.residual == pytest.approx(truth.residual, rel=1e-12)
+    assert found.error(1e-2) == pytest.approx(truth.error(1e-2), rel=1e-6)
+    V, u, t = RNG.standard_normal((15, 2)), RNG.standard_normal(len(found.residuals)), 1e-6
+    ends = [losses.SquaredErrors(held, Y).at(w + s * t * V[:, 0]).residuals for s in (1.0, -1.0)]
+    assert found.linear.forward(V)[:, 0] == pytest.approx((ends[0] - ends[1]) / (2.0 * t), rel=1e-5, abs=1e-6)
+    assert found.linear.adjoint(u) @ V == pytest.approx(u @ found.linear.forward(V), rel=1e-9)
+    solved = suffice.solve(problems.MultiTaskElasticNet(train, Y).at(l1=0.1, l2=0.1), within=1e-8)
+    whole = suffice.solve(problems.MultiTaskElasticNet(X[~inside], Y[~inside]).at(l1=0.1, l2=0.1), within=1e-8)
+    assert np.linalg.norm(solved.x - whole.x) <= 2e-8
 
 
 def test_solutions_are_scikit_learns():
@@ -79,8 +126,9 @@ def test_curvature_of_the_data_is_a_lower_bound_and_none_is_claimed_where_column
     with pytest.raises(ValueError, match="l2 must be positive"):
         dependent.at(l1=0.1, l2=0.0)
     for wrong in (Y[:, 0], Y[:-1], np.where(Y > 0, math.nan, Y)):
-        with pytest.raises(ValueError, match="Y must be finite"):
-            problems.MultiTaskElasticNet(X, wrong)
+        for rows in (X, RowBlocks.of(X)):
+            with pytest.raises(ValueError, match="Y must be finite"):
+                problems.MultiTaskElasticNet(rows, wrong)
 
 
 FEW = suffice.Options(max_evaluations=6, final_radius=1e-2)

@@ -107,6 +107,29 @@ def test_a_search_that_has_come_to_rest_looks_at_the_edges_of_the_box(derivative
     assert result.cost < 0.3
 
 
+class Smooth(Objective):
+    """With derivatives, by differences; it counts them."""
+
+    made = 0
+
+    def differentiate(self, evaluation):
+        self.made += 1
+        steps = 1e-6 * np.eye(2)
+        columns = [(self.fun(evaluation.point + h) - self.fun(evaluation.point - h)) / 2e-6 for h in steps]
+        return replace(evaluation, jacobian=np.column_stack(columns))
+
+
+def test_a_look_comes_with_derivatives_only_where_the_search_goes_on_from_it():
+    in_vain = Smooth(lambda theta: 1.0 + 0.1 * (theta - 0.1) ** 2)
+    result = tune(in_vain, [0.5, 0.3], bounds=(-8.0, 8.0))
+    plain = [record for record in result.history if record.purpose in ("unseen direction", "test of derivatives")]
+    assert len(plain) >= 3 and in_vain.made <= len(result.history) - len(plain)
+    found = tune(Smooth(two_wells), [0.5, 0.3], bounds=(-8.0, 9.0), options=Options(derivatives="always"))
+    assert found.cost < 0.3
+    after = [record.purpose for record in found.history]
+    assert "step" in after[after.index("unseen direction") + 1 :]  # with the derivatives of the look
+
+
 def test_edges_are_looked_at_once_where_nothing_is_gained_there():
     result = tune(Objective(lambda theta: 1.0 + 0.1 * theta**2), [0.5, 0.3], bounds=(-8.0, 8.0))
     looks = [record.theta for record in result.history if record.purpose == "unseen direction"]

@@ -25,9 +25,10 @@ from suffice.arrays import Array
 from suffice.lower.certificate import Certificate
 from suffice.lower.fields import left_out
 from suffice.lower.gradient_descent import DescentState
+from suffice.lower.linear_hessian import Metric
 from suffice.lower.mixed import MixedState
 from suffice.lower.momentum import FistaState
-from suffice.lower.newton import Metric, NewtonState
+from suffice.lower.newton import NewtonState
 from suffice.lower.newton_softmax import SoftmaxState
 from suffice.lower.newton_tv import VariationState
 from suffice.lower.solution import Outcome, Solution

@@ -29,8 +29,9 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.lower.fista import AdaptiveFista
+from suffice.lower.linear_hessian import has_factors
 from suffice.lower.momentum import FistaState
-from suffice.lower.newton import PATIENCE, Newton, NewtonState, has_factors
+from suffice.lower.newton import PATIENCE, Newton, NewtonState
 from suffice.lower.newton_columns import NewtonBatch
 from suffice.lower.newton_hessian import NewtonHessian
 from suffice.lower.newton_prox import NewtonProx, Structured, fits

@@ -274,13 +274,13 @@ def _step(shared: Shared, s: Columns) -> Columns:
 
 def _plain_step(shared: Shared, s: Columns) -> Columns:
     if shared.iteration is not None:
-        W, Z, G, t = shared.iteration(s.W, s.W_before, s.t)
+        W, Z, G, t, k = shared.iteration(s.W, s.W_before, s.t, s.k)
     else:
         q = s.tau * shared.mu
         t, beta = _momentum(s.t, q, q)
-        Z = s.W + beta * (s.W - s.W_before)
+        Z, k = s.W + beta * (s.W - s.W_before), s.k + 1.0
         W, G = _descended(shared, Z, shared.design.margins(Z), s.tau)
-    return Columns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, s.k + 1.0, s.tau, s.tau, s.failed)
+    return Columns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, k, s.tau, s.tau, s.failed)
 
 
 def _descended(shared: Shared, Z: Any, M_z: Any, tau: Any) -> tuple[Any, Any]:

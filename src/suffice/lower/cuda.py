@@ -65,5 +65,13 @@ def _copy(state: Any) -> Any:
 
 
 def _fill(buffers: Any, state: Any) -> None:
-    for buffer, value in zip(vars(buffers).values(), vars(state).values(), strict=True):
-        buffer.copy_(value)
+    """Arrays that are stored alike are copied by one kernel: one for each takes half as long as a step."""
+    torch: Any = importlib.import_module("torch")
+    both = zip(vars(buffers).values(), vars(state).values(), strict=True)
+    pairs = [(buffer, value) for buffer, value in both if buffer is not value and buffer.numel() > 0]
+    alike = [pair for pair in pairs if pair[0].stride() == pair[1].stride() and pair[0].dtype == torch.float64]
+    if alike:
+        torch._foreach_copy_(*map(list, zip(*alike, strict=True)))
+    for buffer, value in pairs:
+        if not any(buffer is done for done, _ in alike):
+            buffer.copy_(value)

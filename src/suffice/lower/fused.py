@@ -8,8 +8,10 @@ r"""A FISTA iteration of many columns on a CUDA device in a few kernels, written
 Two of them read X, and little else is read or written: an iteration costs what its two products cost. A library's
 products are made for widths of 64, 128, ...; here the columns are cut into pieces of P1 + P2, each a power of two, so
 that 70 columns are padded to 72. X is read by rows and by columns (`Design.by_columns`), Z and R are stored by columns:
-each product reads both of its factors along what it sums over. An X that fits into the device's cache is read by
-columns only, so that it stays there.
+each product reads both of its factors along what it sums over. An X of which one copy fits into the device's cache,
+and not two, is read by columns only, so that it stays there. Where float32 holds X exactly (`Design.compact`: data that
+came in float32, pixels, counts) the copies are in float32, half the bytes, and numbers become float64 in registers:
+products are those of float64 all the same.
 
 With step lengths that are tried (`fista_adaptive`) margins M of W are known, and those of Z are M + beta (M -
 M_before), made where they are needed:
@@ -50,18 +52,23 @@ Tile = tuple[int, int, int, int, int | None]
 MARGINS: Tile = (32, 32, 2, 3, None)
 ADJOINT: Tile = (64, 32, 4, 4, None)
 ROWWISE = 16, 4  # rows of a tile, and warps, where there is no product,
-GATHERED = 256, 4  # where there is one column,
-DESCEND = 4, 8  # and where there is no row of X
+GATHERED = 128, 4  # where there is one column,
+DESCEND = 1, 2  # and where there is no row of X
 BUSY, MOST_PARTS = 4, 8  # tiles of X Z on every multiprocessor, and parts of its columns to get there
-SETTLED = 8  # rows of a tile of all columns: no more than fit into registers
+SETTLED, TAKEN_BACK = 8, 1024  # rows of a tile of all columns, and of margins of one column
 WAVES = 2  # tiles of the adjoint product at a time on every multiprocessor
-CACHED = 1 << 25  # bytes of X: so many stay in the device's cache, if both products read the same copy
+CACHED = 1 << 25  # bytes of copies of X: so many stay in the device's cache
 HOPPER = 9  # of compute capability: there programs may be sent out before the kernel before has ended
 
 
 def available(X: Any, loss: MarginLoss) -> bool:
     """Whether X is a torch array on a CUDA device, Triton is installed, and psi' is one of those written down here."""
     return bool(getattr(X, "is_cuda", False)) and isinstance(loss, Squared | Logistic | Huber) and _triton() is not None
+
+
+def one_copy(X: Any) -> bool:
+    """Whether the device's cache has room for one copy of X, and not for two."""
+    return CACHED < 2 * int(X.nbytes) <= 2 * CACHED
 
 
 @cache
@@ -166,10 +173,8 @@ class Kernels:
     def by_rows(self) -> tuple[Any, int]:
         """X for products along its rows, and how many rows may be read: products read fastest along what they sum over,
         where that is aligned, unless the device's cache has room for one copy of X only."""
-        X, N = self.design.X, self.design.shape[0]
-        if X.stride(1) == 1 and X.stride(0) % ALIGNED == 0 and X.nbytes > CACHED:
-            return X, N
-        return self.by_columns
+        X, N = self.design.compact, self.design.shape[0]
+        return self.by_columns if X.stride(1) != 1 or X.stride(0) % ALIGNED or one_copy(X) else (X, N)
 
     @cached_property
     def by_columns(self) -> tuple[Any, int]:
@@ -242,15 +247,15 @@ class Kernels:
         self.multiply(_triton().adjoint, grid, ADJOINT, X, self.R, self.parts, *lengths)
 
     def descended(self, Z: Any, tau: Any, wide: Any, ahead: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
-        """The next W, and G at Z, from R. `wide` gets the next W or, where `ahead` holds W, t', mu, L and memory for
-        the t after that, the next Z."""
+        """The next W, and G at Z, from R. `wide` gets the next W or, where `ahead` holds W, t', mu, L, memory for the
+        t after that, the count k of steps and memory for the next k, the next Z."""
         self.adjoint()
         (_, d, n), stride = self.sizes, self.shape.stride
         W, G = self.R.new_empty((d, n)), self.R.new_empty((d, n))
-        *known, t_after = (tau,) * 5 if ahead is None else ahead
+        *known, t_after, k, k_next = (tau,) * 7 if ahead is None else ahead
         self.launch(
             *(_triton().descend, (math.ceil(d / DESCEND[0]),), DESCEND[1]),
-            *(self.parts, Z, self.l1, self.l2, tau, *known, G, W, wide, t_after, d, n, stride, self.long),
+            *(self.parts, Z, self.l1, self.l2, tau, *known, G, W, wide, t_after, k, k_next, d, n, stride, self.long),
             AHEAD=ahead is not None,
             SPLITS=len(self.parts),
             ROWS=DESCEND[0],
@@ -261,9 +266,9 @@ class Kernels:
 
 def iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any
-) -> Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]:
-    """(W, W_before, t) -> (W', Z, G, t'): one iteration, for arrays with one column per problem, none of which is
-    written to again.
+) -> Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any, Any]]:
+    """(W, W_before, t, k) -> (W', Z, G, t', k + 1): one iteration, for arrays with one column per problem, none of
+    which is written to again.
 
     An iteration also makes the Z and t' of the next, which are taken if that one starts from the very arrays that this
     one has returned."""
@@ -271,20 +276,22 @@ def iteration(
     (_, d, n), tau = made.sizes, 1.0 / L
     prepared: list[tuple[Any, ...]] = []
 
-    def step(W: Any, W_before: Any, t: Any) -> tuple[Any, Any, Any, Any]:
+    def step(W: Any, W_before: Any, t: Any, k: Any) -> tuple[Any, Any, Any, Any, Any]:
         known = prepared.pop() if prepared else (None,) * 5
         if all(one is other for one, other in zip(known, (W, W_before, t), strict=False)):
             Z, t_next = known[3:]
         else:
             Z, t_next = made.empty(), torch.empty_like(t)
-            _triton().extrapolate[(math.ceil(d / 8),)](
-                *(W, W_before, t, mu, L, Z, t_next, d, n, made.long), ROWS=8, COLUMNS=made.columns, num_warps=4
+            made.launch(
+                *(_triton().extrapolate, (math.ceil(d / 8),), 4, W, W_before, t, mu, L, Z, t_next, d, n, made.long),
+                ROWS=8,
+                COLUMNS=made.columns,
             )
         made.residuals(Z)
-        Z_ahead, t_ahead = made.empty(), torch.empty_like(t)
-        W_next, G = made.descended(Z, tau, Z_ahead, (W, t_next, mu, L, t_ahead))
+        Z_ahead, t_ahead, k_next = made.empty(), torch.empty_like(t), torch.empty_like(k)
+        W_next, G = made.descended(Z, tau, Z_ahead, (W, t_next, mu, L, t_ahead, k, k_next))
         prepared.append((W_next, W, t_next, Z_ahead, t_ahead))
-        return W_next, Z[:d, :n], G, t_next
+        return W_next, Z[:d, :n], G, t_next, k_next
 
     return step
 
@@ -295,58 +302,65 @@ def adaptive_iteration(
     """One iteration with step lengths that are tried, of a `suffice.lower.batched_columns.Columns`: what it changes.
     Columns whose step was too long stay where they are.
 
-    M of the state that it is given becomes the next M_before, and is written to."""
+    Margins are stored by columns; M of a state that has it so becomes the next M_before, and is written to."""
     torch, made, kernels = importlib.import_module("torch"), Kernels.of(design, loss, Y, l1, l2), _triton()
     (N, d, n), stride, shape = made.sizes, made.shape.stride, made.shape
     spread = gamma(design.row_length + 8) * design.frobenius_norm * math.sqrt(loss.curvature)
     constants = l1.new_tensor([grow, shrink, 1.0 + gamma(N + 8), spread, 1e-150, 1.0 + 4.0 * EPS, 0.95])
     tiles, Z_trial, wide = math.ceil(N / ROWWISE[0]), made.empty(), made.empty()
-    along, in_parts = made.R.new_zeros((tiles, stride)), made.R.new_empty((made.margin_parts, N, stride))
+    along = made.R.new_zeros((tiles, stride))
     flag = torch.zeros(n, dtype=torch.int8, device=made.R.device)
 
     def step(s: Any) -> dict[str, Any]:
         t, tau, beta, t_next, k, tau_next, taken = (torch.empty_like(s.t) for _ in range(7))
-        kernels.ahead[(math.ceil(d / 8),)](
+        M_now, M_before = _by_columns(s.M), _by_columns(s.M_before)
+        made.launch(
+            *(kernels.ahead, (math.ceil(d / 8),), 4),
             *(s.W, s.W_before, s.t, s.tau, s.taken, s.k, s.failed.view(torch.int8), mu, constants),
             *(Z_trial, t, tau, beta, d, n, made.long),
             ROWS=8,
             COLUMNS=made.columns,
-            num_warps=4,
         )
-        kernels.slopes[(tiles, shape.pieces)](
-            *(s.M, s.M_before, beta, made.targets, design.weights, made.R, N, n, s.M.stride(0), s.M_before.stride(0)),
+        made.launch(
+            *(kernels.slopes, (tiles, shape.pieces), ROWWISE[1]),
+            *(M_now, M_before, beta, made.targets, design.weights, made.R, N, n, N),
             *(made.long_rows, made.delta, made.name, ROWWISE[0], shape.P1, shape.P2),
-            num_warps=ROWWISE[1],
         )
         W, G = made.descended(Z_trial, tau, wide)
-        M = torch.empty((N, n), dtype=made.R.dtype, device=made.R.device)
-        parts = M if made.margin_parts == 1 else in_parts
-        made.margins(wide, parts, (parts.stride(-2), 1))
-        kernels.compare[(tiles, shape.pieces)](
-            *(parts, s.M, s.M_before, M, beta, made.targets, design.weights, along, N, n),
-            *(parts.stride(-2), s.M.stride(0), s.M_before.stride(0), M.stride(0), stride, made.long_rows),
+        M = made.R.new_empty((n, N)).T
+        parts, high, size = (M, N, 0) if made.margin_parts == 1 else (made.in_parts, made.long_rows, made.R.numel())
+        made.margins(wide, parts, (1, high))
+        made.launch(
+            *(kernels.compare, (tiles, shape.pieces), ROWWISE[1]),
+            *(parts, M_now, M_before, M, beta, made.targets, design.weights, along, N, n),
+            *(high, size, N, stride, made.long_rows),
             *(made.delta, made.name, made.margin_parts, ROWWISE[0], shape.P1, shape.P2),
-            num_warps=ROWWISE[1],
         )
         failed = torch.empty_like(flag)
-        kernels.judge[(n,)](
+        made.launch(
+            *(kernels.judge, (n,), 4),
             *(along, W, s.W, Z_trial, l2, L, constants, t, tau, s.t, s.k, s.taken, flag, failed, t_next, k, tau_next),
             *(taken, d, n, stride, made.long, tiles),
             BLOCK=1024,
-            num_warps=4,
         )
         W_next, W_before, Z, G_next = (torch.empty_like(W) for _ in range(4))
-        kernels.settle[(math.ceil(N / SETTLED),)](
-            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, s.M, s.M_before, N, d, n),
-            *(made.long, M.stride(0), s.M.stride(0), s.M_before.stride(0)),
+        made.launch(
+            *(kernels.settle, (math.ceil(d / SETTLED) + n * math.ceil(N / TAKEN_BACK),), 4),
+            *(flag, W, s.W, s.W_before, Z_trial, s.Z, G, s.G, W_next, W_before, Z, G_next, M, M_now, M_before),
+            *(N, d, n, made.long, N),
             ROWS=SETTLED,
             COLUMNS=made.columns,
-            num_warps=4,
+            BLOCK=TAKEN_BACK,
         )
-        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": s.M, "Z": Z, "G": G_next}
+        moved = {"W": W_next, "W_before": W_before, "M": M, "M_before": M_now, "Z": Z, "G": G_next}
         return moved | {"t": t_next, "k": k, "tau": tau_next, "taken": taken, "failed": failed.view(torch.bool)}
 
     return step
+
+
+def _by_columns(M: Any) -> Any:
+    """M stored by columns, without anything between them."""
+    return M if M.stride(0) == 1 and M.stride(1) == M.shape[0] else M.T.contiguous().T
 
 
 def _up(number: int) -> int:

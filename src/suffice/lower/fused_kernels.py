@@ -1,7 +1,8 @@
 """The kernels of `suffice.lower.fused`.
 
 Z, R and Y are padded and stored by columns, `long` entries each: products read both of their factors along what they
-sum over, so that no two threads ask the same bank of shared memory at a time."""
+sum over, so that no two threads ask the same bank of shared memory at a time. So are margins that are kept, which takes
+a column back for a quarter of what it costs by rows."""
 
 # mypy: ignore-errors
 import triton
@@ -45,7 +46,22 @@ def _extrapolate(W, W_before, beta, Z, i, j, d, n, long):
 
 
 @triton.jit
-def extrapolate(W, W_before, t, mu, L, Z, t_next, d, n, long, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def extrapolate(
+    W,
+    W_before,
+    t,
+    mu,
+    L,
+    Z,
+    t_next,
+    d,
+    n,
+    long,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     new, beta = _constant_momentum(t, mu, L, j, n)
     _extrapolate(W, W_before, beta, Z, i, j, d, n, long)
@@ -73,8 +89,10 @@ def ahead(
     long,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """`extrapolate` for step lengths that grow while they are short enough."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     m = tl.load(mu + j, mask=j < n, other=1.0)
     length, last = tl.load(tau + j, mask=j < n, other=0.5), tl.load(taken + j, mask=j < n, other=0.5)
@@ -90,12 +108,11 @@ def ahead(
 
 
 @triton.jit
-def _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before):
-    """Those of Z, from those of W and the W before."""
+def _margins_ahead(M, M_before, beta, i, j, N, n, high):
+    """Those of Z, from those of W and the W before, whose columns begin `high` entries apart."""
     inside = (i < N)[:, None] & (j < n)[None, :]
-    b = tl.load(beta + j, mask=j < n, other=0.0)
-    m = tl.load(M + i[:, None].to(tl.int64) * row + j[None, :], mask=inside, other=0.0)
-    before = tl.load(M_before + i[:, None].to(tl.int64) * row_before + j[None, :], mask=inside, other=0.0)
+    b, place = tl.load(beta + j, mask=j < n, other=0.0), j[None, :].to(tl.int64) * high + i[:, None]
+    m, before = tl.load(M + place, mask=inside, other=0.0), tl.load(M_before + place, mask=inside, other=0.0)
     return m + b[None, :] * (m - before)
 
 
@@ -109,23 +126,24 @@ def slopes(
     R,
     N,
     n,
-    row,
-    row_before,
+    high,
     long,
     delta,
     LOSS: tl.constexpr,
     ROWS: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """R from margins that are known."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
-    m1 = _margins_ahead(M, M_before, beta, i, j1, N, n, row, row_before)
+    m1 = _margins_ahead(M, M_before, beta, i, j1, N, n, high)
     _write_residuals(m1, Y, a, R, i, j1, N, n, long, delta, LOSS)
     if P2 > 0:
-        m2 = _margins_ahead(M, M_before, beta, i, j2, N, n, row, row_before)
+        m2 = _margins_ahead(M, M_before, beta, i, j2, N, n, high)
         _write_residuals(m2, Y, a, R, i, j2, N, n, long, delta, LOSS)
 
 
@@ -163,8 +181,9 @@ def _product(
     P1: tl.constexpr,
     P2: tl.constexpr,
 ):
-    """Rows i of A B, in both pieces of the columns, summed from `start` to before `stop`."""
-    dtype = A.dtype.element_ty
+    """Rows i of A B, in both pieces of the columns, summed from `start` to before `stop`. Numbers of A become those of
+    B as they are read, which is exact."""
+    dtype = B.dtype.element_ty
     c1 = tl.zeros((ROWS, P1), dtype=dtype)
     c2 = tl.zeros((ROWS, P2 if P2 > 0 else 1), dtype=dtype)
     for first in range(start, stop, DEPTH):
@@ -174,7 +193,7 @@ def _product(
             A + i[:, None].to(tl.int64) * row + k[None, :].to(tl.int64) * column,
             mask=(i < rows)[:, None] & inside[None, :],
             other=0.0,
-        )
+        ).to(dtype)
         b = B + k[:, None]
         c1 = tl.dot(
             a,
@@ -304,10 +323,10 @@ def gathered(
 
 
 @triton.jit
-def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, row, row_before, stride, long, delta, LOSS: tl.constexpr):
+def _compare(m, M, M_before, beta, Y, a, along, i, j, N, n, high, stride, long, delta, LOSS: tl.constexpr):
     """Every column's part of sum a c (m - m_z)^2, c the largest psi'' between m and m_z."""
     inside = (i < N)[:, None] & (j < n)[None, :]
-    z = _margins_ahead(M, M_before, beta, i, j, N, n, row, row_before)
+    z = _margins_ahead(M, M_before, beta, i, j, N, n, high)
     change = m - z
     square = a[:, None] * change * change
     if LOSS == "logistic":
@@ -334,10 +353,9 @@ def compare(
     along,
     N,
     n,
-    row_of_parts,
-    row,
-    row_before,
-    row_next,
+    high_parts,
+    size,
+    high,
     stride,
     long,
     delta,
@@ -346,21 +364,23 @@ def compare(
     ROWS: tl.constexpr,
     P1: tl.constexpr,
     P2: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """What tells whether the step was short enough; new margins in several parts are summed."""
+    _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * (P1 + P2)
     j1, j2 = j + tl.arange(0, P1), j + P1 + tl.arange(0, P2 if P2 > 0 else 1)
     a = tl.load(weights + i, mask=i < N, other=0.0)
-    place = M_next + i[:, None].to(tl.int64) * row_next
-    m1 = _summed(parts, i, j1, N, n, row_of_parts, 1, N * row_of_parts, SPLITS)
+    place = M_next + i[:, None]
+    m1 = _summed(parts, i, j1, N, n, 1, high_parts, size, SPLITS)
     if SPLITS > 1:
-        tl.store(place + j1[None, :], m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
-    _compare(m1, M, M_before, beta, Y, a, along, i, j1, N, n, row, row_before, stride, long, delta, LOSS)
+        tl.store(place + j1[None, :].to(tl.int64) * high, m1, mask=(i < N)[:, None] & (j1 < n)[None, :])
+    _compare(m1, M, M_before, beta, Y, a, along, i, j1, N, n, high, stride, long, delta, LOSS)
     if P2 > 0:
-        m2 = _summed(parts, i, j2, N, n, row_of_parts, 1, N * row_of_parts, SPLITS)
+        m2 = _summed(parts, i, j2, N, n, 1, high_parts, size, SPLITS)
         if SPLITS > 1:
-            tl.store(place + j2[None, :], m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
-        _compare(m2, M, M_before, beta, Y, a, along, i, j2, N, n, row, row_before, stride, long, delta, LOSS)
+            tl.store(place + j2[None, :].to(tl.int64) * high, m2, mask=(i < N)[:, None] & (j2 < n)[None, :])
+        _compare(m2, M, M_before, beta, Y, a, along, i, j2, N, n, high, stride, long, delta, LOSS)
 
 
 @triton.jit
@@ -389,8 +409,10 @@ def judge(
     long,
     tiles,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Of one column: whether its step was short enough, and what it goes on with."""
+    _begin(EARLY)
     j, b = tl.program_id(0), tl.arange(0, BLOCK)
     total = tl.sum(tl.load(along + b * stride + j, mask=b < tiles, other=0.0))
     for first in range(BLOCK, tiles, BLOCK):
@@ -443,16 +465,19 @@ def settle(
     d,
     n,
     long,
-    row_next,
-    row,
-    row_before,
+    high,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
-    """Columns whose step was made go on with it; others stay, and take their margins back."""
-    i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    goes = tl.load(made + j, mask=j < n, other=1) > 0
-    if tl.program_id(0) * ROWS < d:
+    """Columns whose step was made go on with it; others stay, and take their margins back. The first programs have some
+    rows of W each, the others a block of margins of one column."""
+    _begin(EARLY)
+    tiles = tl.cdiv(d, ROWS)
+    if tl.program_id(0) < tiles:
+        i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+        goes = tl.load(made + j, mask=j < n, other=1) > 0
         inside, place = (i < d)[:, None] & (j < n)[None, :], i[:, None] * n + j[None, :]
         w = tl.load(W + place, mask=inside, other=0.0)
         new, before = (
@@ -465,14 +490,15 @@ def settle(
         tl.store(Z_next + place, tl.where(goes[None, :], z, tl.load(Z + place, mask=inside, other=0.0)), mask=inside)
         g = tl.load(G_trial + place, mask=inside, other=0.0)
         tl.store(G_next + place, tl.where(goes[None, :], g, tl.load(G + place, mask=inside, other=0.0)), mask=inside)
-    stays = tl.where(goes, 0, 1)
-    if tl.sum(stays) > 0:
-        rows = i[:, None].to(tl.int64)
-        back = (i < N)[:, None] & (j < n)[None, :] & (stays > 0)[None, :]
-        m = tl.load(M + rows * row + j[None, :], mask=back, other=0.0)
-        m_before = tl.load(M_before + rows * row_before + j[None, :], mask=back, other=0.0)
-        tl.store(M_next + rows * row_next + j[None, :], m, mask=back)
-        tl.store(M + rows * row + j[None, :], m_before, mask=back)
+    else:
+        number, blocks = tl.program_id(0) - tiles, tl.cdiv(N, BLOCK)
+        column = number // blocks
+        if tl.load(made + column) == 0:
+            rows = (number % blocks) * BLOCK + tl.arange(0, BLOCK)
+            place = column.to(tl.int64) * high + rows
+            m, before = tl.load(M + place, mask=rows < N), tl.load(M_before + place, mask=rows < N)
+            tl.store(M_next + place, m, mask=rows < N)
+            tl.store(M + place, before, mask=rows < N)
 
 
 @triton.jit
@@ -521,6 +547,8 @@ def descend(
     W,
     wide,
     t_next,
+    k,
+    k_next,
     d,
     n,
     stride,
@@ -532,7 +560,7 @@ def descend(
     EARLY: tl.constexpr,
 ):
     """A few rows of G and of the next W; `wide`, stored as Z is, gets the next W as well or, with AHEAD, the next Z of
-    a constant step length."""
+    a constant step length, and steps are counted."""
     _begin(EARLY)
     i, j = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     inside, place = (i < d)[:, None] & (j < n)[None, :], i[:, None] * n + j[None, :]
@@ -553,5 +581,6 @@ def descend(
         tl.store(wide + padded, w + beta[None, :] * (w - old), mask=inside)
         if tl.program_id(0) == 0:
             tl.store(t_next + j, new, mask=j < n)
+            tl.store(k_next + j, tl.load(k + j, mask=j < n, other=0.0) + 1.0, mask=j < n)
     else:
         tl.store(wide + padded, w, mask=inside)

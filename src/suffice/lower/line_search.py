@@ -22,7 +22,6 @@ from suffice.lower.certificate import Evidence
 from suffice.lower.parts import LinearParts
 from suffice.problem import Canonical
 from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.row_sums import RowSums
 
 MOST_TRIALS = 60
 BLURRED = 1e-6  # of Phi: smaller differences of values need not be more than their rounding
@@ -82,11 +81,12 @@ def _derivative(l1: float | Array, x: Array, gradient: Array, direction: Array) 
 def _middle(
     problem: Canonical, here: Evidence, l1: float | Array, t: float, direction: Array, along: Any, there: Any
 ) -> float:
-    """phi'(t/2). For blocks of rows, that of a convex function that is phi at both ends, where an intercept goes
-    straight from one of its values to the other: as good here, and had from margins, without a pass over X."""
+    """phi'(t/2). For linear models it is had from margins, without a product with X; for blocks of rows it is that of
+    a convex function that is phi at both ends, where an intercept goes straight from one of its values to the other: as
+    good here."""
     x, image = here.z + 0.5 * t * direction, here.z_image + 0.5 * t * along
     terms = LinearParts.of(problem)
-    if terms is not None and isinstance(terms.model, RowSums):
+    if terms is not None:
         slope = terms.model.slope_between(here.z_image, there) / t
         return slope + _derivative(l1, x, terms.l2 * x, direction)
     return _derivative(l1, x, problem.f.gradient_at(x, image), direction)

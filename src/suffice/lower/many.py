@@ -108,7 +108,9 @@ def _start(ask: Ask, solver: str | Solver, method: Solver, kind: type[Batch]) ->
         return replace(warm, problem=problem) if warm.problem is not problem else warm
     refuse(method, problem)
     state = kind.start(method, problem.canonical, start_point(problem, warm))
-    return Solution(state.x, Certificate(math.inf, "tightest"), 0, Outcome.STEPS, solver, state, problem=problem)
+    lent = warm.last_metric if isinstance(warm, Solution) else None
+    proof = Certificate(math.inf, "tightest")
+    return Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
 
 
 def _fixed(starts: list[Solution], steps: int, method: Any, kind: type[Batch]) -> list[Solution]:

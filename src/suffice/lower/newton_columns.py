@@ -5,9 +5,10 @@ A step is that of `suffice.lower.newton`, made for all columns at a time: the mo
     q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1,        H = X^T C X + l2,    C = diag(a psi'')
 
 on the variables that are not at their optimum, all of them, and H of all rows: on such a device a Hessian costs as much
-as a few products with X. Columns have their own variables, so that matrices are padded with ones on the diagonal to the
-size of the largest. Its minimiser is sought with the signs of w first, and then, for the columns where these are not
-the minimiser's, by ADMM with R = 0.3 diag(H),
+as a few products with X. Where an intercept is minimised out (`suffice.lower.column_losses`), H is that of X less its
+mean by C. Columns have their own variables, so that matrices are padded with ones on the diagonal to the size of the
+largest. Its minimiser is sought with the signs of w first, and then, for the columns where these are not the
+minimiser's, by ADMM with R = 0.3 diag(H),
 
     s = (H + R)^-1 (b + R v - y),   s' = 1.6 s - 0.6 v,   v = soft(s' + y/R, l1/R),   y = R (s' + y/R - v),
 
@@ -29,14 +30,17 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, norm
-from suffice.lower.batched_columns import column, share_a_design
+from suffice.lower.batched_columns import column
 from suffice.lower.certificate import Evidence, certify_step
-from suffice.lower.newton import LEAST_RIDGE, NewtonState
+from suffice.lower.column_losses import ColumnLosses, are_alike
+from suffice.lower.linear_hessian import LEAST_RIDGE
+from suffice.lower.newton import NewtonState
 from suffice.lower.solution import Ask, Outcome, Solution
 from suffice.problem import Canonical, Composite
 from suffice.terms.design import Design
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import MarginLoss
+from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LossModel
+from suffice.terms.prox import L1
 
 MOST_COLUMNS = 8192  # of X, so that a Hessian of each problem fits
 GIGABYTES = 8.0  # of Hessians at a time
@@ -44,44 +48,38 @@ SEEK, ROUNDS = 40, 4  # iterations of ADMM before signs are tried, and how often
 CLOSE = 0.2  # by which the minimiser of q shortens q's least subgradient
 HALVINGS = 30
 BLURRED = 1e-6  # of Phi: smaller differences of values need not be more than their rounding
+LEAST_SUM = 1e-300  # of C, which divides
 SEEN = 0.9  # a step in the dark of rounding has to shorten the least subgradient to this share
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What stays the same: X with its weights, psi, and the columns' targets and penalties."""
+    """What stays the same: X, and the columns' losses and penalties. Margins of its methods are shifted."""
 
     problems: tuple[Composite, ...]
     design: Design
-    loss: MarginLoss
-    Y: Any
+    losses: ColumnLosses
     l1: Any
     l2: Any
 
     @classmethod
     def of(cls, problems: Sequence[Composite]) -> Shared:
-        torch, models = _torch(), [problem.smooth for problem in problems]
+        models = [problem.smooth for problem in problems]
         first = models[0]
-        assert isinstance(first, LinearModel)
+        assert isinstance(first, LossModel)
 
         def per_column(values: list[Any]) -> Any:
-            return like(np.array(values, dtype=np.float64), first.design.weights)
+            return like(np.array(values, dtype=np.float64), first.design.X)
 
-        Y = torch.stack([model.y for model in models], dim=1)  # type: ignore[attr-defined]
         l1 = per_column([problem.prox.l1 for problem in problems])  # type: ignore[attr-defined]
         l2 = per_column([model.l2 for model in models])  # type: ignore[attr-defined]
-        return cls(tuple(problems), first.design, first.loss, Y, l1, l2)
+        return cls(tuple(problems), first.design, ColumnLosses.of(models), l1, l2)  # type: ignore[arg-type]
 
-    @property
-    def weights(self) -> Any:
-        return self.design.weights[:, None]
+    def gradients(self, W: Any, m: Any) -> Any:
+        return self.design.pull(self.losses.slopes(m)) + self.l2 * W
 
-    def gradients(self, W: Any, M: Any) -> Any:
-        return self.design.pull(self.loss.derivative(M, self.Y) * self.weights) + self.l2 * W
-
-    def values(self, W: Any, M: Any) -> Any:
-        smooth = (self.loss.value(M, self.Y) * self.weights).sum(0) + 0.5 * self.l2 * (W * W).sum(0)
-        return smooth + self.l1 * W.abs().sum(0)
+    def values(self, W: Any, m: Any) -> Any:
+        return self.losses.values(m) + 0.5 * self.l2 * (W * W).sum(0) + self.l1 * W.abs().sum(0)
 
     def least(self, W: Any, G: Any) -> Any:
         """The least subgradient of Phi."""
@@ -89,12 +87,13 @@ class Shared:
 
     def only(self, kept: list[int]) -> Shared:
         problems = tuple(self.problems[j] for j in kept)
-        return replace(self, problems=problems, Y=self.Y[:, kept], l1=self.l1[kept], l2=self.l2[kept])
+        return replace(self, problems=problems, losses=self.losses.only(kept), l1=self.l1[kept], l2=self.l2[kept])
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What moves: weights, margins, gradients and lengths of the least subgradient; which columns cannot get on."""
+    """What moves: weights, shifted margins, gradients and lengths of the least subgradient; which columns cannot get
+    on."""
 
     W: Any
     M: Any
@@ -109,7 +108,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class NewtonBatch:
-    """Linear models of one X and one psi, X an array of torch, as columns of matrices."""
+    """Linear models of one X and one psi, with an intercept or without, X an array of torch, as columns of matrices.
+    Folds have weights of their own."""
 
     shared: Shared
     columns: Columns
@@ -121,9 +121,10 @@ class NewtonBatch:
     @classmethod
     def holds(cls, asks: Sequence[Ask]) -> bool:
         problems = [ask.problem for ask in asks]
-        if not share_a_design(problems) or any(problem.mu == 0.0 for problem in problems):
+        if not are_alike([problem.smooth for problem in problems]):
             return False
-        return goes_together(problems[0].smooth.design)  # type: ignore[attr-defined]
+        penalised = all(isinstance(problem.prox, L1) and problem.mu > 0.0 for problem in problems)
+        return penalised and goes_together(problems[0].smooth.design)  # type: ignore[attr-defined]
 
     @classmethod
     def start(cls, solver: Any, problem: Canonical, x: Array) -> NewtonState:
@@ -166,10 +167,15 @@ class NewtonBatch:
         x = column(s.W, j)
         if not np.isfinite(x).all():
             return start
-        model, image = problem.smooth, s.M[:, j].clone()
-        assert isinstance(model, LinearModel)
+        model = problem.smooth
+        assert isinstance(model, LossModel)
+        if isinstance(model, Intercepted):  # proofs know the error of the host's own intercept
+            image = model.image(x)
+            gradient = model.gradient_at(x, image)
+        else:
+            image, gradient = s.M[:, j].clone(), column(s.G, j)
         rounding = model.rounding_at(x, image) + 2.0 * EPS * model.l2 * norm(x)
-        evidence = Evidence(x, image, column(s.G, j), rounding=rounding)
+        evidence = Evidence(x, image, gradient, rounding=rounding)
         proof = certify_step(problem.canonical, x, image, evidence, "free", start.initial_radius)
         state = NewtonState(x, int(s.made[j]), ended=bool(s.ended[j]), image=image, evidence=evidence)
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
@@ -184,8 +190,9 @@ def goes_together(design: Design) -> bool:
 
 
 def _at(shared: Shared, W: Any, M: Any, made: Any, ended: Any) -> Columns:
-    G = shared.gradients(W, M)
-    return Columns(W, M, G, shared.least(W, G).norm(dim=0), made, ended)
+    m = shared.losses.shifted(M)
+    G = shared.gradients(W, m)
+    return Columns(W, m, G, shared.least(W, G).norm(dim=0), made, ended)
 
 
 def _step(shared: Shared, s: Columns) -> Columns:
@@ -220,8 +227,9 @@ def _targets(shared: Shared, s: Columns, least: Any, moving: Any) -> Any:
         these = numbers[first : first + at_once]
         size = int(counts[these].max())
         free, padding = _variables(s.W[:, these], least[:, these], size)
-        C = shared.weights * shared.loss.curvature_between(s.M[:, these], s.M[:, these], shared.Y[:, these])
-        H = _hessians(shared.design, C, shared.l2[these][:, None], free, padding)
+        losses = shared.losses.only(these)
+        C = losses.curvature(s.M[:, these])
+        H = _hessians(shared.design, C, shared.l2[these][:, None], free, padding, losses.origins is not None)
         w, g = (torch.where(padding, 0.0, A[:, these].T.gather(1, free)) for A in (s.W, s.G))
         v = _minimise(H, g, w, torch.where(padding, 0.0, shared.l1[these][:, None].expand_as(w)))
         columns = target[:, these].T.contiguous()
@@ -238,18 +246,20 @@ def _variables(W: Any, least: Any, size: int) -> tuple[Any, Any]:
     return order.indices[:, :size], order.values[:, :size] == 0
 
 
-def _hessians(design: Design, C: Any, ridge: Any, free: Any, padding: Any) -> Any:
-    """X^T diag(c) X + ridge on some variables, for every column c of C; 1 on the diagonal where there is padding."""
+def _hessians(design: Design, C: Any, ridge: Any, free: Any, padding: Any, centred: bool) -> Any:
+    """X^T diag(c) X + ridge on some variables, for every column c of C, X less its mean by c if it is to be `centred`;
+    1 on the diagonal where there is padding."""
     torch, X = _torch(), design.X
     least = LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
     H = torch.empty((len(free), free.shape[1], free.shape[1]), dtype=X.dtype, device=X.device)
     for k in range(len(free)):
         A = X if free.shape[1] == X.shape[1] else X.index_select(1, free[k])
-        if A is X:
-            whole = (X * C[:, k, None]).T @ X
-            H[k] = whole[free[k]][:, free[k]]
-        else:
-            torch.matmul((A * C[:, k, None]).T, A, out=H[k])
+        scaled = A * C[:, k, None]
+        whole = scaled.T @ A
+        if centred:
+            pulled = scaled.sum(0)
+            whole -= torch.outer(pulled, pulled / C[:, k].sum().clamp(min=LEAST_SUM))
+        H[k] = whole[free[k]][:, free[k]] if A is X else whole
     H.masked_fill_(padding[:, :, None] | padding[:, None, :], 0.0)
     diagonal = torch.diagonal(H, dim1=1, dim2=2)
     diagonal += torch.where(padding, 1.0, ridge.clamp(min=least))
@@ -257,17 +267,16 @@ def _hessians(design: Design, C: Any, ridge: Any, free: Any, padding: Any) -> An
 
 
 def solve_systems(
-    models: Sequence[LinearModel],
+    models: Sequence[LossModel],
     ridges: Sequence[float | Array],
     points: Sequence[Array],
     supports: Sequence[npt.NDArray[np.intp]],
     sides: Sequence[Array],
 ) -> list[Array]:
-    """H^-1 B for every one of some linear models with one X and one psi: H = X^T C X + ridge at its point, on its
-    support. An H that is not finite raises an ArithmeticError."""
-    torch, design, loss = _torch(), models[0].design, models[0].loss
-    M = design.margins(np.stack(points, axis=1))
-    C = design.weights[:, None] * loss.curvature_between(M, M, torch.stack([model.y for model in models], dim=1))
+    """H^-1 B for every one of some models that are alike: H = X^T C X + ridge at its point, on its support. An H that
+    is not finite raises an ArithmeticError."""
+    torch, design, losses = _torch(), models[0].design, ColumnLosses.of(models)
+    C = losses.curvature(losses.shifted(design.margins(np.stack(points, axis=1))))
     size, width = max(len(S) for S in supports), max(B.shape[1] for B in sides)
     found: list[Array] = []
     for first in range(0, len(models), _at_once(size)):
@@ -278,8 +287,8 @@ def solve_systems(
             count, columns = sides[j].shape
             free[k, :count], padding[k, :count] = supports[j], False
             ridge[k, :count], B[k, :count, :columns] = ridges[j], sides[j]
-        there = [like(array, design.X) for array in (ridge, free, padding)]
-        H = _hessians(design, C[:, first : first + len(these)], *there)
+        own, at, void = (like(array, design.X) for array in (ridge, free, padding))
+        H = _hessians(design, C[:, first : first + len(these)], own, at, void, losses.origins is not None)
         if not bool(H.isfinite().all()):
             raise ArithmeticError("a Hessian is not finite")
         solved = host(torch.cholesky_solve(like(B, design.X), _cholesky(H)))
@@ -355,27 +364,27 @@ def _lengths(shared: Shared, s: Columns, target: Any) -> tuple[Any, Any, Any]:
     slope = ((s.G * direction).sum(0) + shared.l1 * (target.abs() - s.W.abs()).sum(0)).clamp(max=0.0)
     noise = EPS * (8.0 + math.sqrt(s.M.shape[0])) * value.abs()
     clear = slope.abs() > BLURRED * value.abs()
-    t = torch.ones_like(value)
-    done = torch.zeros_like(value, dtype=torch.bool)
+    hidden = ~clear & (slope.abs() <= noise)
+    t, done = torch.ones_like(value), hidden  # whole steps there: the least subgradient tells whether they are made
     for _ in range(HALVINGS):
-        W, M = s.W + t * direction, s.M + t * along
-        change = shared.values(W, M) - value
+        W, m = s.W + t * direction, shared.losses.shifted(s.M + t * along)
+        change = shared.values(W, m) - value
         enough = clear & (change <= 1e-3 * t * slope + noise)
         if not bool((enough | done).all()):
             end = _derivative(shared, s, direction, along, t)
             enough |= (end <= 0.0) | (end + _derivative(shared, s, direction, along, 0.5 * t) < 0.0)
-        done |= enough
+        done = done | enough
         if bool(done.all()):
             break
         t = torch.where(done, t, 0.5 * t)
-    return torch.where(done, t, 0.0), M_target, ~clear & (slope.abs() <= noise)
+    return torch.where(done, t, 0.0), M_target, hidden
 
 
 def _derivative(shared: Shared, s: Columns, direction: Any, along: Any, t: Any) -> Any:
     """phi'(t) from the left."""
     torch = _torch()
-    W, M = s.W + t * direction, s.M + t * along
-    smooth = (shared.loss.derivative(M, shared.Y) * shared.weights * along).sum(0) + shared.l2 * (W * direction).sum(0)
+    W, m = s.W + t * direction, shared.losses.shifted(s.M + t * along)
+    smooth = (shared.losses.slopes(m) * along).sum(0) + shared.l2 * (W * direction).sum(0)
     of_norm = torch.where(W != 0.0, W.sign() * direction, -direction.abs())
     return smooth + shared.l1 * of_norm.sum(0)
 

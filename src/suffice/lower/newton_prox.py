@@ -25,7 +25,8 @@ import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.newton import NewtonState, gram, looks_settled
+from suffice.lower.linear_hessian import gram
+from suffice.lower.newton import NewtonState, looks_settled
 from suffice.lower.newton_hessian import Curved
 from suffice.lower.parts import Parts
 from suffice.lower.quadratic import Indices, on_these

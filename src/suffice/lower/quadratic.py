@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -422,18 +423,20 @@ def scaled(weights: float | Array, v: Array) -> Array:
 
 def conjugate_gradients(
     product: Solve,
-    inverse: float | Array,
+    inverse: float | Array | Solve,
     b: Array,
     start: Array | None = None,
     tolerance: float = CG_TOLERANCE,
     most: int = ITERATIONS,
 ) -> tuple[Array, int, float]:
-    """H^-1 b by products with H, preconditioned by a diagonal; the number of products; and what is left of b, a share.
-    Columns of a matrix b are systems of their own, all of them to a residual of `tolerance` times b's column."""
+    """H^-1 b by products with H, preconditioned by a diagonal or a function; the number of products; and what is left
+    of b, a share. Columns of a matrix b are systems of their own, all of them to a residual of `tolerance` times b's
+    column."""
     x = np.zeros_like(b) if start is None else start
     r = b if start is None else b - product(start)
     made = 0 if start is None else 1
-    p = z = scaled(inverse, r)
+    precondition = inverse if callable(inverse) else partial(scaled, inverse)
+    p = z = precondition(r)
     sizes = np.sqrt(np.sum(b * b, axis=0))
     rz, enough = np.sum(r * z, axis=0), tolerance * sizes
     while made < most:
@@ -446,7 +449,7 @@ def conjugate_gradients(
         going &= bend > 0.0  # rounding is all that is left elsewhere
         step = np.where(going, rz / np.where(going, bend, 1.0), 0.0)
         x, r = x + step * p, r - step * Hp
-        z = scaled(inverse, r)
+        z = precondition(r)
         before, rz = rz, np.sum(r * z, axis=0)
         p = z + np.where(going, rz / np.where(going, before, 1.0), 0.0) * p
         if not np.any(going):

@@ -17,7 +17,9 @@ taken out, and so is K.
 
 H has a factor where a matrix of its size, or one of as many rows as X has (Woodbury), fits into the memory that
 Newton's method has anyway. Elsewhere there are products with H, and conjugate gradients solve to a residual of
-`accuracy` times that of zero, from where they are told to start.
+`accuracy` times that of zero, from where they are told to start. So they do where H costs much more than products with
+X, preconditioned by the last H of Newton's method, or by one that is made for it and lent from then on
+(`suffice.lower.linear_hessian`).
 
 Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
 the kink, or on none: nothing that is proven may rest on it.
@@ -27,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -35,17 +37,27 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array, host, like, norm
-from suffice.lower.newton import exact_hessian
+from suffice.lower.column_losses import are_alike
+from suffice.lower.linear_hessian import (
+    Metric,
+    exact_hessian,
+    hessian_at,
+    is_lent,
+    metric_at,
+    price_of_passes,
+    ridge_on,
+)
 from suffice.lower.newton_columns import goes_together, solve_systems
 from suffice.lower.newton_softmax import Local, SoftmaxProduct, preconditioned, price
 from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
-from suffice.lower.quadratic import Factor, Matrix, Product, conjugate_gradients, on_these, scaled
+from suffice.lower.quadratic import Factor, Matrix, Product, Solve, conjugate_gradients, on_these, scaled
 from suffice.problem import Canonical, Composite
 from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
 from suffice.terms.design import Design, largest_matrix
-from suffice.terms.linear import LinearModel
+from suffice.terms.intercept import Intercepted
+from suffice.terms.linear import LossModel
 from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import Box
 from suffice.terms.smooth import Plain
@@ -54,6 +66,7 @@ from suffice.terms.variation import Variation
 Indices = npt.NDArray[np.intp]
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
+LEAST_PRODUCTS = 5  # before a fresh Hessian is made to help them
 UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
 PRODUCTS = 40.0  # with H of a multinomial model, whose price is that of H and its factor
 FINEST = 1e-6  # residual of these products, relative to the right-hand side: derivatives make models, not proofs
@@ -93,11 +106,12 @@ class BentAtOnce(Protocol):
 @dataclass(frozen=True, eq=False)
 class Solved:
     """H^-1 B. `iterated` says whether by conjugate gradients: then it is worth keeping as a start for a problem nearby.
-    `work` is in steps of a solver: a product with H, or a factorisation, is one."""
+    `work` is in steps of a solver: a product with H, or a factorisation, is one. `metric` says which Hessian helped."""
 
     value: Array
     work: float
     iterated: bool
+    metric: Metric | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +134,49 @@ class Iterative:
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
         value, made = _iterated(self.product, self.diagonal, B, start, accuracy)
         return Solved(value, float(made), True)
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """H of a linear model at x by products with X, and another one nearby that has a factor: at `metric`, or, where
+    that is None or leads to more products than are worth a fresh one, at x itself."""
+
+    problem: Canonical
+    terms: LinearParts
+    x: Array
+    support: Indices
+    metric: Metric | None
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        model, S, accuracy = self.terms.model, self.support, max(accuracy, FINEST)
+        image = model.image(self.x)
+        exact = Product(
+            model.design, S, model.row_curvature(image), ridge_on(self.terms, S), isinstance(model, Intercepted)
+        )
+
+        def product(V: Array) -> Array:
+            # a product of a sparse matrix with a few columns takes longer than one with each
+            return np.column_stack([exact.product(v) for v in V.T])
+
+        metric, made, left = self.metric, 0, math.inf
+        # one of a sample of the rows would take more products, here and wherever it is lent to
+        if metric is not None and metric.rows == model.design.shape[0] and np.isin(S, metric.working).all():
+            # about twice as many as a fresh one costs, since this one was made for steps, and is mostly good enough
+            worth = 2.0 * model.design.shape[0] * len(S) ** 2 / (B.shape[1] * price_of_passes(model.design))
+            start, made, left = self._from(metric, product, B, start, accuracy, max(LEAST_PRODUCTS, int(worth)))
+        if metric is None or not left <= accuracy:
+            metric = metric_at(self.problem, self.terms, self.x, S, model.gradient_at(self.x, image))
+            start, more, left = self._from(metric, product, B, start, accuracy, MOST_PRODUCTS)
+            made += more + 1
+        if start is None or not left <= UNSOLVED:
+            raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
+        return Solved(start, float(made), True, metric)
+
+    def _from(
+        self, metric: Metric, product: Solve, B: Array, start: Array | None, accuracy: float, most: int
+    ) -> tuple[Array, int, float]:
+        H = hessian_at(self.terms, metric).on(np.searchsorted(metric.working, self.support))
+        return conjugate_gradients(product, H.solver(), B, start, accuracy, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +205,13 @@ class Elsewhere:
     """H of a linear model at x whose X is an array of torch: made and factored there when it is solved, with those of
     other models of this X."""
 
-    model: LinearModel
+    model: LossModel
     ridge: float | Array
     x: Array
 
 
 # The last: H of a linear model by products with X, wherever it lives.
-System = Direct | Iterative | Preconditioned | Elsewhere | Product
+System = Direct | Iterative | Near | Preconditioned | Elsewhere | Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +223,11 @@ class Sensitivity:
     system: System
 
     @classmethod
-    def of(cls, problem: Composite, x: Array) -> Sensitivity | None:
-        """None where H is not to be had."""
+    def of(cls, problem: Composite, x: Array, metric: Metric | None = None) -> Sensitivity | None:
+        """None where H is not to be had. `metric` is where one was taken nearby."""
         canonical = problem.canonical
         support = _support(canonical, x)
-        system = None if support is None else _system(canonical, x, support)
+        system = None if support is None else _system(canonical, x, support, metric)
         return None if support is None or system is None else cls(len(x), support, system)
 
     def forward(self, K: Any, slopes: Array, accuracy: float, start: Array | None = None) -> Solved:
@@ -223,18 +280,19 @@ def solve_together(
     one product with it; those whose X is on a device are factored there together."""
     found: list[Solved | None] = [None] * len(ones)
     groups: dict[int, list[int]] = {}
-    away: dict[tuple[int, Any], list[int]] = {}
+    away: dict[tuple[Any, ...], list[int]] = {}
 
     def keep(j: int, solved: Solved) -> None:
         value = np.zeros((ones[j].size, *sides[j].shape[1:]))
         value[ones[j].support] = solved.value
-        found[j] = Solved(value, solved.work, solved.iterated)
+        found[j] = replace(solved, value=value)
 
     for j, one in enumerate(ones):
         if isinstance(one.system, Product):
             groups.setdefault(id(one.system.design), []).append(j)
         elif isinstance(one.system, Elsewhere):
-            away.setdefault((id(one.system.model.design), one.system.model.loss), []).append(j)
+            model = one.system.model
+            away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
         else:
             known = starts[j]
             start = None if known is None else known[one.support]
@@ -312,14 +370,16 @@ def _support(problem: Canonical, x: Array) -> Indices | None:
     return None if l1 is None else np.flatnonzero((x != 0.0) | (np.broadcast_to(l1, len(x)) == 0.0))
 
 
-def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
+def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> System | None:
     if len(S) == 0:
         return Direct(np.zeros_like)
     linear = LinearParts.of(problem)
     if linear is not None:
         model = linear.model
-        if isinstance(model, LinearModel) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
+        if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
             return Elsewhere(model, on_these(linear.l2, S), x)
+        if is_lent(linear, len(S)):
+            return Near(problem, linear, x, S, metric)
         return _of_quadratic(exact_hessian(linear, x, S))
     parts = Parts.of(problem)
     term, ridge = parts.term, on_these(parts.ridge, S)

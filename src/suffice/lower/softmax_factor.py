@@ -34,6 +34,7 @@ from suffice.terms.rounding import gamma
 LEAST_PROBABILITY = 1e-100
 LEAST_CURVATURE = 1e-280
 UNDERFLOW = 1e-240  # of one term of a sum: a sqrt(a p) |x| scale is at most 2 LEAST_PROBABILITY^(-1/2)
+UNSCALED = 1e-200  # the same, where entries are scaled after they were summed
 ROWS = 512  # of one class at a time
 
 
@@ -92,7 +93,7 @@ class SoftmaxFactor(Factor):
     def of(cls, design: Design, variables: Variables, p: Array, q: Array, l2: Array) -> SoftmaxFactor | None:
         """None where it cannot be proven that H is positive definite; l2 is K x d."""
         N, K = p.shape
-        a, places = design.weights, variables.places
+        a = design.weights
         C = a[:, None] * p * q
         if not np.all(C[a > 0.0] > LEAST_CURVATURE):
             return None
@@ -101,17 +102,21 @@ class SoftmaxFactor(Factor):
         scale = scale_of(variables.gathered(np.asarray(squares.T @ C).T, C.sum(axis=0)) + ridge)
         if scale is None:
             return None
-        B, terms = rows_at_once(N)
-        H, root = np.zeros((len(scale), len(scale)), order="F"), np.sqrt(a[:, None] * p)
-        for here, block in _dense(design.X, B):
-            rows = [variables.rows(block, k) * scale[places[k]] * root[here, k, None] for k in range(K)]
-            for k in range(K):
-                for j in range(k):
-                    between = np.sqrt(p[here, j] * p[here, k])
-                    H[places[j], places[k]] -= rows[j].T @ (between[:, None] * rows[k])
-                H[places[k], places[k]] += rows[k].T @ (q[here, k, None] * rows[k])
+        H = softmax_gram(design.X, variables, scale, a, p, q)
         H[np.diag_indices(len(H))] += ridge * scale**2
-        factor = Factor.of_matrix(H, scale, terms + 4 * K + 32, len(scale) * N * UNDERFLOW)
+        factor = Factor.of_matrix(H, scale, rows_at_once(N)[1] + 4 * K + 32, len(scale) * N * UNDERFLOW)
+        return None if factor is None else cls(**vars(factor), variables=variables)
+
+    @classmethod
+    def of_gram(cls, H: Array, terms: float, N: int, variables: Variables, l2: Array) -> SoftmaxFactor | None:
+        """From H without l2, overwritten, whose entries are sums over N rows that pass so many roundings."""
+        K = len(variables.columns)
+        H[np.diag_indices(len(H))] += variables.gathered(l2, np.zeros(K))
+        scale = scale_of(np.diag(H))
+        if scale is None:
+            return None
+        H = np.multiply(H * scale[:, None], scale, order="F")  # exact
+        factor = Factor.of_matrix(H, scale, terms + 4 * K + 32, len(scale) * N * UNSCALED)
         return None if factor is None else cls(**vars(factor), variables=variables)
 
     def moved(self, X: Any, n: Array) -> tuple[Array, Array]:
@@ -147,6 +152,20 @@ class SoftmaxFactor(Factor):
                 bounds[matter] = (lengths + doubt * (sizes + mean)[matter]) * self.up + LEAST
             norms[here] = bounds
         return norms
+
+
+def softmax_gram(X: Any, variables: Variables, scale: Array, a: Array, p: Array, q: Array) -> Array:
+    """The upper triangle of H, without l2, of rows of X whose variables are multiplied by `scale`."""
+    K, places = p.shape[1], variables.places
+    H, root = np.zeros((len(scale), len(scale)), order="F"), np.sqrt(a[:, None] * p)
+    for here, block in _dense(X, rows_at_once(X.shape[0])[0]):
+        rows = [variables.rows(block, k) * scale[places[k]] * root[here, k, None] for k in range(K)]
+        for k in range(K):
+            for j in range(k):
+                between = np.sqrt(p[here, j] * p[here, k])
+                H[places[j], places[k]] -= rows[j].T @ (between[:, None] * rows[k])
+            H[places[k], places[k]] += rows[k].T @ (q[here, k, None] * rows[k])
+    return H
 
 
 def two_largest(A: Array) -> Array:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, frozen, norm
 from suffice.lower.certificate import Certificate, Evidence, Rule, certify_step, fixed_point_radius, step_rounding
 from suffice.lower.fields import GIVEN_AGAIN
+from suffice.lower.linear_hessian import Metric
 from suffice.problem import Canonical, Composite
 
 
@@ -82,6 +83,7 @@ class Solution:
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
     error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
     tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
+    lent: Metric | None = field(default=None, repr=False, compare=False)  #: a Hessian nearby, to begin with
 
     @property
     def reached(self) -> bool:
@@ -90,7 +92,15 @@ class Solution:
 
     def start_at(self, x: Array) -> Solution:
         """A start at x for the same solver. It is not a solution: nothing is proven about it."""
-        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver)
+        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver, lent=self.last_metric)
+
+    @property
+    def last_metric(self) -> Metric | None:
+        """Where the last Hessian was taken that may be lent to problems nearby: of all rows rather than of some."""
+        last = getattr(self.state, "metric", None)
+        if not isinstance(last, Metric) or not last.lent:
+            return self.lent
+        return last if self.lent is None or last.rows >= self.lent.rows else self.lent
 
 
 @dataclass(frozen=True)

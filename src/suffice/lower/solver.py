@@ -21,7 +21,7 @@ from suffice.lower.certificate import RULES, Certificate, Evidence, Rule, certif
 from suffice.lower.fista import AdaptiveFista, Fista
 from suffice.lower.gradient_descent import GradientDescent
 from suffice.lower.mixed import MixedFista
-from suffice.lower.newton import Newton
+from suffice.lower.newton import Newton, NewtonState, lent_to
 from suffice.lower.newton_prox import NewtonProx
 from suffice.lower.newton_softmax import NewtonSoftmax
 from suffice.lower.newton_tv import NewtonTV
@@ -121,7 +121,7 @@ def _iterate(
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
     method = find_solver(solver)
-    canonical = problem.canonical
+    canonical, lent = problem.canonical, warm.last_metric if isinstance(warm, Solution) else None
     if isinstance(warm, Solution) and continues(warm, problem, method):
         steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
@@ -132,9 +132,10 @@ def _iterate(
     else:
         refuse(method, problem)
         state = method.start(canonical, start_point(problem, warm))
+        state = lent_to(canonical, state, lent) if lent is not None and isinstance(state, NewtonState) else state
         steps, start_radius = 0, math.inf
         proof = Certificate(math.inf, certificate)
-        yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem)
+        yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
     taken, pending = 0, False
     while True:
         made = _in_range(method.step, canonical, state)
@@ -154,7 +155,7 @@ def _iterate(
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
-        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
+        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem, lent=lent)
 
 
 def _worth_verifying(state: Any, steps: int) -> bool:

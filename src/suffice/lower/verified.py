@@ -60,6 +60,7 @@ from suffice.terms.linear import LossModel
 from suffice.terms.margin_losses import Bending, Kinked
 from suffice.terms.prox import WeightedL1
 from suffice.terms.rounding import TINY, U, gamma
+from suffice.terms.row_sums import RowSums
 from suffice.terms.structure import BoxL1
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
@@ -87,6 +88,8 @@ class Verifiable:
         parts = LinearParts.of(problem)
         if parts is None or not conforms(parts.model.loss, Bending | Kinked):
             return None
+        if isinstance(parts.model.design.X, Blocked) and not isinstance(parts.model, RowSums):
+            return None  # a model that knows nothing of blocks
         l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
         return cls(parts.model, l1, l2, positive)
 

@@ -15,29 +15,31 @@ Rounding. The computed p_i are those of margins that err by delta_ik each, produ
 and delta_i . H_i delta_i <= sum_k p_ik (delta_ik - delta_il)^2 for any l, such as the most probable class; the latter
 is part of the sums' error, entry by entry.
 
+Sums over rows are made where the rows are (`suffice.lower.verified_softmax_rows`): in main memory, or block by block.
+
 Without an l2 and an l1 a vector added to all classes' weights changes nothing: H is singular, and nothing is verified.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from scipy.special import softmax
 
 from suffice.arrays import EPS, Array, lives_elsewhere
 from suffice.lower.parts import Parts
 from suffice.lower.signed_factor import LEAST
-from suffice.lower.softmax_factor import LEAST_PROBABILITY, SoftmaxFactor, Variables, two_largest
+from suffice.lower.softmax_factor import SoftmaxFactor, Variables
 from suffice.lower.verified import Place, Region, Verification, bent_region, signs_kept
+from suffice.lower.verified_softmax_blocks import SoftmaxInBlocks
+from suffice.lower.verified_softmax_rows import SoftmaxInMemory, SoftmaxRows
 from suffice.problem import Canonical
-from suffice.terms.blocks import Blocked
+from suffice.terms.blocks import Blocked, Margins
 from suffice.terms.design import OF_FACTORS, largest_matrix
 from suffice.terms.multinomial import Multinomial
-from suffice.terms.rounding import TINY, gamma
+from suffice.terms.rounding import gamma
+from suffice.terms.row_softmax import RowsMultinomial
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +52,23 @@ class VerifiableSoftmax:
 
     @classmethod
     def of(cls, problem: Canonical, size: int) -> VerifiableSoftmax | None:
-        """None for anything else, or where X is not in main memory."""
+        """None for anything else, or where X is on a device."""
         parts = Parts.of(problem)
         model = parts.term
         if not isinstance(model, Multinomial) or parts.l1 is None:
             return None
-        if isinstance(model.design.X, Blocked) or lives_elsewhere(model.design.X):
+        if isinstance(model.design.X, Blocked) is not isinstance(model, RowsMultinomial):
+            return None  # a model that knows nothing of blocks
+        if lives_elsewhere(model.design.X):
             return None
         penalties = (parts.l1, model.l2 + parts.ridge)
         return cls(model, *(np.broadcast_to(one, size).reshape(model.classes, -1) for one in penalties))
+
+    def rows(self, W: Array, image: Any, b: Array, variables: Variables) -> SoftmaxRows:
+        """What is asked of rows at W."""
+        if isinstance(self.model, RowsMultinomial):
+            return SoftmaxInBlocks(self.model, W, image, b, variables)
+        return SoftmaxInMemory(self.model, W, image, b, variables)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,100 +87,78 @@ class SoftmaxVerification(Verification):
         return self.slack * self.factor.norms(X, useful / self.slack)
 
 
-def verify_softmax(model: VerifiableSoftmax, w: Array, image: Array, gradient: Array) -> SoftmaxVerification | None:
+def verify_softmax(model: VerifiableSoftmax, w: Array, image: Any, gradient: Array) -> SoftmaxVerification | None:
     """The proof that the minimiser is close to w, or None. `image` is X W^T, a product, and `gradient` that of f at w,
     by this image."""
+    if isinstance(image, Margins) and not image.is_product:
+        return None  # what was carried along straight lines errs by more
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient)
 
 
-def _verify(stated: VerifiableSoftmax, w: Array, image: Array, gradient: Array) -> SoftmaxVerification | None:
+def _verify(stated: VerifiableSoftmax, w: Array, image: Any, gradient: Array) -> SoftmaxVerification | None:
     model, l1, l2 = stated.model, stated.l1, stated.l2
-    design, (N, K) = model.design, image.shape
+    design, N, K = model.design, model.design.shape[0], model.classes
     W, gradient = w.reshape(K, -1), gradient.reshape(K, -1)
     free = (W != 0.0) | (l1 == 0.0)
     variables = Variables.of(free, model.intercept)
-    if not 0 < len(variables) <= min(largest_matrix(design, K), N * (K - 1) + np.count_nonzero(l2[free])):
+    if not 0 < len(variables) <= min(largest_matrix(design, K), N * (K - 1) + int(np.count_nonzero(l2[free]))):
         return None
-    a, b = design.weights, model.shift(image)[0]
-    m = image + b
-    p = softmax(m, axis=1)
-    if not (np.isfinite(m).all() and np.all(p[a > 0.0] > LEAST_PROBABILITY)):
+    b = model.shift(image)[0]
+    rows = stated.rows(W, image, b, variables)
+    facts = rows.facts()
+    if facts is None:
         return None
-    p = np.maximum(p, LEAST_PROBABILITY)  # of rows without a weight
-    q = np.column_stack([np.delete(p, k, axis=1).sum(axis=1) for k in range(K)])
-
-    # delta, the margins' error, in the norms that matter
-    top = m.max(axis=1, keepdims=True)
-    products = [design.margin_rounding(one) * design.absolute_margins(one) for one in W]
-    delta = np.column_stack(products) * (1.0 + gamma(len(w) + 8)) + TINY * len(w)
-    delta += 4.0 * EPS * (np.abs(image) + np.abs(b)) + 2.0 * EPS * (top - m) + 4.0 * EPS
-    likeliest = np.take_along_axis(delta, m.argmax(axis=1)[:, None], axis=1)
-    others = np.where(np.arange(K) == m.argmax(axis=1)[:, None], 0.0, p)
-    shaken = math.sqrt(float(a @ (others * (delta + likeliest) ** 2).sum(axis=1))) * (1.0 + gamma(N + K + 16))
-    own = float(two_largest(delta)[a > 0.0].max()) + 16.0 * EPS
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
     sigma = np.where(l1 > 0.0, np.sign(W), 0.0)
-    slopes = p - model.onehot
-    sizes = np.abs(slopes) + p
-    rough = np.sqrt(a @ sizes**2) * (1.0 + gamma(N + K + 16))
     of_sums = np.array([gamma(float(count) + OF_FACTORS + K + 8) for count in design.pull.roundings])
-    of_sums = rough[:, None] * (of_sums * design.column_norms) + 4.0 * EPS * (np.abs(gradient) + l2 * np.abs(W))
+    of_sums = facts.rough[:, None] * (of_sums * design.column_norms) + 4.0 * EPS * (np.abs(gradient) + l2 * np.abs(W))
     of_sums += design.underflow
-    u = variables.gathered(gradient + l1 * sigma, a @ slopes)
-    of_intercepts = gamma(N + OF_FACTORS + K + 8) * (a @ sizes) * (1.0 + gamma(N)) + design.underflow
+    u = variables.gathered(gradient + l1 * sigma, facts.total)
+    of_intercepts = gamma(N + OF_FACTORS + K + 8) * facts.size + design.underflow
     error = variables.gathered(of_sums + 4.0 * EPS * l1, of_intercepts)
 
-    factor = SoftmaxFactor.of(design, variables, p, q, l2)
+    factor = rows.factor(l2)
     if factor is None:
         return None
-
-    def bend(useful: float) -> float:
-        return float(two_largest(factor.norms(design.X, useful))[a > 0.0].max())
-
-    region = bent_region(factor, own, shaken, u, error, bend, a[:, None] * p * q * (1.0 + gamma(4 * K + 16)))
+    region = bent_region(factor, facts.own, facts.shaken, u, error, lambda useful: rows.reach(factor, useful), rows.C)
     if region is None:
         return None
     place = Place.of(factor, region, u)
     signs, weights = sigma[free], variables.weights
     bounds = signs_kept(factor, region, place, W[free], signs, weights)
-    if bounds is None or not _zeros(stated, free, factor, region, gradient, of_sums, place, p):
+    if bounds is None or not _zeros(stated, rows, free, factor, region, gradient, of_sums, place):
         return None
     return SoftmaxVerification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, b)
 
 
 def _zeros(
     stated: VerifiableSoftmax,
+    rows: SoftmaxRows,
     free: Any,
     factor: SoftmaxFactor,
     region: Region,
     gradient: Array,
     of_sums: Array,
     place: Place,
-    p: Array,
 ) -> bool:
     """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
-    design, (N, K) = stated.model.design, p.shape
-    a, C, up = design.weights, region.C, 1.0 + gamma(N + K + 16)
-    outside = ~free
-    steepest = np.sqrt(np.max(C[a > 0.0] / a[a > 0.0, None], axis=0)) * up
+    design, N, K = stated.model.design, stated.model.design.shape[0], stated.model.classes
+    up, outside = 1.0 + gamma(N + K + 16), ~free
+    steepest = np.sqrt(rows.steepest(region.C)) * up
     slope, limit = np.abs(gradient) + of_sums, stated.l1 * (1.0 - 4.0 * EPS)
     if not (outside & ~(slope + region.pull * steepest[:, None] * design.column_norms < limit)).any():
         return True
-    squares = design.X.multiply(design.X) if sp.issparse(design.X) else design.X**2
-    lengths = np.sqrt(np.asarray(squares.T @ C).T) * up + LEAST
+    lengths = np.sqrt(rows.squares(region.C)) * up + LEAST
     if not (outside & ~(slope + region.pull * lengths < limit)).any():
         return True
 
     # The change to first order, of which the remainder is what n and r leave
-    d, rounding = factor.moved(design.X, place.n)
-    aP, mean = a[:, None] * p, (p * d).sum(axis=1, keepdims=True)
-    sizes = aP * (np.abs(d) + (p * np.abs(d)).sum(axis=1, keepdims=True))
-    change = np.asarray(design.X.T @ (aP * (d - mean))).T
-    error = gamma(N + 4 * K + 24) * np.asarray(abs(design.X).T @ sizes).T
-    error += lengths * up * (1.0 + region.eta) * math.sqrt(float((aP * rounding**2).sum()))
-    error += lengths * up * region.eta * math.sqrt(float((aP * (d - mean) ** 2).sum()))
-    error += 4.0 * EPS * (np.abs(gradient) + np.abs(change)) + of_sums
-    there = np.abs(gradient + change) + error + lengths * (place.epsilon + region.remainder_pull)
+    found = rows.change(factor, place.n)
+    error = gamma(N + 4 * K + 24) * found.sizes
+    error += lengths * up * (1.0 + region.eta) * found.blur
+    error += lengths * up * region.eta * found.along
+    error += 4.0 * EPS * (np.abs(gradient) + np.abs(found.change)) + of_sums
+    there = np.abs(gradient + found.change) + error + lengths * (place.epsilon + region.remainder_pull)
     return bool(np.all((there < limit) | free))

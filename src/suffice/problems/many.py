@@ -124,6 +124,9 @@ class SampleWeights:
     """
 
     def __init__(self, model: ElasticNetModel, *, l1: float | None = None, l2: float | None = None) -> None:
+        if isinstance(model.design.X, Blocked):
+            raise TypeError("model's X is in blocks of rows: weights that are parameters, one for each row, need it in "
+                            "main memory")  # fmt: skip
         self.model = model
         self._fixed = {name: value for name, value in (("l1", l1), ("l2", l2)) if value is not None}
         self.names = tuple(f"s{i}" for i in range(model.design.shape[0]))

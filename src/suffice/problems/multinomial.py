@@ -25,16 +25,15 @@ class ElasticNetMultinomial:
     `at(l1=..., l2=...)` is the problem at fixed penalties; `l1_<class>` and `l2_<class>` are those of single classes,
     which go before the common ones. Solutions x hold W class by class: `x.reshape(K, d)`. `y` holds labels of any kind,
     `classes` are they in order. a_i is 1/N, or `sample_weight` scaled to sum to 1. `X` may also be a `dask.array`, or
-    `suffice.terms.RowBlocks`, without an intercept.
+    `suffice.terms.RowBlocks`.
     """
 
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.intercept = intercept
         if isinstance(self.design.X, Blocked):
-            if intercept:
-                raise TypeError("intercepts of several classes need X in main memory: give X a column of ones instead")
             self.onehot = self.design.X.targets(y, self._numbers, True)  # numbers of classes
+            self._check_seen()
             return
         y = np.asarray(y)
         if y.shape != (self.design.shape[0],):
@@ -50,10 +49,17 @@ class ElasticNetMultinomial:
             raise ValueError(f"y must hold two classes at least, got {len(self.classes)}")
         return numbers.astype(np.float64)
 
+    def _check_seen(self) -> None:
+        """A class of which no row counts has no finite intercept."""
+        model = self.model()
+        if isinstance(model, RowsMultinomial) and self.intercept and not model.seen.all():
+            label = self.classes[int(np.argmin(model.seen))].item()
+            raise ValueError(f"y must hold all classes among the rows that count: {label!r} has no intercept")
+
     def model(self, l2: float = 0.0) -> Multinomial:
         """The loss with one l2 for all weights."""
         if isinstance(self.design.X, Blocked):
-            return RowsMultinomial(self.design, self.onehot, False, l2, len(self.classes))
+            return RowsMultinomial(self.design, self.onehot, self.intercept, l2, len(self.classes))
         return Multinomial(self.design, self.onehot, self.intercept, l2)
 
     def names(self, kind: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from suffice.arrays import frozen, positive
 from suffice.lazy import cached_property
 from suffice.problem import Composite
+from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
 from suffice.terms.prox import L1
+from suffice.terms.row_targets import RowsTargets, rows_of_targets
 from suffice.terms.structure import SparseGroup
 from suffice.terms.targets import Targets, of_zero, rows
 
@@ -22,29 +25,39 @@ class MultiTaskElasticNet:
     With `by_rows=False` the l1 penalty is sum_jk |W_jk|, which makes t separate problems of it. Solutions x hold W
     target by target: `x.reshape(t, d)` is scikit-learn's `coef_`. a_i is 1/N, or `sample_weight` scaled to sum to 1.
     `at(l1=..., l2=...)` is the problem at fixed penalties; l2 may be 0 where X has full column rank. There is no
-    intercept. For l1 >= `l1_max` the solution is exactly 0.
+    intercept. For l1 >= `l1_max` the solution is exactly 0. `X` may also be a `dask.array`, or
+    `suffice.terms.RowBlocks`, and `Y` a `dask.array`.
     """
 
     def __init__(self, X: Any, Y: Any, *, by_rows: bool = True, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+        self.by_rows = by_rows
+        if isinstance(self.design.X, Blocked):
+            self.Y, self.count = rows_of_targets(self.design.X, Y)
+            return
         Y = np.asarray(Y, dtype=np.float64)
         if Y.ndim != 2 or Y.shape[0] != self.design.shape[0] or Y.shape[1] < 1 or not np.isfinite(Y).all():
             raise ValueError(f"Y must be finite, with one of {self.design.shape[0]} rows for each of X, got {Y.shape}")
-        self.Y, self.by_rows = frozen(Y), by_rows
+        self.Y, self.count = frozen(Y), int(Y.shape[1])
+
+    def _model(self, l2: float) -> Targets:
+        if isinstance(self.design.X, Blocked):
+            return RowsTargets(self.design, self.Y, l2, self.count)
+        return Targets(self.design, self.Y, l2)
 
     @property
     def size(self) -> int:
         """The number of weights."""
-        return self.design.shape[1] * int(self.Y.shape[1])
+        return self.design.shape[1] * self.count
 
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which W = 0 is the solution, for every l2."""
-        return of_zero(Targets(self.design, self.Y), self.by_rows)
+        return of_zero(self._model(0.0), self.by_rows)
 
     def at(self, *, l1: float, l2: float) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 >= 0."""
-        return with_targets(Targets(self.design, self.Y, positive(l2, "l2", zero=True)), l1, self.by_rows)
+        return with_targets(self._model(positive(l2, "l2", zero=True)), l1, self.by_rows)
 
 
 def with_targets(model: Targets, l1: float, by_rows: bool, least: float = 0.0) -> Composite:
@@ -55,7 +68,7 @@ def with_targets(model: Targets, l1: float, by_rows: bool, least: float = 0.0) -
             raise ValueError(
                 "l2 must be positive: the columns of X depend on each other, or there are too many of them"
             )
-        model = Targets(model.design, model.Y, least)
+        model = replace(model, l2=least)
     g: Any = L1(l1)
     if by_rows and l1 > 0.0:
         g = SparseGroup(rows(columns, model.count), l1)

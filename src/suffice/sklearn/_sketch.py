@@ -24,15 +24,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
+from joblib import cpu_count
 from sklearn.linear_model import enet_path
 
-from suffice.arrays import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
 from suffice.lower.signed_factor import weighted_gram
@@ -42,6 +44,7 @@ from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
+from suffice.terms.blocks import one_thread
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss, Squared
 
@@ -258,11 +261,14 @@ class Sketch:
         """F at places on a line."""
         l1, l2 = self._pairs(thetas)
         alike = bool(np.ptp(l2 / l1) <= 1e-9 * (l2 / l1).max())
-        parts = []
-        for k, fold in enumerate(self.folds):
+
+        def descended(k: int) -> Array:
             known = self.weights[near][k] if near in self.weights else None
             # The least l2 is far below all that matters: the same along the line, it may as well be none.
-            parts.append(fold.descended(l1, l2 if alike else np.zeros(len(l2)), known))
+            with np.errstate(over="ignore", under="ignore"):
+                return self.folds[k].descended(l1, l2 if alike else np.zeros(len(l2)), known)
+
+        parts = _each(descended, self.folds)
         heights = np.array([fold.losses(W) for fold, W in zip(self.folds, parts, strict=True)])
         self.seen |= dict(zip(thetas, heights.T, strict=True))
         self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas)}
@@ -281,6 +287,14 @@ class Sketch:
                     if theta not in self.seen and self._pairs([theta])[0][0] > ALMOST_NONE * self.l1_max:
                         self._descend([theta], middle)
             share *= 0.5 if self.lowest == middle else 1.0
+
+
+def _each(function: Callable[[int], Array], folds: Sequence[FoldSketch]) -> list[Array]:
+    """For every number of a fold; by threads where rows are on a device, which leaves this machine's to the folds."""
+    if not lives_elsewhere(folds[0].held.design.X):
+        return [function(k) for k in range(len(folds))]
+    with one_thread(), ThreadPoolExecutor(min(len(folds), cpu_count())) as pool:  # each of them has one
+        return list(pool.map(function, range(len(folds))))
 
 
 def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Kind | None:

@@ -22,14 +22,23 @@ from suffice.lower.solution import Solution
 from suffice.lower.solver import solve
 from suffice.result import Result
 from suffice.sklearn.report import FORMAT
-from suffice.tabular.models import MODELS
+from suffice.tabular.models import MODELS, POSITIVE
 from suffice.terms.blocks import Block
+from suffice.terms.row_softmax import RowsMultinomial
+from suffice.terms.softmax_jobs import softmax_rows
 from suffice.terms.together import together
 
-SCORINGS = {"logistic": "neg_log_loss", "logistic-l2": "neg_log_loss", "poisson": "neg_mean_poisson_deviance"}
+SCORINGS = {
+    "logistic": "neg_log_loss",
+    "logistic-l2": "neg_log_loss",
+    "poisson": "neg_mean_poisson_deviance",
+    "gamma": "neg_mean_gamma_deviance",
+    "tweedie": "neg_mean_deviance",
+    "negative-binomial": "neg_mean_deviance",
+}
 MULTIPLES = np.geomspace(100.0, 0.01, 13)  # of the best penalties, along the regularisation path
 ACCURACY = 0.01  # of models in figures: the distance of their weights, relative to the norm
-BINS, MOST_POINTS, MOST_LINES, MOST_NAMES = 10, 2000, 40, 200
+BINS, MOST_POINTS, MOST_LINES, MOST_NAMES, MOST_CLASSES = 10, 2000, 40, 200, 10
 MOST_STEPS = 100
 
 Data = dict[str, Any]
@@ -48,6 +57,7 @@ class Made:
     result: Result
     classes: tuple[Any, ...] | None
     rows: int
+    total: float  # of their weights
 
     @property
     def scoring(self) -> str:
@@ -59,7 +69,7 @@ class Made:
 
 
 def words(model: str, penalties: dict[str, float], rows: float) -> dict[str, float]:
-    """Penalties in scikit-learn's words, for a fit to so many rows."""
+    """Penalties in scikit-learn's words, for a fit to so many rows, or to rows that weigh so much."""
     l1, l2 = penalties.get("l1", 0.0), penalties["l2"]
     match model:
         case "logistic":
@@ -70,7 +80,9 @@ def words(model: str, penalties: dict[str, float], rows: float) -> dict[str, flo
             return {"alpha": l1 + l2, "l1_ratio": l1 / (l1 + l2)}
         case "ridge":
             return {"alpha": rows * l2}
-    return {"alpha": l2}
+        case "poisson":
+            return {"alpha": l2}
+    return {"l1": l1, "l2": l2}
 
 
 def defaults(model: str, rows: float) -> tuple[dict[str, float], dict[str, float]]:
@@ -84,7 +96,9 @@ def defaults(model: str, rows: float) -> tuple[dict[str, float], dict[str, float
             return {"alpha": 1.0, "l1_ratio": 0.5}, {"l1": 0.5, "l2": 0.5}
         case "ridge":
             return {"alpha": 1.0}, {"l2": 1.0 / rows}
-    return {"alpha": 1.0}, {"l2": 1.0}
+        case "poisson":
+            return {"alpha": 1.0}, {"l2": 1.0}
+    return {"l1": 0.01, "l2": 0.01}, {"l1": 0.01, "l2": 0.01}
 
 
 def collect(made: Made, about: Data) -> Data:
@@ -92,7 +106,7 @@ def collect(made: Made, about: Data) -> Data:
     K, low_high = len(made.folds), made.result.interval
     names = list(made.penalties)
     tuned = _trained([fold.at(**made.penalties) for fold in made.folds], made.solution.x)
-    said, usual = defaults(made.model, made.rows * (K - 1) / K)
+    said, usual = defaults(made.model, made.total * (K - 1) / K)
     default = _trained([fold.at(**usual) for fold in made.folds], made.solution.x)
     scores = {name: _scores(made, models) for name, models in (("tuned", tuned), ("default", default))}
     return {
@@ -107,7 +121,7 @@ def collect(made: Made, about: Data) -> Data:
         "asked_scoring": None,
         "policy": made.result.policy,
         "best": {
-            "params": words(made.model, made.penalties, made.rows),
+            "params": words(made.model, made.penalties, made.total),
             "penalties": made.penalties,
             "l2_floor": 0.0,
             "score": -float(made.result.cost),
@@ -189,13 +203,16 @@ def _path(made: Made) -> Data:
     for first in range(0, len(MULTIPLES), size):
         scaled = [{n: v * m for n, v in made.penalties.items()} for m in MULTIPLES[first : first + size]]
         models += _trained([made.whole.at(**one) for one in scaled], made.solution.x)
-    coefs, names = np.array([model.x for model in models]), _names(made)
+    coefs, names, outputs = np.array([model.x for model in models]), _names(made), _outputs(made)
     shown = np.sort(np.argsort(-np.abs(coefs).max(axis=0), kind="stable")[:MOST_LINES])
+    d = len(names)
     return {
         "multiples": MULTIPLES.tolist(),
         "left_out": 0,
         "penalties": made.penalties,
-        "lines": [{"name": names[k], "output": "", "values": coefs[:, k].tolist()} for k in shown.tolist()],
+        "lines": [
+            {"name": names[k % d], "output": outputs[k // d], "values": coefs[:, k].tolist()} for k in shown.tolist()
+        ],
         "nonzero": [int(np.count_nonzero(one)) for one in coefs],
         "coefficients": int(coefs.shape[1]),
         "accuracy": _accuracy(models),
@@ -211,16 +228,24 @@ def _names(made: Made) -> list[str]:
     return [str(name) for name in made.pipeline[:-1].get_feature_names_out()]
 
 
+def _outputs(made: Made) -> list[str]:
+    """What a row of coefficients is for."""
+    several = made.classes is not None and len(made.classes) > 2
+    return [str(label) for label in made.classes or ()] if several else [""]
+
+
 def _coefficients(made: Made) -> Data:
-    coef, names = made.solution.x, _names(made)
-    order = [k for k in np.argsort(-np.abs(coef), kind="stable").tolist() if coef[k] != 0.0][:MOST_NAMES]
+    outputs, names = _outputs(made), _names(made)
+    coef = made.solution.x.reshape(len(outputs), -1)
+    sizes = np.abs(coef).max(axis=0)
+    order = [k for k in np.argsort(-sizes, kind="stable").tolist() if sizes[k] != 0.0][:MOST_NAMES]
     return {
         "source": "certified",
         "names": [names[k] for k in order],
-        "outputs": [""],
-        "values": [coef[order].tolist()],
-        "intercepts": [float(np.ravel(made.pipeline[-1].intercept_)[0])],
-        "features": len(coef),
+        "outputs": outputs,
+        "values": coef[:, order].tolist(),
+        "intercepts": np.ravel(made.pipeline[-1].intercept_).astype(float).tolist(),
+        "features": coef.shape[1],
         "nonzero": int(np.count_nonzero(coef)),
     }
 
@@ -230,19 +255,25 @@ def _coefficients(made: Made) -> Data:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of rows that count, by their predicted probability: how many, its sum, and how many belong to the class. a, y are
-    given."""
+    """Of rows that count, by their predicted probability: how many, its sum, and how many belong to the class; for
+    several classes, each of the first `MOST_CLASSES`. a, y are given."""
 
-    shift: float
+    shift: Any
     reads: bool = False
     keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         counts = block["a"] > 0.0
-        p = 1.0 / (1.0 + np.exp(-np.clip(block.margins[0][counts] + self.shift, -500.0, 500.0)))
-        place = np.minimum((p * BINS).astype(np.intp), BINS - 1)
-        hit = block["y"][counts] > 0.0
-        return np.array([np.bincount(place, weights, BINS) for weights in (np.ones_like(p), p, hit)])
+        m, y = block.margins[0][counts] + self.shift, block["y"][counts]
+        if m.ndim == 2:
+            p = softmax_rows(m, np.zeros(len(m), dtype=np.intp))[0][:, :MOST_CLASSES]
+            return np.array([_binned(p[:, k], y == k) for k in range(p.shape[1])])
+        return _binned(1.0 / (1.0 + np.exp(-np.clip(m, -500.0, 500.0))), y > 0.0)[None]
+
+
+def _binned(p: Array, hit: Array) -> Array:
+    place = np.minimum((p * BINS).astype(np.intp), BINS - 1)
+    return np.array([np.bincount(place, weights, BINS) for weights in (np.ones_like(p), p, hit)])
 
 
 @dataclass(frozen=True)
@@ -263,22 +294,28 @@ class Pairs:
 
 
 def _calibration(made: Made, models: Sequence[Solution]) -> Data:
-    def counted(loss: Any, model: Solution, job: Callable[[float], Any]) -> Any:
-        image = loss.train.image(model.x)
-        design, shift = loss.design, loss.train.intercept(image)[0]
-        return design.X.run(job(shift), [design.X.margins(model.x)], a=design.weights, y=loss.y)
+    def counted(loss: Any, model: Solution, job: Callable[[Any], Any]) -> Any:
+        train, design = loss.train, loss.design
+        image = train.image(model.x)  # of the matrix that both have
+        shift = train.shift(image)[0] if isinstance(train, RowsMultinomial) else train.intercept(image)[0]
+        return design.X.run(job(shift), [image], a=design.weights, y=loss.y)
 
     if made.classes is not None:
-        job: Callable[[float], Any] = Reliability
+        job: Callable[[Any], Any] = Reliability
     else:
-        inverse = np.exp if made.model == "poisson" else None
+        inverse = np.exp if made.model in POSITIVE else None
         job = partial(Pairs, step=max(1, made.rows // MOST_POINTS), inverse=inverse)
     pairs = zip(made.losses, models, strict=True)
     found = together([partial(counted, loss, model, job) for loss, model in pairs])
     accuracy = _accuracy(models)
     if made.classes is not None:
-        curve = _curve(np.sum(found, axis=0), str(made.classes[1]))
-        return {"kind": "reliability", "curves": [curve], "samples": made.rows, "classes": 2, "accuracy": accuracy}
+        classes, sums = made.classes, np.sum(found, axis=0)
+        labels = classes[1:] if len(classes) == 2 else classes[: len(sums)]
+        curves = [_curve(one, str(label)) for one, label in zip(sums, labels, strict=True)]
+        return {
+            "kind": "reliability", "curves": curves, "samples": made.rows, "classes": len(classes),
+            "accuracy": accuracy,
+        }  # fmt: skip
     shown = [pair for part in found for pair in part]
     return {
         "kind": "regression",

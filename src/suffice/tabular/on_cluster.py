@@ -4,8 +4,8 @@ Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular
 each fold anew, and up to MOST_SHUFFLED rows folds are those of one machine: shuffled by the seed, with their share of
 every class. What differs: beyond, folds are made of a hash of the row's number and the seed, which is told; fewer looks
 are taken before the search begins, at the best of them; every level has a column of its own. There is one
-model with an unpenalised intercept per fold, an l2 > 0 and, for `logistic` and `elastic-net`, an l1. Two classes,
-numbers and counts can be predicted.
+model with unpenalised intercepts per fold (`suffice.tabular.cluster_models`), an l2 > 0 and, but for `logistic-l2`,
+`ridge` and `poisson`, an l1. Classes, numbers, counts and costs can be predicted.
 
 The run's folder is that of `suffice.tabular.run`, with its report (`suffice.tabular.cluster_report`): `suffice predict`
 takes it. The same command in the
@@ -31,20 +31,18 @@ from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.bilevel import BilevelProblem
-from suffice.held_out import DevianceScore, LogScore, SquaredScore
-from suffice.held_out_rows import HeldOutRows
 from suffice.journal.lines import FILE as JOURNAL
 from suffice.lower.solver import solve
 from suffice.options import Options
-from suffice.problem import Composite
-from suffice.problems.linear import ElasticNetModel, penalised
 from suffice.report import folder as places
 from suffice.result import Record, Result
 from suffice.sklearn.enough import worth
 from suffice.space import Space
 from suffice.tabular import cluster_report
+from suffice.tabular.cluster_folds import Split
+from suffice.tabular.cluster_models import LOSSES, OTHERS, Training, training
 from suffice.tabular.columns import preparation_of
-from suffice.tabular.models import estimator_of
+from suffice.tabular.models import POSITIVE, estimator_of
 from suffice.tabular.notation import Form
 from suffice.tabular.parts import Parts, Summary, find_parts, matrix, parts_of_frame, summarise, summed, target_values
 from suffice.tabular.predict import TABLE, Recipe
@@ -52,23 +50,14 @@ from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
 from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
 from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
-from suffice.tabular.targets import plain
+from suffice.tabular.targets import CLASSES, MOST_CLASSES, plain
 from suffice.terms.blocks import block_rows
 from suffice.terms.cluster import ClusterError, ClusterRows
 from suffice.terms.design import Design, is_dask_frame
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
-from suffice.terms.row_intercept import RowsIntercepted
 from suffice.terms.together import together
 from suffice.tune import resume, tune
 from suffice.upper.evaluation import Evaluation
 
-LOSSES: dict[str, MarginLoss] = {
-    "logistic": LOGISTIC,
-    "logistic-l2": LOGISTIC,
-    "elastic-net": SQUARED,
-    "ridge": SQUARED,
-    "poisson": POISSON,
-}
 MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
 LOOKS: dict[int, list[tuple[float, ...]]] = {
     1: [(0.0,), (1.5,), (3.0,), (4.5,)],
@@ -90,6 +79,7 @@ class Wish:
     cv: int = 5
     drop: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    weights: str | None = None
     max_evaluations: int = 200
     max_seconds: float | None = None
     seed: int = 0
@@ -97,7 +87,7 @@ class Wish:
 
     def plain(self) -> dict[str, Any]:
         """What may not differ in a folder."""
-        names = ("target", "model", "cv", "drop", "keep", "seed")
+        names = ("target", "model", "cv", "drop", "keep", "seed", *(("weights",) if self.weights else ()))
         return {"on a cluster": list(self.data)} | {
             name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in names
         }
@@ -144,7 +134,7 @@ class Found:
         }
 
 
-NAMES = ("target", "model", "cv", "drop", "keep", "max_evaluations", "max_seconds", "seed", "no_report")
+NAMES = ("target", "model", "cv", "drop", "keep", "weights", "max_evaluations", "max_seconds", "seed", "no_report")
 TAKEN = ("data", *NAMES, "digest")
 
 
@@ -161,7 +151,7 @@ def lines(found: Found) -> list[str]:
     low, high = found.plain()["interval"]
     penalties = ", ".join(f"{name} = {value:.4g}" for name, value in found.plain()["penalties"].items())
     score = "mean log loss" if found.model.startswith("logistic") else "mean squared error"
-    score = "mean deviance" if found.model == "poisson" else score
+    score = "mean deviance" if found.model in POSITIVE else score
     return [
         *(f"Note     {note}" for note in found.notes),
         f"Table    {found.rows:,} rows, {len(found.numeric)} numeric and {len(found.categorical)} categorical columns",
@@ -173,20 +163,6 @@ def lines(found: Found) -> list[str]:
         *([] if found.page is None else [f"Report   {found.page}"]),
         *(f"Failed   {failure}" for failure in found.failures),
     ]
-
-
-class Fold(ElasticNetModel):
-    """The training rows of a fold, with an intercept that is minimised out."""
-
-    def _model(self, l2: float) -> RowsIntercepted:
-        return self.with_intercept(l2)
-
-    def with_intercept(self, l2: float = 0.0) -> RowsIntercepted:
-        """The loss and an l2."""
-        return RowsIntercepted(self.design, self.y, self.loss, l2)
-
-    def at(self, *, l1: float | Array = 0.0, l2: float | Array) -> Composite:
-        return penalised(self._model, l1, l2, 0.0, self.size)
 
 
 def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], object] | None = None) -> Found:
@@ -221,8 +197,8 @@ def tune_frame(
 
     `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
     predict` takes it, and the same call goes on where it was. `how` may be `model`, `cv`, `seed`, `drop`, `keep`,
-    `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`, `plain()` and
-    `model_file`.
+    `weights`, `max_evaluations`, `max_seconds` and `no_report`, as on the command line. The result has `result`,
+    `plain()` and `model_file`.
     """
     began, folder = time.monotonic(), Path(out)
     if not is_dask_frame(frame) or not hasattr(frame, "columns"):
@@ -251,11 +227,16 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     levels = {name: labels[name] for name, kind in kinds.items() if kind == "text" and name != wish.target}
     width = 2 * len(numeric) + sum(len(known) + 1 for known in levels.values())
     raw, y = _arrays(client, parts, numeric, levels, wish.target, kinds[wish.target], target, width)
+    weights = None if wish.weights is None else _column(parts, wish.weights, parts.kinds[wish.weights])
     sizes = tuple(len(known) + 1 for known in levels.values())
     numbers, held = _numbers(wish, raw, y, target, notes)
+    split = Split.of(raw, numbers, held, weights)
     preparations = prepared(raw, len(numeric), sizes, wish.cv, numbers)
     designs = together([partial(Design.of, raw.through(one, one.columns)) for one in preparations])
-    folds, losses = _folds(designs, y, LOSSES[model], numbers, held)
+    count = len(target.classes or ())
+    # each prepared by the statistics of its own rows
+    folds = [training(split.training(designs[k], k), y, model, count) for k in range(wish.cv)]
+    losses = [fold.held_out(split.held_out(designs[k], k), 1.0 / wish.cv) for k, fold in enumerate(folds)]
     space = _space(model, target)
     problem = BilevelProblem(folds, losses, space=space)
     begin = places.read(folder / BEGIN)
@@ -271,18 +252,18 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
         result = resume(folder, problem=problem, options=options, callback=callback)
     else:
         result = tune(problem, np.array(begin["theta"]), options=options, callback=callback, journal=folder)
-    whole = Fold(designs[-1], y, LOSSES[model])
+    whole = training(split.whole(designs[-1]), y, model, count)
     params = dict(result.params or {})
     solution = solve(whole.at(**params), within=1e-3, solver="auto")
     size = float(np.linalg.norm(solution.x))
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
-    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, parts.rows)
+    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, split.total)
     (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
     passes = raw.passes
     page = None
     if not wish.no_report:
         made = cluster_report.Made(
-            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows
+            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows, split.total
         )  # fmt: skip
         columns = {"numeric columns": list(numeric), "categorical columns": list(levels)}
         name = Path(wish.data[0]).name + (f" and {len(wish.data) - 1} more" if len(wish.data) > 1 else "")
@@ -328,7 +309,8 @@ class Target:
 
 def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
     """Columns that are used with their kinds, the model, levels of texts, and what is known of the target."""
-    for name in (wish.target, *wish.drop, *wish.keep):
+    special = [] if wish.weights is None else [wish.weights]
+    for name in (wish.target, *wish.drop, *wish.keep, *special):
         if name not in parts.kinds:
             raise TableError(f"there is no column {quoted(name)}: there are {', '.join(map(quoted, parts.kinds))}")
     kinds = {name: kind for name, kind in parts.kinds.items() if name not in wish.drop}
@@ -344,6 +326,8 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
     summary = import_module("dask").delayed(summarise, pure=False)
     summaries = summed(client.gather(client.compute([summary(part, kinds) for part in parts.parts])), kinds)
     target = summaries.pop(wish.target)
+    if wish.weights is not None:
+        _check_weights(wish, kinds.pop(wish.weights, ""), summaries.pop(wish.weights, None), notes)
     for name, summary in summaries.items():
         reason = summary.useless(name, kinds[name], name in wish.keep)
         if reason:
@@ -351,12 +335,26 @@ def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
             del kinds[name]
     if len(kinds) < 2:
         raise TableError("there is no column to learn from besides the target")
-    model, known = _task(wish, target, kinds[wish.target])
+    model, known = _task(wish, target, kinds[wish.target], notes)
     labels = {name: np.array(sorted(summaries[name].levels or ())) for name in kinds if name != wish.target}
     return kinds, model, labels, known
 
 
-def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
+def _check_weights(wish: Wish, kind: str, summary: Summary | None, notes: list[str]) -> None:
+    name = quoted(wish.weights or "")
+    if wish.weights == wish.target:
+        raise TableError(f"the target {name} cannot be the weights, too")
+    if summary is None or kind not in ("numeric", "boolean"):
+        raise TableError(f"the weights {name} are not numbers, or left out")
+    if summary.missing or summary.low < 0.0:
+        what = "missing" if summary.missing else f"{summary.low:g}"
+        raise TableError(f"the weight {name} is {what} somewhere")
+    if not summary.high > 0.0:
+        raise TableError(f"the weights {name} are all zero")
+    notes.append(f"rows count as much as {name} says, in training and in scores")
+
+
+def _task(wish: Wish, target: Summary, kind: str, notes: list[str]) -> tuple[str, Target]:
     """The model, by the rules of `suffice.tabular.targets`."""
     name = quoted(wish.target)
     if target.missing:
@@ -368,19 +366,16 @@ def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
         raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
     mean = target.total / target.known if kind != "text" else 0.0
     spread = math.sqrt(max(target.squares / target.known - mean * mean, 0.0)) if kind != "text" else 0.0
-    model = wish.model
-    if model == "auto":
-        model = "logistic" if kind != "numeric" or len(values) == 2 else "elastic-net"
-    if model not in LOSSES:
-        raise TableError(f"--model {model} is not for a cluster: {', '.join(LOSSES)} are")
+    model = _model(wish, target, kind, values, notes)
     if not model.startswith("logistic"):
         if kind == "text":
             raise TableError(f"the target {name} is text: regression needs numbers")
-        if model == "poisson" and target.low < 0.0:
-            raise TableError(f"the target {name} is {target.low:g} somewhere: Poisson regression needs counts")
+        if model in POSITIVE and (target.low < 0.0 or (model == "gamma" and target.low == 0.0)):
+            above = "above 0" if model == "gamma" else "that are not negative"
+            raise TableError(f"the target {name} is {target.low:g} somewhere: --model {model} needs numbers {above}")
         return model, Target(None, mean, spread)
-    if len(values) != 2:
-        raise TableError(f"the target {name} has {len(values) or 'many'} classes: a cluster takes two")
+    if not 2 <= len(values) <= MOST_CLASSES:
+        raise TableError(f"the target {name} has {len(values) or 'many'} different values: too many to be classes")
     least = min(values, key=(target.levels or {}).__getitem__)
     count = (target.levels or {})[least]
     if count < wish.cv:
@@ -388,6 +383,22 @@ def _task(wish: Wish, target: Summary, kind: str) -> tuple[str, Target]:
         raise TableError(f"class {quoted(plain(least))} has {count} rows, fewer than the {wish.cv} folds{way}")
     classes = tuple(bool(value) if kind == "boolean" else plain(value) for value in values)
     return model, Target(classes, mean, spread)
+
+
+def _model(wish: Wish, target: Summary, kind: str, values: Sequence[Any], notes: list[str]) -> str:
+    """The name of the model."""
+    if wish.model != "auto":
+        if wish.model not in LOSSES:
+            why = f" ({OTHERS[wish.model]})" if wish.model in OTHERS else ""
+            raise TableError(f"--model {wish.model} is not for a cluster{why}: {', '.join(LOSSES)} are")
+        return wish.model
+    if kind != "numeric" or len(values) == 2:
+        return "logistic"
+    if target.whole and 2 < len(values) <= CLASSES and min((target.levels or {}).values()) >= wish.cv:
+        few = f"the target {quoted(wish.target)} has {len(values)} different whole numbers"
+        notes.append(f"{few}: classes, unless --model elastic-net")
+        return "logistic"
+    return "elastic-net"
 
 
 def _arrays(
@@ -406,21 +417,30 @@ def _arrays(
             for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
-    of_target = dask.delayed(target_values, pure=False)
-    y = da.concatenate(
+    y = _column(parts, target, kind)
+    if kind == "text":
+        assert known.classes is not None
+        y = y.map_blocks(class_numbers, known.classes, dtype=float, meta=np.zeros(0))
+    return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
+
+
+def _column(parts: Parts, name: str, kind: Any) -> Any:
+    """One column, as it is, on the cluster."""
+    dask, da = import_module("dask"), import_module("dask.array")
+    read, dtype = dask.delayed(target_values, pure=False), object if kind == "text" else float
+    token = blake2b(repr((parts.name, name)).encode(), digest_size=8).hexdigest()
+    return da.concatenate(
         [
-            da.from_delayed(
-                of_target(part, target, kind, dask_key_name=f"target-{token}-{k}"),
-                (rows,),
-                object if kind == "text" else float,
-            )
+            da.from_delayed(read(part, name, kind, dask_key_name=f"column-{token}-{k}"), (rows,), dtype)
             for k, (part, rows) in enumerate(zip(parts.parts, parts.sizes, strict=True))
         ]
     )
-    if kind == "text":
-        assert known.classes is not None
-        y = (y == known.classes[1]).astype(float)
-    return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
+
+
+def class_numbers(y: Any, classes: tuple[str, ...]) -> Array:
+    """The number of every label's class, of sorted ones. In a worker."""
+    numbers: Array = np.searchsorted(np.array(classes), y.astype(str)).astype(np.float64)
+    return numbers
 
 
 def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[str]) -> tuple[Any, list[int]]:
@@ -439,21 +459,6 @@ def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[s
     return rows, [int(count) for count in counts]
 
 
-def _folds(
-    designs: Sequence[Design], y: Any, psi: MarginLoss, numbers: Any, held: Sequence[int]
-) -> tuple[list[Fold], list[HeldOutRows]]:
-    """Fold k is trained on the rows of other numbers, prepared by their own statistics."""
-    scores: dict[Any, Any] = {LOGISTIC: LogScore(), SQUARED: SquaredScore()}
-    score = scores.get(psi) or DevianceScore(psi)
-    folds, losses = [], []
-    for k, count in enumerate(held):
-        fold = Fold(designs[k].fold(numbers, k, sum(held) - count, complement=True), y, psi)
-        folds.append(fold)
-        train = fold.with_intercept()
-        losses.append(HeldOutRows(designs[k].fold(numbers, k, count), fold.y, score, 1.0 / len(held), train))
-    return folds, losses
-
-
 def _space(model: str, target: Target) -> Space:
     usual, scale = (1e-6, 1e2), target.spread or 1.0
     if model == "logistic":
@@ -463,17 +468,22 @@ def _space(model: str, target: Target) -> Space:
     if model == "poisson":
         mean = target.mean or 1.0
         return Space(l2=(1e-6 * mean, 1e2 * mean))
+    if model in ("gamma", "negative-binomial"):
+        return Space(l1=(1e-6, 1e1), l2=usual)
+    if model == "tweedie":
+        scale = math.sqrt(target.mean) or 1.0  # of the deviance, for power 1.5
+        return Space(l1=(1e-6 * scale, 1e1 * scale), l2=(1e-6 * scale, 1e2 * scale))
     return Space(l2=usual)
 
 
-def _start(problem: BilevelProblem, folds: Sequence[Fold]) -> tuple[Array, float]:
+def _start(problem: BilevelProblem, folds: Sequence[Training]) -> tuple[Array, float]:
     """Where to begin, and what is not worth a search (`suffice.sklearn.enough`).
 
     The best of a few rough looks, from large penalties to small ones, each from where the last one ended: some decades
     below the l1 that leaves nothing, and below the largest curvature of the loss."""
     largest = {
         "l1": max(together([partial(getattr, fold, "l1_max") for fold in folds])),
-        "l2": max(min(fold.loss.curvature, 1.0) * fold.design.squared_norm for fold in folds),
+        "l2": max(fold.steepness * fold.design.squared_norm for fold in folds),
     }
     lower, upper = problem.space.bounds
     tops = np.log10([largest[name] for name in problem.space.names])
@@ -493,17 +503,18 @@ def _pipeline(
     numeric: Any,
     levels: Any,
     target: Target,
-    whole: Fold,
+    whole: Training,
     w: Array,
     params: dict[str, float],
-    rows: int,
+    total: float,
 ) -> Pipeline:
     """scikit-learn's own pipeline, with the statistics and coefficients that were found on the cluster: fitted to a few
     rows that have the medians, the missing entries and the levels of the table, and then given the rest."""
     import pandas
 
     categories = [_entries(known, preparation.levels[k]) for k, known in enumerate(levels.values())]
-    length = max([2, *(len(known) for known in categories)])
+    classes = target.classes
+    length = max([2, len(classes or ()), *(len(known) for known in categories)])
     frame: dict[str, Any] = {}
     for j, name in enumerate(numeric):
         frame[name] = np.full(length, preparation.medians[j])
@@ -514,9 +525,9 @@ def _pipeline(
     most = max([2, *(len(known) for known in categories)])
     before = preparation_of(tuple(numeric), tuple(levels), most, dense=True)
     estimator = estimator_of(model)
-    estimator.set_params(**cluster_report.words(model, params, rows))
-    if target.classes is not None:
-        y = np.array([target.classes[i % 2] for i in range(length)])
+    estimator.set_params(**cluster_report.words(model, params, total))
+    if classes is not None:
+        y = np.array([classes[i % len(classes)] for i in range(length)])
     else:
         y = np.abs(np.arange(length) % 2 + 1.0)
     X = pandas.DataFrame(frame)
@@ -527,12 +538,11 @@ def _pipeline(
     if numeric:
         scaler = pipeline[0].named_transformers_["numeric"][-1]
         scaler.mean_, scaler.scale_ = preparation.means.copy(), preparation.scales.copy()
-        scaler.var_, scaler.n_samples_seen_ = preparation.scales**2, rows
-    fitted = whole.with_intercept()
-    b = fitted.intercept(fitted.image(w))[0]
+        scaler.var_, scaler.n_samples_seen_ = preparation.scales**2, whole.design.shape[0]
+    coef, intercepts = whole.fitted(w)
     last = pipeline[-1]
-    last.coef_ = w[None, :].copy() if target.classes is not None else w.copy()
-    last.intercept_ = np.array([b]) if target.classes is not None else float(b)
+    last.coef_ = coef if classes is not None else coef[0]
+    last.intercept_ = intercepts if classes is not None else float(intercepts[0])
     return pipeline
 
 

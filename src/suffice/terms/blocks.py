@@ -253,6 +253,20 @@ class Margins:
         """What was found out about them; the same for all that are one product."""
         return self.node.known if isinstance(self.node, _Made) else self._known
 
+    def knows(self, what: str, owners: Sequence[Any]) -> bool:
+        """Whether this was found out about them, by a model that has these parts."""
+        return (what, *map(id, owners)) in self.known
+
+    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
+        """Remember it. The parts are held, so that their ids stay their own."""
+        self.known[what, *map(id, owners)] = tuple(owners), found
+        return found
+
+    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
+        """What is known of them, found out if it has not been."""
+        known = self.known.get((what, *map(id, owners)))
+        return self.keep(what, owners, find()) if known is None else known[1]
+
     def __add__(self, other: Margins) -> Margins:
         return Margins(self.X, ("+", self.node, other.node))
 

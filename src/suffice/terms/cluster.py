@@ -235,7 +235,10 @@ class ClusterRows(Blocked):
         raise TypeError("rows on a cluster cannot be sent elsewhere: leave executor=None, the cluster does the work")
 
     def __matmul__(self, w: Any) -> Any:
-        raise TypeError("X lives on a cluster: linear models with one margin per row take it, other models do not")
+        raise TypeError(
+            "X lives on a cluster: this model needs it in main memory (suffice.problems.ElasticNetModel, and what is "
+            "made of it, does not)"
+        )
 
     @property
     def source(self) -> Any:
@@ -312,7 +315,8 @@ class ClusterRows(Blocked):
         with _talking(self.client), _quiet():
             if is_dask(values):
                 distributed: Any = import_module("distributed")
-                cut = self.client.persist(_known(values).rechunk({0: self.piece}, method="tasks"))
+                whole = {axis: -1 for axis in range(1, values.ndim)}
+                cut = self.client.persist(_known(values).rechunk({0: self.piece, **whole}, method="tasks"))
                 pieces = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
             else:
                 values = np.asarray(values)

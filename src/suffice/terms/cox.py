@@ -234,8 +234,9 @@ class CoxModel(MarginModel):
         l2: float = 0.0,
     ) -> CoxModel:
         """Of what a user gives, checked. `design` has equal weights."""
-        if isinstance(design.X, Blocked) and not design.X.here:
-            raise TypeError("X lives on a cluster: Cox's model, whose rows depend on each other, needs it here")
+        if isinstance(design.X, Blocked):
+            where = "in blocks of rows" if design.X.here else "on a cluster"
+            raise TypeError(f"X is {where}: Cox's model, whose rows depend on each other, needs it in main memory")
         rows, y = design.shape[0], signed_times(y)
         if ties not in ("breslow", "efron"):
             raise ValueError(f"ties must be 'breslow' or 'efron', got {ties!r}")

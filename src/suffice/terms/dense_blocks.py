@@ -23,24 +23,32 @@ class DenseBlocks:
     """X, dense or in compressed rows, on these columns; no block has more than `most` rows. A block of all columns of a
     dense X is a view of it."""
 
-    def __init__(self, X: Any, columns: Indices, most: int) -> None:
+    def __init__(self, X: Any, columns: Indices, most: int, dtype: Any = np.float64) -> None:
         self.sparse = bool(sp.issparse(X))
         if self.sparse and X.shape[1] > WORTH * len(columns):
             X, columns = X[:, columns], np.arange(len(columns))
-        self.X, self.columns = X, columns
+        self.X, self.columns, self.dtype = X, columns, np.dtype(dtype)
         d, s, most = int(X.shape[1]), len(columns), min(most, int(X.shape[0]))
-        self.rows = np.empty((most, d)) if self.sparse else None
-        self.chosen = np.empty((most, s)) if s < d else None
+        self.rows = np.empty((most, d), self.dtype) if self.sparse else None
+        self.chosen = np.empty((most, s), self.dtype if self.sparse else X.dtype) if s < d else None
+        self.scaled = None if self.sparse else np.empty((most, s), self.dtype)
 
-    def __call__(self, rows: slice | Indices) -> Array:
-        """The block of these rows: a slice of numbers that lie inside, or numbers."""
-        block = self.X[rows] if self.rows is None else self._dense(rows, self.rows)
-        if self.chosen is None:
+    def __call__(self, rows: slice | Indices, scale: Array | None = None) -> Array:
+        """The block of these rows: a slice of numbers that lie inside, or numbers. With a scale, each row times its
+        own, in the type of blocks."""
+        block = self.X[rows] if self.rows is None else self._dense(rows, scale, self.rows)
+        if self.chosen is not None:
+            block = np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
+        if self.scaled is None or scale is None:
             return block
-        return np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
+        out: Array = self.scaled[: len(block)]
+        return np.multiply(block, scale[:, None], out=out, dtype=self.dtype, casting="same_kind")
 
-    def _dense(self, rows: slice | Indices, out: Array) -> Array:
+    def _dense(self, rows: slice | Indices, scale: Array | None, out: Array) -> Array:
         part = neighbours(self.X, rows.start, rows.stop) if isinstance(rows, slice) else self.X[rows]
+        if scale is not None:  # fewer numbers than those of the dense block
+            each = np.repeat(scale, np.diff(part.indptr))
+            part.data = np.multiply(part.data, each, dtype=self.dtype, casting="same_kind")
         dense: Array = part.toarray(out=out[: part.shape[0]])
         return dense
 

@@ -142,14 +142,19 @@ class Design:
         return known[key][1]
 
     @cached_property
+    def compact(self) -> Any:
+        """X in float32 where that holds it exactly, else X itself, for an X that lives elsewhere (torch)."""
+        single = self.X.float()
+        return single if bool((single == self.X).all()) else self.X
+
+    @cached_property
     def by_columns(self) -> Any:
-        """X stored by columns that start at multiples of ALIGNED entries, with zeros between them, for an X that lives
-        elsewhere (torch)."""
-        N, d = self.shape
-        if self.X.stride(0) == 1 and self.X.stride(1) % ALIGNED == 0 and N % ALIGNED == 0:
-            return self.X
-        columns = self.X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
-        columns[:, :N] = self.X.T
+        """The same stored by columns that start at multiples of ALIGNED entries, with zeros between them."""
+        X, (N, d) = self.compact, self.shape
+        if X.stride(0) == 1 and X.stride(1) % ALIGNED == 0 and N % ALIGNED == 0:
+            return X
+        columns = X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
+        columns[:, :N] = X.T
         return columns[:, :N].T
 
     @cached_property
@@ -485,7 +490,9 @@ class Surveyed:
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)
-        return cls(float(largest), float(row), float(reach), columns, means, gram if small else None, norms, unit)
+        return cls(
+            float(largest), float(row), float(reach), columns, means * unit, gram if small else None, norms, unit
+        )
 
 
 def _unit(largest: float) -> float:

@@ -128,6 +128,11 @@ class LossModel(MarginModel):
     def slopes(self, image: Array) -> Array:
         return self.loss.derivative(self.shifted(image, image), self.y)
 
+    def slope_between(self, image: Array, other: Array) -> float:
+        """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
+        slopes = self.slopes(0.5 * (image + other))
+        return float(host((self.design.weights * slopes * (other - image)).sum()))
+
     def row_curvature(self, image: Array) -> Array:
         """a_i psi'' of every row at these margins."""
         m = self.shifted(image, image)

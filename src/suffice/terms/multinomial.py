@@ -54,16 +54,65 @@ KEPT = 3  # of a step's ends, and of its middle
 
 
 @dataclass(frozen=True, eq=False)
-class Shifted:
-    """Margins with their b, a bound on its error, and the probabilities there. No array is ever written to."""
+class Intercepts:
+    """b with what is proven of it, and the loss there."""
 
-    onehot: Array  # whose model it is
-    image: Array
     b: Array
     error: float
     least: float  # eigenvalue of its curvature, at least
-    p: Array
     loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shifted(Intercepts):
+    """Margins with their b, and the probabilities there. No array is ever written to."""
+
+    onehot: Array  # whose model it is
+    image: Array
+    p: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Balance:
+    """Sums over rows at some b: s, its Jacobian, and sums that bound the rounding of both. They are added over blocks
+    of rows as they stand."""
+
+    s: Array
+    H: Array
+    gaps: Array  # sum a |p - onehot|
+    shares: Array  # sum a p
+    shaken: Array  # sum a p (1 - p) (largest margin of the row + largest of b)
+    furthest: float  # the largest of these
+
+    @classmethod
+    def of(cls, m: Array, b: Array, a: Array, p: Array, gap: Array) -> Balance:
+        """That of rows with margins m + b, whose probabilities are p, and p - onehot."""
+        aP = a[:, None] * p
+        spread = aP * (1.0 - p)
+        H = -(p.T @ aP)
+        np.fill_diagonal(H, spread.sum(axis=0))
+        sizes = np.abs(m).max(axis=1) + float(np.abs(b).max())
+        s = dense_product(gap, a, block_length(len(a)))
+        return cls(s, H, a @ np.abs(gap), aP.sum(axis=0), sizes @ spread, float(sizes.max(initial=0.0)))
+
+    def proven(self, rows: int, terms: int) -> tuple[float, float]:
+        """The error of b, and h, at most and at least; a term of s passes so many roundings.
+
+        A row's p are those of margins that are off by less than 2 EPS times their size, times 1 + c, |c| <= (K + 8)
+        EPS / 2: the former changes p_k by that times 4 p_k (1 - p_k) and H_i by a factor, the latter p_k by a share of
+        itself, however close to 1 it is. So p (1 - p) is off by (K + 10) EPS p; all else in H by shares of itself,
+        which off the diagonal add up to its trace."""
+        K, trace = len(self.s), float(np.trace(self.H))
+        if not self.furthest < 0.01 / EPS:
+            return math.inf, 0.0
+        sizes = gamma(terms + OF_FACTORS) * self.gaps + EPS * (K + 8.0) * self.shares + 4.0 * EPS * self.shaken
+        noise = norm(sizes) * (1.0 + 2.0 * gamma(rows + 16)) + 1e-300
+        values = np.linalg.eigvalsh(self.H + trace / K * np.ones((K, K)) / K)
+        of_H = (2.0 * gamma(rows + 2 * K + 32) + 64.0 * EPS * K) * trace + EPS * (K + 10.0) * norm(self.shares)
+        least = (float(values[0]) - of_H) * math.exp(-8.0 * EPS * self.furthest)
+        share = R * (norm(self.s) + noise) / least if least > 0.0 else math.inf
+        error = -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
+        return error, max(least, 0.0)
 
 
 class _Memory(threading.local):
@@ -152,7 +201,7 @@ class Multinomial(MarginModel):
         if self.intercept and (known is None or not np.array_equal(known.b, b)):
             self._kept(image, b, *self._rows(image, b))
 
-    def _found(self, image: Array) -> Shifted:
+    def _found(self, image: Array) -> Intercepts:
         return _memory.known(self.design, self.onehot, image) or self._sought(image, None)
 
     def _sought(self, image: Array, near: Array | None) -> Shifted:
@@ -188,9 +237,9 @@ class Multinomial(MarginModel):
 
     def _kept(self, image: Array, b: Array, p: Array, losses: Array) -> Shifted:
         """b with what is known there."""
-        loss = float(self.design.weights @ losses)
-        error, least = self._error(*self._pull(image, b, p))
-        return _memory.keep(self.design, Shifted(self.onehot, image, b, error, least, p, loss))
+        a = self.design.weights
+        proven = Balance.of(image, b, a, p, p - self.onehot).proven(len(a), roundings(len(a)))
+        return _memory.keep(self.design, Shifted(b, *proven, float(a @ losses), self.onehot, image, p))
 
     def _slope(self, p: Array) -> tuple[Array, Array]:
         """s and its Jacobian, roughly."""
@@ -225,29 +274,11 @@ class Multinomial(MarginModel):
 
     def probabilities(self, image: Array) -> Array:
         """Those of all rows at these margins."""
-        return self._found(image).p if self.intercept else self._rows(image, np.zeros(self.classes))[0]
-
-    def _pull(self, image: Array, b: Array, p: Array) -> tuple[Array, Array, float]:
-        """s, its Jacobian, and a bound on the rounding of s."""
-        a = self.design.weights
-        aP = a[:, None] * p
-        H = np.diag(aP.sum(axis=0)) - p.T @ aP
-        gap = p - self.onehot
-        spread = aP - aP * p
-        summing = gamma(roundings(len(a)) + OF_FACTORS)
-        sizes = summing * (a @ np.abs(gap)) + EPS * (self.classes + 8.0) * spread.sum(axis=0)
-        shaken = 4.0 * EPS * (np.abs(image).max(axis=1) + float(np.abs(b).max()))  # of exponents
-        sizes += shaken @ spread
-        return dense_product(gap, a, block_length(len(a))), H, norm(sizes) * (1.0 + 2.0 * summing) + 1e-300
-
-    def _error(self, s: Array, H: Array, noise: float) -> tuple[float, float]:
-        """That of b, and h."""
-        K = self.classes
-        values = np.linalg.eigvalsh(H + float(np.trace(H)) / K * np.ones((K, K)) / K)
-        least = float(values[0]) - 64.0 * EPS * K * float(np.trace(H))
-        share = R * (norm(s) + noise) / least if least > 0.0 else math.inf
-        error = -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
-        return error, max(least, 0.0)
+        if not self.intercept:
+            return self._rows(image, np.zeros(self.classes))[0]
+        found = self._found(image)
+        assert isinstance(found, Shifted)
+        return found.p
 
     def image(self, x: Array) -> Array:
         image: Array = self.design.margins(x.reshape(self.classes, -1).T)

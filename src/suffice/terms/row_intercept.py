@@ -59,21 +59,15 @@ class RowsIntercepted(RowSums, Intercepted):
     def image(self, x: Array) -> Any:
         return RowSums.image(self, x)
 
-    def _key(self, what: str) -> tuple[Any, ...]:
-        return what, id(self.design), id(self.y), id(self.loss)
-
     def at(self, image: Any) -> Any:
         """b at these margins, with all that was found on the way."""
-        key = self._key("root")
-        if key not in image.known:
-            root = self._found(image, *self._bracket(image))
-            self._keep(image, root)
-        return image.known[key][1]
+        return image.once("root", self.owners, lambda: self._rooted(image, self._found(image, *self._bracket(image))))
+
+    def _rooted(self, image: Any, root: Balanced) -> tuple[Balanced, float]:
+        return root, self._off(root, image, self._largest(image))
 
     def _keep(self, image: Any, root: Balanced) -> float:
-        error = self._off(root, image, self._largest(image))
-        image.known[self._key("root")] = (self.design, self.y, self.loss), (root, error)
-        return error
+        return float(image.keep("root", self.owners, self._rooted(image, root))[1])
 
     def _largest(self, image: Any) -> float:
         """No less than any margin of a row that counts."""
@@ -94,12 +88,13 @@ class RowsIntercepted(RowSums, Intercepted):
         return root.b, error
 
     def intercept_gradient(self, image: Any) -> Array:
-        key = self._key("gradient of b")
-        if key not in image.known:
+        def find() -> Array:
             job = CurvedPull(Curvature(self.loss, self.b(image)))
             pulled, total = self.design.X.run(job, [image], **self.given)
-            image.known[key] = (self.design, self.y, self.loss), -pulled / max(total, UNDERFLOW)
-        gradient: Array = image.known[key][1]
+            gradient: Array = -pulled / max(total, UNDERFLOW)
+            return gradient
+
+        gradient: Array = image.once("gradient of b", self.owners, find)
         return gradient
 
     def shift_within(self, image: Any, radius: float) -> float:
@@ -187,13 +182,14 @@ class RowsIntercepted(RowSums, Intercepted):
         return At(self.loss, slack, least, 2.0, pull, b, slack * self.reach + least + error_of_b, balance)
 
     def point(self, x: Array, image: Any) -> Point:
-        key = self._key("shifted")
-        if key not in image.known:
-            found = None if self._key("root") in image.known else self._point_with_root(x, image)
-            if found is None:
-                found = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, True), [image], **self.given))
-            image.known[key] = (self.design, self.y, self.loss), found
-        return image.known[key][1]  # type: ignore[no-any-return]
+        def find() -> Point:
+            found = None if image.knows("root", self.owners) else self._point_with_root(x, image)
+            if found is not None:
+                return found
+            return Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, True), [image], **self.given))
+
+        point: Point = image.once("shifted", self.owners, find)
+        return point
 
     def _point_with_root(self, x: Array, image: Any) -> Point | None:
         """From the pass that ends the search for b; None if that has ended before, or b errs by more than expected."""
@@ -208,7 +204,7 @@ class RowsIntercepted(RowSums, Intercepted):
         return Point.of(found) if error <= expected else None
 
     def value_at(self, x: Array, image: Any) -> float:
-        if image.is_product or self._key("shifted") in image.known:
+        if image.is_product or image.knows("shifted", self.owners):
             loss = self.point(x, image).loss
         else:
             loss = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, False), [image], **self.given)).loss

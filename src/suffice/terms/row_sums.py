@@ -126,16 +126,22 @@ class RowSums(LossModel):
         offset = getattr(self, "offset", None)
         return known if offset is None else {**known, "o": offset}
 
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        """What all that is known of margins depends on besides them."""
+        return self.design, self.y, self.loss
+
     def image(self, x: Array) -> Any:
         return self.design.X.margins(x, getattr(self, "offset", None))
 
     def point(self, x: Array, image: Margins) -> Point:
         """At margins that are a product: all that is known of x, from one pass. At others: loss and gradient."""
-        key = ("point", id(self.design), id(self.y), id(self.loss))
-        if key not in image.known:
-            found = Point.of(self.design.X.run(self._job(x, 1.0, True), [image], **self.given))
-            image.known[key] = (self.design, self.y, self.loss), found  # held, so that ids stay their own
-        return image.known[key][1]  # type: ignore[no-any-return]
+
+        def find() -> Point:
+            return Point.of(self.design.X.run(self._job(x, 1.0, True), [image], **self.given))
+
+        found: Point = image.once("point", self.owners, find)
+        return found
 
     def _job(self, x: Array, products: float, pull: bool) -> At:
         slack = products * self.design.margin_rounding(x) * norm(x)
@@ -143,8 +149,7 @@ class RowSums(LossModel):
         return At(self.loss, slack, TINY * len(x), carried, pull)
 
     def value_at(self, x: Array, image: Any) -> float:
-        key = ("point", id(self.design), id(self.y), id(self.loss))
-        if image.is_product or key in image.known:
+        if image.is_product or image.knows("point", self.owners):
             loss = self.point(x, image).loss
         else:  # on the way between two points: no pass over X
             loss = Point.of(self.design.X.run(self._job(x, 1.0, False), [image], **self.given)).loss

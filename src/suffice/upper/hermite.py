@@ -278,7 +278,8 @@ def curvature(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Arr
     rows = np.vstack(A)
     K = rows @ rows.T
     K[np.diag_indices_from(K)] += np.concatenate(D) + NUGGET
-    C: Array = scipy.linalg.solve(K, rows, assume_a="pos").T
+    # Far points have large diagonals, which a factor does not mind and `scipy.linalg.solve` would warn of.
+    C: Array = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K), rows).T
     return np.vstack(W), C, unit
 
 
