@@ -2,10 +2,10 @@ r"""Memory that a job gives back is there for its next temporaries.
 
 The C library of Linux takes large arrays from the operating system, and learns not to: once one was given back, the
 next of its size comes from memory that is kept. Dask turns this off in its workers (MALLOC_TRIM_THRESHOLD_), so that
-what a task has given back is at the disposal of others. Then each temporary of at least 128 kB, a vector of 16,000 rows,
-is mapped anew, and the system clears it page by page: as much work again as a job's own, and more where a machine is
-itself a guest. While a job is under way the two thresholds are therefore what the library would have learned; when the
-last one ends they are what they were, and free memory goes back as Dask wants it.
+what a task has given back is at the disposal of others. Then each temporary of at least 128 kB, a vector of 16,000
+rows, is mapped anew, and the system clears it page by page: as much work again as a job's own, and more where a machine
+is itself a guest. While a job is under way the two thresholds are therefore what the library would have learned; when
+the last one ends they are what they were, and free memory goes back as Dask wants it.
 """
 
 from __future__ import annotations
