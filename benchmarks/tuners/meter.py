@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.lower import newton, newton_prox, newton_softmax, quadratic, signed_factor
+from suffice.lower import linear_hessian, newton_prox, newton_softmax, quadratic, signed_factor
 from suffice.terms import cox, design, multinomial
 
 
@@ -68,8 +68,8 @@ def install() -> None:
     def of_gram(X: Any, working: Any, rows: Any, *_: Any) -> float:
         return len(rows) * len(working) * (len(working) + 1) / 2
 
-    _count(newton, "gram", of_gram)
-    newton_prox.gram = newton.gram
+    _count(linear_hessian, "gram", of_gram)
+    newton_prox.gram = linear_hessian.gram
     _count(signed_factor, "weighted_gram", lambda X, support, *_: X.shape[0] * len(support) * (len(support) + 1) / 2)
     _count(signed_factor.SignedFactor, "over_rows", lambda self, X, n: X.shape[0] * len(n) * (len(n) + 1) / 2)
 

@@ -52,6 +52,7 @@ def test_no_verified_radius_is_less_than_the_distance_to_forty_digits(l2, interc
     assert count > 10
 
 
+@pytest.mark.slow
 def test_columns_of_any_size_are_no_less_certain():
     rng, count = np.random.default_rng(2), 0
     X, y = data()

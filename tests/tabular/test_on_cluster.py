@@ -192,6 +192,7 @@ def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
     assert any("hash" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_the_score_is_that_of_one_machine(files, address, tmp_path):
     """The mean log loss of a table is the same number, to what is proven, here and there."""
     paths = files(y=LABELS)
@@ -268,9 +269,8 @@ def test_families_are_the_models_that_scikit_learn_is_given(files, address, tmp_
     assert saved.predict(frame) == pytest.approx(here.predict(X), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "target", [pytest.param(LABELS, id="two"), pytest.param(CLASSES, id="three", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("target", [pytest.param(LABELS, id="two"), pytest.param(CLASSES, id="three")])
+@pytest.mark.slow
 def test_rows_count_as_much_as_their_weights_say(files, address, tmp_path, target):
     """The score and the model are those of main memory with these weights, fold by fold."""
     s = rng.integers(0, 4, ROWS).astype(float)

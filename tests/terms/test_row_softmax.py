@@ -166,7 +166,10 @@ def searched(X, y, intercept, **how):
     return problem, tune(problem, {"l1": 1e-2, "l2": 1e-2}, options=Options(max_evaluations=3), **how)
 
 
-@pytest.mark.parametrize(("chunks", "intercept"), [(77, False), (77, True), (ROWS, True)])
+@pytest.mark.parametrize(
+    ("chunks", "intercept"),
+    [(77, True), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((77, False), (ROWS, True)))],
+)
 def test_a_search_over_folds_has_the_bits_of_one_machine_on_a_cluster(chunks, intercept, tmp_path):
     da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     _, here = searched(RowBlocks.of(X), y, intercept)

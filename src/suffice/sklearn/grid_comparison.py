@@ -30,7 +30,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from suffice.arrays import Array
-from suffice.lower import newton
+from suffice.lower import linear_hessian
 from suffice.options import Options
 from suffice.sklearn._search import SufficeSearchCV
 from suffice.terms.design import Design
@@ -161,7 +161,7 @@ def counted() -> Iterator[list[float]]:
     try:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))
         patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
-        patch(newton, "gram", lambda X, columns, rows, *_: len(rows) * len(columns) * (len(columns) + 1) / 2)
+        patch(linear_hessian, "gram", lambda X, columns, rows, *_: len(rows) * len(columns) * (len(columns) + 1) / 2)
         patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "hessian", of_hessian)
