@@ -74,7 +74,7 @@ def killed_at(monkeypatch, call):
     return count
 
 
-@pytest.mark.parametrize("solver", ["auto", "fista"])
+@pytest.mark.parametrize("solver", ["auto", pytest.param("fista", marks=pytest.mark.slow)])
 def test_killed_before_any_write_the_run_ends_the_same(solver, tmp_path, monkeypatch):
     whole = tune(problem(solver), starts=STARTS, options=OPTIONS, journal=tmp_path / "whole")
     assert whole.evaluations > 0 and sum(len(one.history) for one in whole.starts) == 24

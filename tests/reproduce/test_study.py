@@ -108,6 +108,7 @@ def test_a_folder_of_another_study_is_refused(data, folder):
         make(replace(TINY, train=61), ALL, folder, "test", silent)
 
 
+@pytest.mark.slow
 def test_the_study_is_the_same_with_torch(data, tmp_path):
     pytest.importorskip("torch")
     again = make(TINY, ALL, tmp_path, "test", silent, device="cpu")

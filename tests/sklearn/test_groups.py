@@ -195,7 +195,9 @@ def test_a_journal_takes_groups_up(tmp_path):
         search(Ridge(), {"good": [0, 1], "bad": [2, 3, 4, 5]}, journal=tmp_path).fit(X, y)
 
 
-@pytest.mark.parametrize("case", ["regression", "pipeline", "classes"])
+@pytest.mark.parametrize(
+    "case", ["pipeline", *(pytest.param(one, marks=pytest.mark.slow) for one in ("regression", "classes"))]
+)
 def test_a_report_shows_models_with_the_penalties_of_every_group(case):
     X, y = data(classes=3 if case == "classes" else 0)
     estimator = LogisticRegression(l1_ratio=0.5, solver="saga") if case == "classes" else ElasticNet()

@@ -418,7 +418,9 @@ def three(data):
 
 
 @needs_chromium
-@pytest.mark.parametrize(("width", "parameters"), [(1280, 1), (390, 2), pytest.param(1280, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("width", "parameters"), [(390, 2), *(pytest.param(1280, count, marks=pytest.mark.slow) for count in (1, 3))]
+)
 def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_path, width, parameters):
     pytest.importorskip("plotly")
     pytest.importorskip("matplotlib")
@@ -460,7 +462,7 @@ def test_the_chosen_tab_is_in_view_on_a_phone(text, browser, tmp_path):
 
 
 @needs_chromium
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_the_page_and_its_figures_are_as_dark_as_the_reader_likes(text, browser, tmp_path, scheme):
     (tmp_path / "report.html").write_text(text, encoding="utf-8")
     browser.scheme(scheme)

@@ -392,7 +392,7 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("name", ["logistic-l2", "ridge", "huber"])
+@pytest.mark.parametrize("name", ["logistic-l2", "ridge", pytest.param("huber", marks=pytest.mark.slow)])
 def test_a_fitted_search_does_not_hold_on_to_its_training_data(name):
     estimator, _, data = ESTIMATORS[name]
     X, y = data()

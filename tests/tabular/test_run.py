@@ -180,7 +180,7 @@ def started(folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"])
 def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch, no_report):
     process = started(tmp_path)
     process.send_signal(getattr(signal, name))
