@@ -80,7 +80,8 @@ Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
 
 
 def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
-    """dw/dtheta, where H has a factor; None elsewhere. A singular H raises an ArithmeticError or a LinAlgError."""
+    """dw/dtheta, where H has a factor or one nearby has; None elsewhere. A singular H raises an ArithmeticError or a
+    LinAlgError."""
     if not isinstance(problem, Sensitive):
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

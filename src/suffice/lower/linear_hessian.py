@@ -124,7 +124,7 @@ def hessian_at(terms: LinearParts, metric: Metric, image: Any = None) -> Quadrat
             assert isinstance(made, Matrix)
             known = made.H
             _lent.keep(terms.model, metric, known)
-        return _with_ridge(known.copy(), ridge_on(terms, metric.working))
+        return with_ridge(known.copy(), ridge_on(terms, metric.working))
     last = _memory.hessians.get(metric)
     if last is None:
         _memory.hessians.clear()
@@ -139,7 +139,8 @@ def ridge_on(terms: LinearParts, W: Indices) -> float | Array:
     return ridge
 
 
-def _with_ridge(H: Array, ridge: float | Array) -> Matrix:
+def with_ridge(H: Array, ridge: float | Array) -> Matrix:
+    """H, which is written to, with a ridge."""
     H[np.diag_indices(len(H))] += ridge
     return Matrix(H)
 
@@ -192,7 +193,7 @@ def _hessian_on(
         H = curvature.gram(W, count, centred) if known is None else known[np.ix_(W, W)]
         if known is not None and centred:  # C = diag(a)
             H -= np.outer(design.survey.means[W], design.survey.means[W])
-        return _with_ridge(H, ridge)
+        return with_ridge(H, ridge)
     if factors:
         mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
         return (Factor if sp.issparse(design.X) else Wide).of(design.X, W, curvature, ridge, mean)
@@ -210,7 +211,7 @@ def _hessian_on(
             every[rows] = weights
             mean = design.adjoint(every)[W]
         H -= np.outer(mean, mean / weights.sum())
-    return _with_ridge(H, ridge)
+    return with_ridge(H, ridge)
 
 
 def is_single(problem: Canonical, design: Design) -> bool:

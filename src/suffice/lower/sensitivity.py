@@ -46,12 +46,13 @@ from suffice.lower.linear_hessian import (
     metric_at,
     price_of_passes,
     ridge_on,
+    with_ridge,
 )
 from suffice.lower.newton_columns import goes_together, solve_systems
 from suffice.lower.newton_softmax import Local, SoftmaxProduct, preconditioned, price
 from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
-from suffice.lower.quadratic import Factor, Matrix, Product, Solve, conjugate_gradients, on_these, scaled
+from suffice.lower.quadratic import Factor, Product, Solve, conjugate_gradients, on_these, scaled
 from suffice.problem import Canonical, Composite
 from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber
@@ -384,18 +385,18 @@ def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> 
     parts = Parts.of(problem)
     term, ridge = parts.term, on_these(parts.ridge, S)
     if isinstance(term, ConcomitantHuber):
-        return _of_quadratic(_with_ridge(term.hessian(term.image(x), S), ridge))
+        return _of_quadratic(with_ridge(term.hessian(term.image(x), S), ridge))
     if isinstance(term, Multinomial):
         image = term.image(x)
         if isinstance(term.design.X, Blocked):
             fits = len(S) <= largest_matrix(term.design, term.classes)
-            return _of_quadratic(_with_ridge(term.hessian(image, S), ridge)) if fits else None
+            return _of_quadratic(with_ridge(term.hessian(image, S), ridge)) if fits else None
         local = Local.of(term, image)
         product = SoftmaxProduct.of(term, local, parts.ridge, S, 0.0)
         dear = price(term, len(S)) > PRODUCTS * product.price
         if len(S) > largest_matrix(term.design, term.classes) or dear or not _fits_dense(term.design):
             return Preconditioned(product)
-        return _of_quadratic(_with_ridge(term.hessian(image, S), ridge))
+        return _of_quadratic(with_ridge(term.hessian(image, S), ridge))
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
             return Direct(hessian_solver(term, x))
@@ -419,11 +420,6 @@ def _of_quadratic(H: Any) -> System:
     if isinstance(H, Factor):
         return Direct(lambda B: B if B.size == 0 else np.column_stack([solve(b) for b in B.T]))
     return Direct(solve)
-
-
-def _with_ridge(H: Array, ridge: float | Array) -> Matrix:
-    H[np.diag_indices(len(H))] += ridge
-    return Matrix(H)
 
 
 def _on(
