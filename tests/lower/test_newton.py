@@ -58,6 +58,30 @@ def test_some_twenty_steps_do(family, l1, l2):
     assert solution.reached and solution.steps <= 20
 
 
+def spectra(seed=2, rows=150, columns=120, width=0.15):
+    """Sums of eight Gaussian bumps: columns are collinear but for a little noise."""
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(0.0, 1.0, 8)[:, None]
+    bumps = np.exp(-0.5 * ((np.linspace(0.0, 1.0, columns) - centres) / width) ** 2)
+    scores = rng.gamma(2.0, 1.0, (rows, 8))
+    Z = scores @ bumps + 2e-3 * rng.standard_normal((rows, columns))
+    Z = (Z - Z.mean(axis=0)) / Z.std(axis=0)
+    y = 3.0 * scores[:, 0] + 0.2 * rng.standard_normal(rows)
+    return Z, y - y.mean()
+
+
+@pytest.mark.parametrize("share", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("kind", ["squares", "labels", "counts"])
+def test_collinear_columns_take_few_steps_without_any_l2(kind, share):
+    Z, y = spectra()
+    counts = np.random.default_rng(0).poisson(np.exp(0.3 * y))
+    made = {"squares": ElasticNet(Z, y), "labels": ElasticNetLogistic(Z, y > 0), "counts": ElasticNetPoisson(Z, counts)}
+    slope = {"squares": y, "labels": (y > 0) - 0.5, "counts": counts - 1.0}[kind]
+    l1 = share * np.abs(Z.T @ slope).max() / len(y)
+    solution = solve(made[kind].at(l1=l1, l2=0.0), within=1e-3, solver="newton", max_steps=80)
+    assert solution.certificate.rule == "verified" and solution.certificate.radius <= 1e-3
+
+
 def test_least_squares_on_a_complete_working_set_are_one_model_or_two():
     small = ElasticNet(X[:400, :50], Y[:400])
     for l1, most in ((0.0, 1), (0.1, 2)):

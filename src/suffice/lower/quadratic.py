@@ -17,8 +17,9 @@ All but the last minimise q by ADMM, one solve with H + R, R = 0.3 diag(H), per 
 b = H w - g. The last one takes FISTA, restarted where it turns back, in the metric of M diag(H); M is the largest
 curvature that it has met. Either finds the signs of the minimiser within a few iterations; with the signs known the
 minimiser is one linear system, for the step v - w, so that nothing cancels: by a factor of H, or by conjugate
-gradients. Where signs do not settle, q is minimised along the way to the minimiser with the signs at hand, and so on
-from face to face.
+gradients. Where signs do not settle, as those of nearly collinear columns, q is minimised along the way to the
+minimiser with the signs at hand, and so on from face to face: fewer zeros leave at a time after a way that was cut
+short, so that what remains is an active-set method, which ends.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ Solve = Callable[[Array], Array]
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens q's least subgradient
 ADMM_ITERATIONS, ITERATIONS = 100, 500  # the latter of FISTA, and of conjugate gradients
 FACES = 20
+WHOLE = 1.0 - 1e-6  # of the way to the least q with given signs
 CHECK_EVERY = 5
 CG_TOLERANCE = 0.02  # by which conjugate gradients shorten a residual
 SAFE = 1e-2  # of the largest entry of diag(H): where D is no less, nothing cancels in a solve
@@ -330,21 +332,30 @@ def _sought(H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: fl
 
 
 def _from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float) -> Array:
-    """On from v to where q is least on the way to its minimiser among points with the signs that v has, and zeros
-    want; and so on, as long as q's least subgradient is longer than `goal`."""
-    at_v = gradient + H.product(v - w)
-    for _ in range(FACES):
+    """On from v to where q is least on the way to its minimiser among points with the signs of v; where that is
+    reached, zeros that want to leave do, and so on, as long as q's least subgradient is longer than `goal`.
+
+    Where columns are nearly collinear, zeros that leave together push each other across zero: fewer leave after a way
+    that was cut short, one at a time in the end, which q's decrease makes a finite search."""
+    at_v, leaving, whole = gradient + H.product(v - w), len(v), True
+    for _ in range(FACES if isinstance(H, Product) else FACES + 4 * len(v)):
         least = l1_least_subgradient(l1, v, at_v)
         if norm(least) <= goal:
             break
-        signs = np.where(v != 0.0, np.sign(v), -np.sign(least))
+        signs = np.sign(v)
+        if whole or not signs.any():
+            pull = np.where(v == 0.0, np.abs(least), 0.0)
+            first = np.argsort(-pull, kind="stable")[: min(leaving, np.count_nonzero(pull))]
+            signs[first] = -np.sign(least[first])
         free = np.flatnonzero(signs)
         step = np.zeros_like(v)
         step[free] = -H.on(free).solver()((at_v + l1 * signs)[free])
         bent = H.product(step)
         t, crossed = _least_along(v, step, float(at_v @ step), float(step @ bent), l1)
-        if t == 0.0:
+        if t == 0.0 and leaving == 1:
             break
+        whole = t == 0.0 or not (crossed.any() or t < WHOLE)
+        leaving = 1 if t == 0.0 else 2 * leaving if whole else max(leaving // 4, 1)
         v, at_v = np.where(crossed, 0.0, v + t * step), at_v + t * bent
     return v
 
