@@ -20,10 +20,11 @@ from suffice.lower import solver as solver_module
 from suffice.lower.linear_hessian import gram, sample_rows
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState
-from suffice.lower.quadratic import Matrix, minimise_model
+from suffice.lower.quadratic import Matrix, from_face_to_face, minimise_model
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.terms import SQUARED, Box, LinearModel, Zero
 from suffice.terms.design import Design
+from suffice.terms.prox import l1_least_subgradient
 from tests.reference import GroupNorms, Margins, OwnSmooth, minimise, norm
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -130,6 +131,17 @@ def test_the_model_is_brought_close_to_its_minimiser(seed, log_l1, size):
 
     v = minimise_model(Matrix(H), gradient, w, l1)
     assert q(v) < q(w) or np.array_equal(v, w)
+
+
+@quick
+@given(st.integers(0, 10_000), st.floats(-5.0, -0.5), st.integers(0, 60))
+def test_from_any_start_faces_lead_to_the_minimiser_of_collinear_models(seed, log_l1, filled):
+    Z, y = spectra(seed, rows=80, columns=60)
+    H, c, rng = Z.T @ Z / 80.0, Z.T @ y / 80.0, np.random.default_rng(seed)
+    w = np.where(rng.permutation(60) < filled, rng.standard_normal(60), 0.0)
+    l1, gradient = 10**log_l1 * np.abs(c).max(), H @ w - c
+    v = from_face_to_face(w, Matrix(H), gradient, w, l1, 1e-6 * l1)
+    assert norm(l1_least_subgradient(l1, v, H @ v - c)) <= 1e-3 * l1
 
 
 def test_a_model_without_l1_is_a_linear_system():

@@ -325,25 +325,26 @@ def _sought(H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: fl
                     return exact
                 if near:
                     return v
-    v = _from_face_to_face(v, H, gradient, w, l1, goal)
+    v = from_face_to_face(v, H, gradient, w, l1, goal)
     step = v - w
     change = float(gradient @ step) + 0.5 * float(step @ H.product(step)) + float(np.sum(l1 * (np.abs(v) - np.abs(w))))
     return v if change < 0.0 else None
 
 
-def _from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float) -> Array:
+def from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: float | Array, goal: float) -> Array:
     """On from v to where q is least on the way to its minimiser among points with the signs of v; where that is
     reached, zeros that want to leave do, and so on, as long as q's least subgradient is longer than `goal`.
 
     Where columns are nearly collinear, zeros that leave together push each other across zero: fewer leave after a way
     that was cut short, one at a time in the end, which q's decrease makes a finite search."""
-    at_v, leaving, whole = gradient + H.product(v - w), len(v), True
+    at_v, leaving, free_zeros, least_on_face = gradient + H.product(v - w), len(v), True, False
     for _ in range(FACES if isinstance(H, Product) else FACES + 4 * len(v)):
         least = l1_least_subgradient(l1, v, at_v)
         if norm(least) <= goal:
             break
         signs = np.sign(v)
-        if whole or not signs.any():
+        free_zeros = free_zeros or not signs.any()
+        if free_zeros:
             pull = np.where(v == 0.0, np.abs(least), 0.0)
             first = np.argsort(-pull, kind="stable")[: min(leaving, np.count_nonzero(pull))]
             signs[first] = -np.sign(least[first])
@@ -352,10 +353,14 @@ def _from_face_to_face(v: Array, H: Quadratic, gradient: Array, w: Array, l1: fl
         step[free] = -H.on(free).solver()((at_v + l1 * signs)[free])
         bent = H.product(step)
         t, crossed = _least_along(v, step, float(at_v @ step), float(step @ bent), l1)
-        if t == 0.0 and leaving == 1:
-            break
-        whole = t == 0.0 or not (crossed.any() or t < WHOLE)
-        leaving = 1 if t == 0.0 else 2 * leaving if whole else max(leaving // 4, 1)
+        if t == 0.0:  # too many have left, or from a point that is not the least of its face
+            if free_zeros and leaving == 1 and least_on_face:
+                break
+            least_on_face = free_zeros = least_on_face or not free_zeros
+            leaving = 1
+            continue
+        least_on_face = free_zeros = t >= WHOLE and not crossed.any()
+        leaving = 2 * leaving if least_on_face else max(leaving // 4, 1)
         v, at_v = np.where(crossed, 0.0, v + t * step), at_v + t * bent
     return v
 

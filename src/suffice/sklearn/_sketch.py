@@ -37,6 +37,7 @@ from sklearn.linear_model import enet_path
 from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
+from suffice.lower.quadratic import Matrix, Quadratic, Wide, from_face_to_face
 from suffice.lower.signed_factor import weighted_gram
 from suffice.protocols import conforms
 from suffice.sklearn._devices import rows_here
@@ -47,9 +48,11 @@ from suffice.space import Space
 from suffice.terms.blocks import one_thread
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss, Squared
+from suffice.terms.prox import l1_least_subgradient
 
 MOST = 2000  # rows and columns of G
-DESCENT, SWEEPS = 1e-5, 200
+DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal it may leave weights
+ROUNDS, LIKELY, EXACT = 10, 0.7, 1e-4  # of working sets; of l1: what may leave zero, and how optimal is exact
 # Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
 RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5)
 LONGEST, AT_ONCE = 4.0, 6  # how far below l1_max; places along a line
@@ -112,16 +115,52 @@ class FoldSketch:
         W = V @ ((V.T @ (self.c if self.rows is None else self.y))[:, None] / (s[:, None] + l2))
         return W if self.rows is None else np.asarray(self.rows.T @ W)
 
-    def descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
-        """Weights at penalties of one ratio, from large to small, a column for each; from weights near the first."""
+    def path(self, l1: Array, l2: Array, near: Array | None) -> Array:
+        """Weights along penalties, from large to small, a column for each; from weights near the first. By coordinate
+        descent where it comes near enough, which it does not where columns are collinear."""
+        descended = self._descended(l1, l2, near)
+        v = np.zeros(len(self.c)) if near is None else near
+        columns = []
+        for one, two, w in zip(l1, l2, descended.T, strict=True):
+            least = l1_least_subgradient(float(one), w, -self._pull(w, float(two)))
+            off = float(np.abs(least).max()) / one
+            v = w if off <= EXACT else self._solved(w if off <= NEAR_ENOUGH else v, float(one), float(two))
+            columns.append(v)
+        return np.column_stack(columns)
+
+    def _descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
         # One row and one target: their number and size are all that is taken of them beside G and c.
         row, size = np.zeros((1, len(self.c))), np.array([self.size])
+        alike = np.ptp(l2 / l1) <= 1e-9 * (l2 / l1).max()  # else l2 is the least one, the same along the line
         _, W, _ = enet_path(
-            row, size, l1_ratio=float(l1[0] / (l1[0] + l2[0])), alphas=l1 + l2, precompute=self.G, Xy=self.c,
-            coef_init=None if near is None else near.copy(),  # it is written to
+            row, size, l1_ratio=float(l1[0] / (l1[0] + l2[0])) if alike else 1.0, alphas=l1 + l2 if alike else l1,
+            precompute=self.G, Xy=self.c, coef_init=None if near is None else near.copy(),  # it is written to
             check_input=False, tol=DESCENT, max_iter=SWEEPS,
         )  # fmt: skip
         return np.asarray(W)
+
+    def _solved(self, v: Array, l1: float, l2: float) -> Array:
+        """Weights at penalties, from v: on a working set that grows until no other weight would leave zero."""
+        pull = self._pull(v, l2)
+        for _ in range(ROUNDS):
+            W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
+            goal = EXACT * l1 * math.sqrt(len(W))
+            v, there = v.copy(), v[W]
+            v[W] = from_face_to_face(there, self._on(W, l2), -pull[W], there, l1, goal)
+            pull = self._pull(v, l2)
+            if not (np.abs(pull[v == 0.0]) > (1.0 + EXACT) * l1).any():
+                break
+        return v
+
+    def _pull(self, v: Array, l2: float) -> Array:
+        return self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v
+
+    def _on(self, W: Array, l2: float) -> Quadratic:
+        if self.rows is not None and len(W) > len(self.rows):
+            return Wide(self.rows[:, W], l2)
+        H = self.G[np.ix_(W, W)] if self.rows is None else self.rows[:, W].T @ self.rows[:, W]
+        H[np.diag_indices(len(H))] += l2
+        return Matrix(H)
 
     def losses(self, W: Array) -> Array:
         """The fold's part of F for every column of W."""
@@ -266,7 +305,7 @@ class Sketch:
             known = self.weights[near][k] if near in self.weights else None
             # The least l2 is far below all that matters: the same along the line, it may as well be none.
             with np.errstate(over="ignore", under="ignore"):
-                return self.folds[k].descended(l1, l2 if alike else np.zeros(len(l2)), known)
+                return self.folds[k].path(l1, l2, known)
 
         parts = _each(descended, self.folds)
         heights = np.array([fold.losses(W) for fold, W in zip(self.folds, parts, strict=True)])
