@@ -174,6 +174,13 @@ class BilevelProblem:
         other.space = space
         return other
 
+    def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
+        """The same problem with other lower-level problems of the same parameters; the executor is shared."""
+        other = copy(self)
+        other.lower = sharing_designs(tuple(lower))
+        other._share = replace(self._share, lower=other.lower)
+        return other
+
     def at(self, theta: Array) -> list[Composite]:
         """The lower-level problems at theta."""
         params = self.space.params(theta)

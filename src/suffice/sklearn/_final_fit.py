@@ -20,7 +20,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from suffice.lower.solution import Outcome, Solution
 from suffice.lower.solver import solve
 from suffice.problem import Composite
 from suffice.sklearn._target import fitted_inside, inside, wrapped
-from suffice.sklearn.penalties import split_pipeline
+from suffice.sklearn.penalties import RIDGES, split_pipeline
 from suffice.sklearn.splits import SearchData, Split
 
 FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
@@ -107,9 +107,17 @@ def held_against_ours(
 def fitted_weights(
     split: Split, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
 ) -> Solution:
-    """w of all training rows as the final model has it."""
+    """w of all training rows as the final model has it; where little is proven without an l2, with the smallest that
+    proves it."""
     problem = split.penalised().at(**penalties)
-    return solved(problem, split.solver, FINAL, between(near, problem), until=until)
+    solution = solved(problem, split.solver, FINAL, between(near, problem), until=until)
+    for ridge in RIDGES if problem.mu == 0.0 else ():
+        if solution.certificate.radius <= OFF * norm(solution.x) or solution.outcome is Outcome.MAX_STEPS:
+            break
+        problem = replace(split.penalised(), ridge=ridge).at(**penalties)
+        proven = solved(problem, split.solver, FINAL, solution.x, until=until)
+        solution = min(solution, proven, key=lambda one: one.certificate.radius)
+    return solution
 
 
 def between(near: Sequence[Solution], problem: Composite) -> Array | None:

@@ -171,6 +171,10 @@ class FamilyFold(LinearFold):
         model: LinearModel = kind(self.design, self.y, self.psi, l2, offset=self.offset)
         return model
 
+    @property
+    def plain(self) -> bool:
+        return super().plain and self.structure.plain and self.offset is None
+
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution, as far as it is penalised."""

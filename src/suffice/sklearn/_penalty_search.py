@@ -27,7 +27,7 @@ from suffice.options import Options
 from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
 from suffice.signals import TimeOver
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
 from suffice.sklearn._sketch import Sketch, sketches
 from suffice.sklearn._starting_points import best_of_a_few, best_of_sketches
 from suffice.sklearn.enough import Tolerance, standard_error, worth
@@ -153,7 +153,7 @@ class PenaltySearch:
         best = problem.best
         if self.result.evaluation is None:
             self.result = replace(self.result, work=problem.work)
-        if best.interval[1] < self.result.interval[1]:
+        if estimate(best) < self.result.interval[1]:
             self._found(best)
         self.result = replace(self.result, status=status, detail=detail)
         return best
@@ -218,7 +218,9 @@ class PenaltySearch:
             return problem.best
         best = self._refined(problem.best)
         self._found(best)
-        if self.result.status is Status.SUFFICES:
+        if unproven(best) and best.interval[1] > options.target_cost:
+            self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
+        elif self.result.status is Status.SUFFICES:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
         if self.one_se:
             return self._within_one_se(best)
@@ -245,6 +247,8 @@ class PenaltySearch:
             down = bool(best.point[i] <= lower[i] + AT_EDGE)
             if (not down and best.point[i] < upper[i] - AT_EDGE) or (down and problem.space.ranges[name][0] == 0.0):
                 continue  # nothing lies beyond no penalty
+            if self.space.ours:
+                continue  # nor beyond what the data can tell
             there = np.array(best.point)
             there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
             made = None
@@ -277,6 +281,16 @@ class PenaltySearch:
             raise KeyboardInterrupt
         most = 1.0 - proven.lower / best.interval[1]
         return most if most < TELLING else None
+
+    def _runner_up(self, best: Evaluation) -> str:
+        """What to know where the best model that was seen cannot be proven."""
+        proven = self.problem.best_proven
+        (low, high), values = proven.interval, self.problem.space.params(proven.point)
+        named = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
+        return (
+            f"the loss at the best penalties is {best.cost:.6g} as computed, but arithmetic cannot prove it; the best "
+            f"that is proven lies in [{low:.6g}, {high:.6g}], at {named}"
+        )
 
     def _found(self, best: Evaluation) -> None:
         """The result is about this evaluation."""

@@ -1,4 +1,8 @@
-"""The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell."""
+"""The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell.
+
+Without an l2 a solution need not be unique, and where it is not nothing can be verified. The first evaluation that ends
+so is made again with the smallest ridge that proves it, and all that follow have that ridge.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,16 @@ from dataclasses import replace
 from suffice.arrays import Array, norm
 from suffice.bilevel import BilevelProblem
 from suffice.journal.answers import SearchJournal, request_key
+from suffice.lower.solution import Outcome
 from suffice.options import Policy
 from suffice.result import Record
 from suffice.signals import time_limit
+from suffice.sklearn.penalties import RIDGES, Penalised
 from suffice.upper.evaluation import Evaluation
+
+TRIES = 3  # to prove an evaluation by a ridge,
+WELL = 1e-4  # to this share of the root of F
+ALMOST_ALL = 0.5  # of F: an interval that is wider tells nothing
 
 
 class RecordedProblem:
@@ -28,6 +38,7 @@ class RecordedProblem:
         self.problem, self.space, self.purpose = problem, problem.space, ""
         self.until = math.inf  # the time at which an evaluation under way is given up, unless it is the first
         self.journal, self.begin, self.tell = journal, begin, tell
+        self.ridge, self._since, self._tries = 0.0, 0, TRIES  # what stands in for no l2, and the evaluations before
         self.notes: list[tuple[str, float, Evaluation]] = []
         self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
 
@@ -73,6 +84,11 @@ class RecordedProblem:
 
     @property
     def best(self) -> Evaluation:
+        """The evaluation with the least estimate of F."""
+        return min((evaluation for _, _, evaluation in self.notes[self._since :] or self.notes), key=estimate)
+
+    @property
+    def best_proven(self) -> Evaluation:
         """The evaluation with the least proven upper bound."""
         return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
 
@@ -80,9 +96,32 @@ class RecordedProblem:
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
     ) -> Evaluation:
         made, fresh = self._made(policy, theta, within, warm, max_steps, self.begin)
+        if self._tries and self.ridge == 0.0 and _cannot_be_verified(made):
+            made, fresh = self._with_ridge(policy, made, within, max_steps, fresh)
         self.notes.append((self.purpose, within, made))
         self._untold.append((len(self.notes), fresh))
         return made
+
+    def _with_ridge(
+        self, policy: Policy, made: Evaluation, within: float, max_steps: int | None, fresh: bool
+    ) -> tuple[Evaluation, bool]:
+        """The evaluation with the smallest ridge that proves it well, which stays; as it is where none does."""
+        plain, self._tries = self.problem, self._tries - 1
+        start = replace(made, solutions=[solution.start_at(solution.x) for solution in made.solutions])
+        well = min(within, WELL * math.sqrt(made.cost / len(made.e)))
+        found, work = (made, plain, 0.0), made.work
+        for ridge in RIDGES:
+            lower = [replace(one, ridge=ridge) if isinstance(one, Penalised) else one for one in plain.lower]
+            self.problem, self.ridge = plain.with_lower(lower), ridge
+            again, fresh = self._made(policy, made.point, well, start, max_steps, None)
+            work += again.work
+            if again.error < found[0].error:
+                found = again, self.problem, ridge
+            if again.e.max() <= well:
+                break
+        made, self.problem, self.ridge = found
+        self._since = len(self.notes) if self.ridge else self._since
+        return replace(made, work=work), fresh
 
     def _made(
         self,
@@ -96,6 +135,7 @@ class RecordedProblem:
         """The evaluation, and whether it was made here and now."""
         warm = self._nearest(theta, warm)
         asked = policy if max_steps is None else f"{policy}, {max_steps} steps"
+        asked = asked if self.ridge == 0.0 else f"{asked}, ridge {self.ridge:g}"
         key = "" if self.journal is None else request_key(asked, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
         fresh = made is None
@@ -136,3 +176,26 @@ class RecordedProblem:
             incumbent=tuple(best.point.tolist()),
             incumbent_cost=best.cost,
         )
+
+
+def unproven(evaluation: Evaluation) -> bool:
+    """Whether next to nothing is known of F."""
+    low, high = evaluation.interval
+    return not high - low <= ALMOST_ALL * evaluation.cost
+
+
+def _ended(evaluation: Evaluation) -> bool:
+    """Whether every model is as near to its solution as arithmetic allows, or as was asked for."""
+    known = (Outcome.PRECISION, Outcome.REACHED)
+    return all(getattr(solution, "outcome", None) in known for solution in evaluation.solutions)
+
+
+def _cannot_be_verified(evaluation: Evaluation) -> bool:
+    """Whether a model without strong convexity has come to its end unproven."""
+    flat = [s for s in evaluation.solutions if getattr(s, "problem", None) is not None and s.problem.mu == 0.0]
+    return bool(flat) and unproven(evaluation) and any(s.outcome is Outcome.PRECISION for s in flat)
+
+
+def estimate(evaluation: Evaluation) -> float:
+    """F as far as can be told: the proven upper bound or, where models cannot be proven any better, what they show."""
+    return evaluation.cost if unproven(evaluation) and _ended(evaluation) else evaluation.interval[1]

@@ -110,9 +110,11 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         which stand for the ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of
         SVR "epsilon", in units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is
         (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5, 1, 7)` the ends. None:
-        those penalties that the estimator has, from 1e-6 to 1e2; the strength and gamma. A UserWarning tells of best
-        penalties that lie on an edge, with the direction and with what one more decade brings, unless that is proven
-        to be next to nothing.
+        those penalties that the estimator has, over ranges that the data give: l1 from 1e-8 of the one that makes all
+        weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond which nothing changes
+        that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties that lie on an edge of
+        a range that was given, with the direction and with what one more decade brings, unless that is proven to be
+        next to nothing.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -194,7 +196,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
-        two classes, HuberRegressor; the largest over folds), 0 otherwise.
+        two classes, HuberRegressor) or was not (columns of which some add up to others: the smallest with which the
+        loss is proven); the largest over folds, 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
@@ -283,6 +286,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self.n_splits_ = len(splits)
         data = data.sharing(splits)
         folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
+        if isinstance(space, PenaltySpace):
+            space = space.of_data([fold.model for fold in folds])
         options = self._options(len(space.names))
         with ExitStack() as stack:
             problem = stack.enter_context(self._problem(folds, space))
@@ -471,7 +476,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         words = in_the_estimators_words(self.estimator, space, data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
-        self.l2_floor_ = max(fold.model.l2_in_place_of_none for fold in folds) if without else 0.0
+        problems = [solution.problem for solution in best.solutions]
+        self.l2_floor_ = max(one.mu for one in problems if one is not None) if without else 0.0
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])

@@ -36,9 +36,10 @@ as the derivative where F is levelling out says that F will have turned at the n
 parabola is least. Neither the third line, nor a valley's neighbours, nor points halfway to them are looked at: the
 search that follows will.
 
-Where F can be sketched (`suffice.sklearn._sketch`) a search with `frugal` looks begins where the sketch is least, after
-a look there. A sketch near known weights is made again, near those found there, until it shows nothing that is lower
-than what was looked at, by more than TRUSTED_SE. It is given up after SKETCHES, or if F is not what it shows there.
+Where F can be sketched (`suffice.sklearn._sketch`) a search begins where the sketch is least, after a look there. A
+sketch near known weights is made again, near those found there, until it shows nothing that is lower than what was
+looked at, by more than TRUSTED_SE; it does not show much smaller penalties, which are looked at (FAR_BELOW). A sketch
+is given up after SKETCHES, or if F is not what it shows.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -56,7 +57,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._sketch import NEARLY_SE, TURNED, TURNED_SE, Kind, Sketch
+from suffice.sklearn._sketch import TURNED, TURNED_SE, Kind, Sketch
 from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
@@ -68,15 +69,17 @@ STEPS = 100
 BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
 ALONE = tuple(np.linspace(0.6, 6.0, 10))
 FEWER = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.6, 1.8, 3.0, 4.2, 5.4)}  # the same, with frugal looks
-BEYOND = {"l1": 0.0, "l2": 2.0}  # decades above them where the top is
+BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above them where the top is: no weight is about to leave zero there
 NEAR, GAP, WIDE = 0.5, 3.5, 1.3  # decades: levels are no nearer to an edge; GAP, WIDE: see above
 NEARLY = 1.01  # a valley counts if it is no worse than so many times the best look
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # of F at the place before: no less, and above the best by TURNED, and a line is level and not good
 SKETCHES, TRUSTED_SE, AGREED = 4, 0.02, 0.02  # how often F is sketched; what more it may promise; how near it is
+FAR_BELOW = (2.0, 4.0)  # decades
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
+NEARLY_SE = 0.1  # of the standard error over folds
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
@@ -120,38 +123,52 @@ def _best_of_looks(lattice: Lattice, derivatives: bool) -> list[Array]:
 def best_of_sketches(
     noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind, frugal: bool, derivatives: bool
 ) -> tuple[list[Array], Sketch | None]:
-    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows, or where
-    it does not show all of the space: there looks begin, `frugal` or not."""
+    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows: there
+    looks begin, `frugal` or not."""
     lattice, losses, near = Lattice.of(noted, folds, space, frugal), noted.problem.losses, None
     lattice.look(lattice.plainest)
-    if kind != "squares":  # begin where no place of the space is far
+    if kind == "near weights":  # begin where no place of the space is far
         middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
         lattice.look(middle)
         near = [solution.x for solution in noted.notes[-1][2].solutions]
     looks: list[Evaluation] = []
     for _ in range(SKETCHES):
         sketch = Sketch.of(folds, losses, space, near)
-        if not sketch.complete:
-            lattice.know(sketch)
-            break
         best = min((noted.notes[0][2], *looks), key=lambda made: made.cost)
         promised = best.cost - sketch.height(sketch.lowest)
         if looks and promised <= TRUSTED_SE * sketch.standard_error:  # nowhere is F lower than it was seen to be,
             here = sketch.height_at(tuple(best.point.tolist()))
-            if abs(here - best.cost) > AGREED * best.cost:  # if the sketch can be believed
+            if abs(here - best.cost) > AGREED * best.cost or _falls_below(best, noted):  # if it can be believed
                 break
             return [best.point], sketch
         looks.append(_look_from(sketch, noted))
-        if kind == "squares":
-            return [min((best, looks[-1]), key=lambda made: made.cost).point], sketch
+        if kind == "exact":
+            best = min((best, looks[-1]), key=lambda made: made.cost)
+            if abs(sketch.height(sketch.lowest) - looks[-1].cost) > AGREED * looks[-1].cost:
+                break
+            return [best.point], sketch
         near = [solution.x for solution in looks[-1].solutions]
     return _best_of_looks(lattice, derivatives), None
+
+
+def _falls_below(best: Evaluation, noted: RecordedProblem) -> bool:
+    """Whether F is as low at much smaller penalties, which a sketch near weights does not show."""
+    lower, limit = noted.space.bounds[0], TURNED * best.cost
+    for decades in FAR_BELOW:
+        there = np.maximum(best.point - decades, lower)
+        within = LOOK * math.sqrt(best.cost / len(best.e))
+        made = noted.look(there, within=within, max_steps=STEPS)
+        if made.cost <= best.cost and not np.array_equal(there, best.point):
+            return True
+        if made.interval[0] > max(limit, best.cost + TURNED_SE * standard_error(best)):
+            break
+    return False
 
 
 def _look_from(sketch: Sketch, noted: RecordedProblem) -> Evaluation:
     """F where the sketch is least, from its weights there."""
     known, theta = noted.best, np.array(sketch.lowest)
-    starts = zip(known.solutions, sketch.weights_at(sketch.lowest), strict=True)
+    starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=True)
     here = [solution.start_at(x) for solution, x in starts]
     warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
     return noted.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
@@ -167,7 +184,6 @@ class Lattice:
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
     frugal: bool = False
-    sketch: Sketch | None = None  # of the edge of the least l1
 
     def __post_init__(self) -> None:
         self.inner: Place = tuple(
@@ -218,19 +234,10 @@ class Lattice:
         theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
         return theta
 
-    def know(self, sketch: Sketch) -> None:
-        """Take F on the edge of the least l1 from a sketch, with a level of l2 where it is least."""
-        l1, l2 = self.levels
-        self.sketch, self.levels = sketch, [l1, sorted({*l2, float(sketch.lowest[1])}, reverse=True)]
-
     def look(self, place: Place) -> float:
         """F there, roughly; an upper bound where that takes too many steps."""
         if place not in self.heights:
             theta = self.theta(place)
-            if self.sketch is not None and self.heights and place[0] == self.levels[0][-1]:
-                l2 = self.noted.space.params(theta)["l2"]
-                self.heights[place] = float(self.sketch.without_l1(np.array([l2])).sum())
-                return self.heights[place]
             if not self.heights:
                 self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.noted.best

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array, frozen, like
+from suffice.arrays import Array, frozen, host, like
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
 from suffice.lower.newton_hessian import NewtonHessian
@@ -151,11 +151,20 @@ class LinearFold:
     def solver(self) -> str | NewtonHessian:
         return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
 
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but a loss of margins and the two penalties."""
+        return not isinstance(self.psi, Concomitant)
+
     @cached_property
     def l2_floor(self) -> float:
-        """FLOOR L."""
-        known = not isinstance(self.psi, Concomitant) and math.isfinite(self.psi.curvature)
-        curvature = self.psi.curvature if known else 1.0  # type: ignore[union-attr]
+        """FLOOR L; where psi'' has no bound, L is that of w = 0."""
+        curvature = 1.0 if isinstance(self.psi, Concomitant) else self.psi.curvature
+        if math.isinf(curvature):
+            model = self._model(0.0)
+            C = model.row_curvature(model.image(np.zeros(self.design.shape[1])))  # type: ignore[union-attr]
+            a = host(self.design.weights)
+            curvature = float(np.max(C[a > 0.0] / a[a > 0.0]))
         return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,31 @@ from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
 from suffice.sklearn.adapters import Adapter, Fold
-from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
 PENALTIES = ("l1", "l2")
-USUAL_RANGE = (1e-6, 1e2)
+USUAL_RANGE = (1e-6, 1e2)  # of data without any l1 or l2 that matters
+# Of the l1 that makes all weights zero, and of the largest curvature: nothing changes above them, next to nothing below
+# the lower ends, where arithmetic has no more digits to spare.
+OF_DATA = {"l1": (1e-8, 1.1), "l2": (1e-11, 1e3)}
+# Of the largest curvature: the least of these with which solutions are proven stands in for no l2, where that cannot be
+# verified (columns of which some add up to others, above all).
+RIDGES = (1e-13, 1e-11, 1e-9, 1e-7)
+LARGEST = 1e100  # of them: other data are searched over the usual range
 
 
 @dataclass(frozen=True, eq=False)
 class Penalised:
-    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any."""
+    """A fold as a problem in the parameters of the space; `group` has the number of every column's group, if any, and
+    `ridge`, a share of the largest curvature, stands in for no l2."""
 
     fold: Fold
     ratio: float
     groups: tuple[str, ...] = ()
     group: Any = None
+    ridge: float = 0.0
 
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter, for a global certificate; groups have none."""
@@ -45,10 +54,13 @@ class Penalised:
         return {name: (both["l1"], both["l2"]) for name, both in zip(names, each, strict=True)}
 
     def at(self, **params: float) -> Composite:
+        least = self.ridge * self.fold.l2_floor / FLOOR
         if not self.groups:
-            return self.fold.at(**penalties(params, self.ratio))
-        both = group_penalties(params, self.ratio, self.groups)
-        return self.fold.at(l1=both["l1"][self.group], l2=both["l2"][self.group])
+            both = penalties(params, self.ratio)
+            return self.fold.at(l1=both["l1"], l2=both["l2"] or least)
+        each = group_penalties(params, self.ratio, self.groups)
+        l2 = np.where(each["l2"] == 0.0, least, each["l2"])
+        return self.fold.at(l1=each["l1"][self.group], l2=l2[self.group])
 
     def cross(self, x: Array, **params: float) -> Array | None:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`); None for a fold
@@ -142,6 +154,7 @@ class PenaltySpace:
     ratio: float
     space: Space
     groups: tuple[str, ...] = ()
+    ours: bool = False  # whether the ranges are not the user's
 
     @classmethod
     def of(
@@ -159,7 +172,7 @@ class PenaltySpace:
         ratio = adapter.ratio(estimator)
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
-        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
+        own, ours = [f"{kind}_{group}" for kind in PENALTIES for group in groups], space is None
         if space is None:
             usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
             usual = [f"{usual[-1]}_{group}" for group in groups] or usual
@@ -186,7 +199,21 @@ class PenaltySpace:
         if kinds == ("l2",) and ratio == 1.0:
             raise ValueError("the estimator has l1_ratio=1, no l2 penalty to tune: set its l1_ratio, or name l1")
         adapter.check(estimator, kinds)
-        return cls(names, ratio, built, groups)
+        return cls(names, ratio, built, groups, ours)
+
+    def of_data(self, models: Sequence[Fold]) -> PenaltySpace:
+        """With ranges that the data give, where the user gave none."""
+        largest = {"l1": max(fold.l1_max for fold in models), "l2": max(fold.l2_floor / FLOOR for fold in models)}
+        if not self.ours or not min(largest.values()) > 0.0 or not max(largest.values()) < LARGEST:
+            return self
+        if self.ratio > 0.0 and self.names == ("l2",):  # which brings an l1 along
+            largest["l2"] = largest["l1"] * (1.0 - self.ratio) / self.ratio
+
+        def of_data(kind: str) -> tuple[float, float]:
+            low, high = OF_DATA[kind]
+            return low * largest[kind], high * largest[kind]
+
+        return replace(self, space=Space(**{name: of_data(kind_of(name)) for name in self.names}))
 
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""
