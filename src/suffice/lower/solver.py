@@ -126,7 +126,11 @@ def _iterate(
         steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
             state, start_radius = method.start(canonical, warm.x), proof.radius
-        elif certificate == "tightest" and _unverified(proof, within) and _worth_verifying(state, steps):
+        elif (
+            certificate == "tightest"
+            and _unverified(proof, within)
+            and (_worth_verifying(state, steps) or out_of_reach(proof, within))
+        ):
             proof = tighter(proof, verified(canonical, warm.x, state.evidence or _evidence_at(canonical, warm.x)))
         yield replace(warm, certificate=proof)
     else:

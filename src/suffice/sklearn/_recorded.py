@@ -21,7 +21,7 @@ from suffice.sklearn.penalties import RIDGES, Penalised
 from suffice.upper.evaluation import Evaluation
 
 TRIES = 3  # to prove an evaluation by a ridge,
-WELL = 1e-4  # to this share of the root of F
+WELL = 1e-4  # to this share of F
 ALMOST_ALL = 0.5  # of F: an interval that is wider tells nothing
 
 
@@ -105,19 +105,20 @@ class RecordedProblem:
     def _with_ridge(
         self, policy: Policy, made: Evaluation, within: float, max_steps: int | None, fresh: bool
     ) -> tuple[Evaluation, bool]:
-        """The evaluation with the smallest ridge that proves it well, which stays; as it is where none does."""
+        """The evaluation with the ridge that proves it and changes it least, which stays; as it is where none does."""
         plain, self._tries = self.problem, self._tries - 1
         start = replace(made, solutions=[solution.start_at(solution.x) for solution in made.solutions])
         well = min(within, WELL * math.sqrt(made.cost / len(made.e)))
-        found, work = (made, plain, 0.0), made.work
+        found, least, work = (made, plain, 0.0), math.inf, made.work
         for ridge in RIDGES:
             lower = [replace(one, ridge=ridge) if isinstance(one, Penalised) else one for one in plain.lower]
             self.problem, self.ridge = plain.with_lower(lower), ridge
             again, fresh = self._made(policy, made.point, well, start, max_steps, None)
             work += again.work
-            if again.error < found[0].error:
-                found = again, self.problem, ridge
-            if again.e.max() <= well:
+            doubt = again.error + abs(again.cost - made.cost)
+            if doubt < least:
+                found, least = (again, self.problem, ridge), doubt
+            if doubt <= WELL * made.cost:
                 break
         made, self.problem, self.ridge = found
         self._since = len(self.notes) if self.ridge else self._since
