@@ -10,8 +10,8 @@ own that is killed after LIMIT seconds.
 The best known loss is the least of an exact path or map of F (`exact_paths.py`, which shares no code with the search)
 and of F where any of the searches has ended. Paths go from the l1 that makes all weights zero to 1e-8 of it, and from
 1e3 to 1e-10 of the largest curvature for l2: also beyond the default range, except where the search was given a range.
-Excess: how far F where a search has ended, by the same code, is above the best known, in percent, and in standard errors
-over folds. Losses below a billionth of the plainest model's count as that.
+Excess: how far F where a search has ended, by the same code, is above the best known, in percent, and in standard
+errors over folds. Losses below a billionth of the plainest model's count as that.
 
 Even tables are half a, odd ones half b: rules can be decided on one and judged on the other. Paths and maps are kept in
 `--cache`. With `--before SRC` the same searches are made by the code in that source folder, or were (a file of
@@ -20,6 +20,7 @@ Even tables are half a, odd ones half b: rules can be decided on one and judged 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import multiprocessing
@@ -35,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import exact_paths
 import numpy as np
 from common import parser, provenance, table, target, write_json, write_text
 from exact_paths import Folds, best_of_one, best_of_two
@@ -51,6 +53,7 @@ LIMIT = 120.0  # seconds of a search
 CLOSE, FAR = 0.005, 0.05  # of the best known loss
 NEGLIGIBLE = 1e-9  # of the loss of the plainest model: smaller losses are all alike
 FEWEST = 12  # rows of a class
+COSTS = ("work", "seconds")
 
 
 # Tables
@@ -131,17 +134,13 @@ class Table:
         turn = self.number // 6
         if penalties == 2:
             both = LogisticRegression(l1_ratio=0.5, solver="saga")
-            return (
-                {"squares": ElasticNet(), "logistic": both, "Poisson": ElasticNetGLM("poisson")}[self.loss],
-                None,
-                0.5,
-            )
+            nets = {"squares": ElasticNet(), "logistic": both, "Poisson": ElasticNetGLM("poisson")}
+            return nets[self.loss], None, 0.5
         if self.loss == "Poisson":
             return PoissonRegressor(), None, 0.0
         if self.loss == "logistic":
-            return ((LogisticRegression(l1_ratio=1.0, solver="saga"), None, 1.0), (LogisticRegression(), None, 0.0))[
-                turn % 2
-            ]
+            lasso = LogisticRegression(l1_ratio=1.0, solver="saga")
+            return (LogisticRegression(), None, 0.0) if turn % 2 else (lasso, None, 1.0)
         net = ElasticNet(l1_ratio=0.5), {"l1": USUAL}, 0.5
         return ((Lasso(), None, 1.0), (Ridge(), None, 0.0), net)[turn % 3]
 
@@ -175,26 +174,26 @@ def best_known(made: Table, penalties: int, folds: Folds) -> dict[str, Any]:
     if penalties == 2:
         return best_of_two(folds, USUAL)
     _, space, ratio = made.estimator(1)
-    base = folds.l1_max / ratio if ratio > 0.0 else folds.curvature
-    usual = (
-        [math.log10(end / base) for end in USUAL] if ratio == 0.0 else [math.log10(end / folds.l1_max) for end in USUAL]
-    )
-    decades = (-8.0, 0.0) if ratio > 0.0 else (-10.0, 3.0)
+    l1, l2, decades = 0.0, folds.curvature, (-10.0, 3.0)
+    if ratio > 0.0:
+        l1, l2, decades = folds.l1_max, folds.l1_max * (1.0 - ratio) / ratio, (-8.0, 0.0)
+    usual = math.log10(USUAL[0] / max(l1, l2)), math.log10(USUAL[1] / max(l1, l2))
     if space is not None:
         decades = max(decades[0], usual[0]), min(decades[1], usual[1])
-    return best_of_one(
-        folds, lambda t: (ratio * base * 10.0**t, (1.0 - ratio) * base * 10.0**t), decades, (usual[0], usual[1])
-    )
+    return best_of_one(folds, lambda t: (l1 * 10.0**t, l2 * 10.0**t), decades, usual)
 
 
 def kept(folder: Path, seed: int, made: Table, penalties: int) -> dict[str, Any]:
-    """From the cache, if it is there."""
-    path = folder / f"{seed}-{made.kind}-{made.number}-{penalties}.json"
+    """From the cache, if it has one of this table by this code."""
+    digest = hashlib.blake2b(
+        Path(exact_paths.__file__).read_bytes() + made.X.tobytes() + made.y.tobytes(), digest_size=6
+    )
+    path = folder / f"{seed}-{made.kind}-{made.number}-{penalties}-{digest.hexdigest()}.json"
     if not path.exists():
         began = time.process_time()
         found = best_known(made, penalties, exact_folds(made))
         write_json(path, found | {"seconds": time.process_time() - began})
-    return json.loads(path.read_text())
+    return dict(json.loads(path.read_text()))
 
 
 # Searches
@@ -293,8 +292,8 @@ def judged(made: Table, penalties: int, known: dict[str, Any], found: list[dict[
     done = [one for one in found if "failed" not in one]
     for one in done:
         one["F"] = float(np.mean(folds.descended(*one["penalties"])))
-        low, high = one["interval"]
-        one["outside its interval"] = max(low / one["F"] - 1.0, 1.0 - high / one["F"], 0.0)
+        low, high = (end if end is not None else math.nan for end in one["interval"])  # JSON has no infinity
+        one["outside its interval"] = max(0.0, low / one["F"] - 1.0, 1.0 - high / one["F"])
     best = min([known["F"], *(one["F"] for one in done)])
     inside = min([known["F inside"], *(one["F"] for one in done)])
     least = NEGLIGIBLE * folds.mean(folds.l1_max, folds.curvature)
@@ -317,18 +316,16 @@ def decades(pair: list[float]) -> str:
     return ", ".join("-" if value <= 0.0 else f"{math.log10(value):.2f}" for value in pair)
 
 
-def summary(rows: list[dict[str, Any]], which: str, label: list[str]) -> list[str]:
+def summary(rows: list[dict[str, Any]], which: str, label: str) -> list[str]:
     """A line of the table of groups."""
     done = [row[which] for row in rows if "failed" not in row[which]]
     close = sum(one["excess"] <= CLOSE for one in done)
     wrong = sum(one["success"] and one["excess"] > CLOSE for one in done)
     said = sum(one["success"] for one in done)
     most = [max((one[key] for one in done), default=math.nan) for key in ("excess", "excess in se")]
-    middle = [
-        float(np.median([one[key] for one in done])) if done else math.nan for key in ("evaluations", "work", "seconds")
-    ]
+    middle = [float(np.median([one[key] for one in done])) if done else math.nan for key in ("evaluations", *COSTS)]
     return [
-        *label, str(len(rows)), str(len(rows) - len(done)), f"{close}", percent(most[0]), f"{most[1]:.2f}",
+        label, str(len(rows)), str(len(rows) - len(done)), f"{close}", percent(most[0]), f"{most[1]:.2f}",
         f"{wrong} of {said}", f"{middle[0]:.0f}", f"{middle[1]:.0f}", f"{middle[2]:.2f}",
     ]  # fmt: skip
 
@@ -339,68 +336,62 @@ def ratio_to_before(rows: list[dict[str, Any]], key: str) -> float:
     return float(np.median(each)) if each else math.nan
 
 
-def report(seed: int, rows: list[dict[str, Any]]) -> str:
-    compared = rows[0]["before"] is not None
+HEAD = (
+    "penalties, kind, loss", "tables", "failed", "within 0.5 %", "largest excess, %", "in se",
+    "success, but not within", "evaluations", "work", "CPU s",
+)  # fmt: skip
+
+
+def parts_of(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """All of them, and by number of penalties, kind and loss."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        group = row["penalties"], row["kind"], row["loss"]
+        for length in range(4):
+            found.setdefault(group[:length], []).append(row)
+    order = sorted(found, key=lambda g: (*g[:1], *map(KINDS.index, g[1:2]), *map(TARGETS.index, g[2:])))
+    return {", ".join(map(str, group)) or "all": found[group] for group in order}
+
+
+def targets_of(rows: list[dict[str, Any]], compared: bool) -> str:
     done = [row["search"] for row in rows if "failed" not in row["search"]]
+    share = {key: 100.0 * sum(one[key] <= CLOSE for one in done) / len(rows) for key in ("excess", "excess inside")}
     far = sum(one["excess"] > FAR for one in done) + len(rows) - len(done)
-    targets = [
-        target(
-            "within 0.5 % of the best known, %",
-            100.0 * sum(one["excess"] <= CLOSE for one in done) / len(rows),
-            99.0,
-            at_least=True,
-        ),
-        target("more than 5 % above it, or failed", far, 0, digits=0),
+    lines = [
+        target("within 0.5 % of the best known, %", share["excess"], 99.0, at_least=True),
+        target("within 0.5 % of the best of the default range, %", share["excess inside"], 99.0, at_least=True),
+        target("more than 5 % above the best known, or failed", far, 0, digits=0),
     ]
     if compared:
-        targets.append(target("work, now / before, median", ratio_to_before(rows, "work"), 1.3))
-        targets.append(target("CPU seconds, now / before, median", ratio_to_before(rows, "seconds"), 1.3))
-    groups = sorted(
-        {(row["penalties"], row["kind"], row["loss"]) for row in rows},
-        key=lambda g: (g[0], KINDS.index(g[1]), TARGETS.index(g[2])),
-    )
-    head = [
-        "penalties, kind, loss",
-        "tables",
-        "failed",
-        "within 0.5 %",
-        "largest excess, %",
-        "in se",
-        "success, but not within",
-    ]
-    head += ["evaluations", "work", "CPU s"]
-    lines, before, ratios = [], [], []
-    for group in [(), *((p,) for p in sorted({g[0] for g in groups})), *groups]:
-        own = [row for row in rows if (row["penalties"], row["kind"], row["loss"])[: len(group)] == group]
-        label = [", ".join(map(str, group)) or "all"]
-        lines.append(summary(own, "search", label))
-        if compared:
-            before.append(summary(own, "before", label))
-            ratios.append([*label, f"{ratio_to_before(own, 'work'):.2f}", f"{ratio_to_before(own, 'seconds'):.2f}"])
-    parts = [
-        f"# Where searches end, beside the best known loss\n\nSeed {seed}.",
-        table(["", "measured", "target", ""], targets),
-    ]
-    parts += ["## By kind\n\n" + table(head, lines)]
+        lines.append(target("work, now / before, median", ratio_to_before(rows, "work"), 1.3))
+        lines.append(target("CPU seconds, now / before, median", ratio_to_before(rows, "seconds"), 1.3))
+    return table(["", "measured", "target", ""], lines)
+
+
+def report(seed: int, rows: list[dict[str, Any]]) -> str:
+    compared, groups = rows[0]["before"] is not None, parts_of(rows)
+    parts = [f"# Where searches end, beside the best known loss\n\nSeed {seed}.", targets_of(rows, compared)]
+    parts.append("## By kind\n\n" + table(HEAD, [summary(own, "search", label) for label, own in groups.items()]))
     if compared:
-        parts += ["## The same, before\n\n" + table(head, before)]
-        parts += ["## Now / before, medians\n\n" + table(["", "work", "CPU seconds"], ratios)]
+        parts.append("## Before\n\n" + table(HEAD, [summary(own, "before", label) for label, own in groups.items()]))
+        ratios = [[label, *(f"{ratio_to_before(own, key):.2f}" for key in COSTS)] for label, own in groups.items()]
+        parts.append("## Now / before, medians\n\n" + table(["penalties, kind, loss", *COSTS], ratios))
     bad = [row for row in rows if row["search"].get("excess", math.inf) > CLOSE]
     if bad:
         columns = ["table", "estimator", "rows x columns", "excess, %", "in se", "of the default range, %", "status"]
         columns += ["log10 l1, l2", "log10 best l1, l2", "best loss", *(["before, %"] if compared else [])]
-        parts += [
-            "## More than 0.5 % above the best known\n\n"
-            + table(columns, [bad_line(row) for row in sorted(bad, key=worst)])
-        ]
-    better = max((one["better than known"] for one in done), default=0.0)
-    off = max((one["outside its interval"] for one in done), default=0.0)
+        lines = [bad_line(row) for row in sorted(bad, key=worst)]
+        parts.append("## More than 0.5 % above the best known\n\n" + table(columns, lines))
+    done = [one for row in rows for one in (row["search"], row["before"]) if one and "failed" not in one]
+    better, off = (
+        max((one[key] for one in done), default=0.0) for key in ("better than known", "outside its interval")
+    )
     beyond = sum(row["known"]["F inside"] > (1.0 + CLOSE) * row["best"] for row in rows)
-    parts += [
+    parts.append(
         f"A search was better than the path or map by {percent(better)} % at most. F where it ended was outside the "
         f"interval that was proven by {off:.1e} of it at most. On {beyond} tables the best of the default range, 1e-6 "
         "to 1e2, is more than 0.5 % above the best of all penalties."
-    ]
+    )
     return "\n\n".join(parts)
 
 

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,14 @@ import scipy.linalg as la
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, xlogy
 
-DECREMENT = 1e-13
+DECREMENT = 1e-15
 STEPS, HALVINGS, KINKS = 400, 12, 12
 TINY = 1e-300
 FLOOR, OF_L1 = 1e-11, 1e-7  # of the curvature, and of that times l1 / l1_max: the l2 that stands for none is the less
 BY_ROWS = 1e-10  # of the curvature: with a smaller l2, solving by way of the rows loses too many digits
-STARTS, FOLLOWED = 3, 1.1  # searches from so many valleys of a map, no higher than so many times the least
+STEP = np.array([0.25, 0.5])  # decades of l1 and of l2 from one place of a map to the next
+# The map is denser around so many places that are so good, and searches begin at so many of them, so many decades apart
+DENSER, NEARLY, STARTS, APART = 30, 1.03, 4, 0.7
 
 
 @dataclass(frozen=True)
@@ -241,11 +244,9 @@ class Folds:
         return self.losses(l1, l2, near)
 
     def mean(self, l1: float, l2: float, near: Place | None = None) -> float:
+        """F, or infinity where a model has not come to its end: it may do better than an exact one."""
         value = float(np.mean(self.losses(l1, l2, near)))
-        return value if math.isfinite(value) else math.inf
-
-    def well(self, l1: float, l2: float) -> bool:
-        return self.known[l1, l2][2]
+        return value if math.isfinite(value) and self.known[l1, l2][2] else math.inf
 
 
 def _apart(a: Place, b: Place) -> float:
@@ -287,11 +288,12 @@ def best_of_one(
 
 
 def _found(folds: Folds, anywhere: tuple[float, Place], inside: tuple[float, Place]) -> dict[str, Any]:
+    anywhere = min(anywhere, inside)
     each = folds.losses(*anywhere[1])
     return {
         "F": anywhere[0], "at": anywhere[1], "se": float(np.std(each, ddof=1)) / math.sqrt(len(each)),
-        "F inside": inside[0], "at inside": inside[1], "well": folds.well(*anywhere[1]),
-        "places": len(folds.known), "not well": sum(not well for *_, well in folds.known.values()),
+        "F inside": inside[0], "at inside": inside[1],
+        "places": len(folds.known), "unfinished": sum(not well for *_, well in folds.known.values()),
     }  # fmt: skip
 
 
@@ -299,10 +301,10 @@ def best_of_two(folds: Folds, inside: tuple[float, float]) -> dict[str, Any]:
     """The least F over l1 and l2, and where: a map, lines of constant l2 along which l1 falls, from l1 alone to l2
     alone, and Nelder and Mead's search from its best valleys; the same again of l1 and l2 that both lie `inside`."""
     wide = (1e-8 * folds.l1_max, folds.l1_max), (1e-10 * folds.curvature, 1e2 * folds.curvature)
-    spaced = (0.0, *np.arange(-0.25, -4.1, -0.25), -5.0, -6.0, -8.0), (2.0, *np.arange(1.0, -8.1, -1.0), -10.0)
+    below = (*np.arange(0.0, 4.1, STEP[0]), 5.0, 6.0, 8.0), (*np.arange(0.0, 10.1, STEP[1]), 12.0)
     lines = [
-        sorted({*(float(high * 10.0**t) for t in ts), *(end for end in inside if low < end < high)}, reverse=True)
-        for (low, high), ts in zip(wide, (spaced[0], np.subtract(spaced[1], 2.0)), strict=True)
+        sorted({*(float(high * 10.0**-t) for t in ts), *(end for end in inside if low < end < high)}, reverse=True)
+        for (low, high), ts in zip(wide, below, strict=True)
     ]
     before: Place | None = None
     for l2 in lines[1]:
@@ -313,33 +315,35 @@ def best_of_two(folds: Folds, inside: tuple[float, float]) -> dict[str, Any]:
         before = lines[0][0], l2
 
     def least(*ends: Place) -> tuple[float, Place]:
-        grid = [[x for x in line if low <= x <= high] for line, (low, high) in zip(lines, ends, strict=True)]
-        F = np.array([[folds.mean(l1, l2) for l2 in grid[1]] for l1 in grid[0]])
-        valleys = [
-            (F[i, j], grid[0][i], grid[1][j])
-            for i, j in np.ndindex(F.shape)
-            if F[i, j] <= F[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2].min()
-        ]
         low, high = np.log10(np.array(ends)).T
 
         def place(x: Any) -> Place:
             l1, l2 = 10.0 ** np.clip(x, low, high)
             return float(l1), float(l2)
 
-        value, *at = min(valleys)
-        best = value, (at[0], at[1])
-        for value, *at in sorted(valleys)[:STARTS]:
-            if value > FOLLOWED * best[0]:
-                break
-            simplex = np.log10(at) + np.array([[0.0, 0.0], [0.2, 0.0], [0.0, 0.6]]) * np.where(
-                np.log10(at) + 0.6 > high, -1, 1
-            )
-            found = minimize(
-                lambda x: folds.mean(*place(x)), simplex[0], method="Nelder-Mead",
-                options={"initial_simplex": simplex, "maxfev": 60, "xatol": 2e-3, "fatol": 1e-5 * best[0]},
+        def seen() -> list[tuple[float, Place]]:
+            """From the lowest up."""
+            return sorted((folds.mean(*at), at) for at in folds.known if _apart(place(np.log10(at)), at) < 1e-9)
+
+        def good() -> list[tuple[float, Place]]:
+            (best, _), *_ = known = seen()
+            return [(value, at) for value, at in known if value <= NEARLY * best]
+
+        for _, at in good()[:DENSER]:
+            for move in product((-0.5, 0.0, 0.5), repeat=2):
+                folds.mean(*place(np.log10(at) + np.array(move) * STEP), at)
+        starts: list[Place] = []
+        for _, at in good():
+            if all(_apart(at, other) > APART for other in starts):
+                starts.append(at)
+        for at in starts[:STARTS]:
+            x = np.log10(at)
+            steps = np.where(x + STEP > high, -0.6, 0.6) * STEP
+            minimize(
+                lambda x: folds.mean(*place(x)), x, method="Nelder-Mead",
+                options={"initial_simplex": x + np.vstack([np.zeros(2), np.diag(steps)]), "maxfev": 60, "xatol": 2e-3},
             )  # fmt: skip
-            best = min(best, (float(found.fun), place(found.x)))
-        return best
+        return seen()[0]
 
     within = [(max(low, inside[0]), min(high, inside[1])) for low, high in wide]
     return _found(folds, least(*wide), least(*within))
