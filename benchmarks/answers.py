@@ -11,7 +11,8 @@ The best known loss is the least of an exact path or map of F (`exact_paths.py`,
 and of F where any of the searches has ended. Paths go from the l1 that makes all weights zero to 1e-8 of it, and from
 1e3 to 1e-10 of the largest curvature for l2: also beyond the default range, except where the search was given a range.
 Excess: how far F where a search has ended, by the same code, is above the best known, in percent, and in standard
-errors over folds. Losses below a billionth of the plainest model's count as that.
+errors over folds. Where that code does not come to its end, F is the upper end of what the search has proven. Losses
+below a billionth of the plainest model's count as that.
 
 Even tables are half a, odd ones half b: rules can be decided on one and judged on the other. Paths and maps are kept in
 `--cache`. With `--before SRC` the same searches are made by the code in that source folder, or were (a file of
@@ -291,8 +292,11 @@ def judged(made: Table, penalties: int, known: dict[str, Any], found: list[dict[
     folds = exact_folds(made)
     done = [one for one in found if "failed" not in one]
     for one in done:
-        one["F"] = float(np.mean(folds.descended(*one["penalties"])))
-        low, high = (end if end is not None else math.nan for end in one["interval"])  # JSON has no infinity
+        low, high = one["interval"]
+        low, high = 0.0 if low is None else low, math.inf if high is None else high  # JSON has no infinity
+        folds.descended(*one["penalties"])
+        one["F"] = folds.mean(*one["penalties"])
+        one["F"] = one["F"] if math.isfinite(one["F"]) else high
         one["outside its interval"] = max(0.0, low / one["F"] - 1.0, 1.0 - high / one["F"])
     best = min([known["F"], *(one["F"] for one in done)])
     inside = min([known["F inside"], *(one["F"] for one in done)])
