@@ -372,9 +372,10 @@ def targets_of(rows: list[dict[str, Any]], compared: bool) -> str:
     return table(["", "measured", "target", ""], lines)
 
 
-def report(seed: int, rows: list[dict[str, Any]]) -> str:
+def report(seed: int, half: str | None, rows: list[dict[str, Any]]) -> str:
     compared, groups = rows[0]["before"] is not None, parts_of(rows)
-    parts = [f"# Where searches end, beside the best known loss\n\nSeed {seed}.", targets_of(rows, compared)]
+    which = f"Seed {seed}, {f'half {half}' if half else 'both halves'}: {len(rows)} searches."
+    parts = [f"# Where searches end, beside the best known loss\n\n{which}", targets_of(rows, compared)]
     parts.append("## By kind\n\n" + table(HEAD, [summary(own, "search", label) for label, own in groups.items()]))
     if compared:
         parts.append("## Before\n\n" + table(HEAD, [summary(own, "before", label) for label, own in groups.items()]))
@@ -451,7 +452,7 @@ def main() -> None:
         rows.append(judged(Table.of(seed, *case[:2]), case[2], known[case], found))
     made_by = provenance("scikit-learn")
     write_json(given.out / "answers.json", {"provenance": made_by, "seed": seed, "half": given.half, "tables": rows})
-    text = report(seed, rows)
+    text = report(seed, given.half, rows)
     print(text)
     measured = ", ".join(f"{key} {value}" for key, value in made_by.items())
     write_text(given.out / "answers.md", f"{text}\n\n{measured}\n\n" + "\n".join(__doc__.splitlines()[2:]) + "\n")

@@ -145,4 +145,4 @@ def test_a_search_that_raises_or_takes_too_long_is_a_failure_and_one_that_ends_i
     monkeypatch.setattr(answers, "LIMIT", 0.0)
     failed = answers.apart(made, 1)
     assert "not done" in failed["failed"]
-    assert "not done" in answers.report(5, [row | {"search": failed}])
+    assert "not done" in answers.report(5, None, [row | {"search": failed}])
