@@ -309,6 +309,7 @@ def judged(made: Table, penalties: int, known: dict[str, Any], found: list[dict[
     words = type(estimator).__name__ + (f", l1_ratio {ratio:g}" if penalties == 1 and ratio > 0.0 else "")
     row = {"name": name((made.kind, made.number, penalties)), "kind": made.kind, "loss": made.loss}
     row |= {"penalties": penalties, "estimator": words, "shape": list(made.X.shape), "best": best, "known": known}
+    row["best lies beyond"] = known["F inside"] > (1.0 + CLOSE) * max(best, least)
     return row | {"search": found[0], "before": found[1] if len(found) > 1 else None}
 
 
@@ -391,7 +392,7 @@ def report(seed: int, half: str | None, rows: list[dict[str, Any]]) -> str:
     better, off = (
         max((one[key] for one in done), default=0.0) for key in ("better than known", "outside its interval")
     )
-    beyond = sum(row["known"]["F inside"] > (1.0 + CLOSE) * row["best"] for row in rows)
+    beyond = sum(row["best lies beyond"] for row in rows)
     parts.append(
         f"A search was better than the path or map by {percent(better)} % at most. F where it ended was outside the "
         f"interval that was proven by {off:.1e} of it at most. On {beyond} tables the best of the default range, 1e-6 "
