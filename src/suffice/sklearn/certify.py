@@ -132,6 +132,8 @@ class _Judgement:
         l2 = np.min(fit.l2)
         verifiable = isinstance(fold, LinearFold) and fold.l2_in_place_of_none == 0.0
         refuse(l2 == 0.0 and not verifiable, "this loss without an l2 penalty is beyond our proofs")
+        empty = l2 == 0.0 and fit.kind != "column" and not np.any(np.ravel(abs(X).sum(axis=1)) * fit.weights)
+        refuse(empty, "X is zero wherever it counts, and there is no l2 penalty: nothing determines the coefficients")
         problem = fold.at(l1=fit.l1, l2=fit.l2)
         x = fit.coef.ravel()
         x = np.append(x, fit.intercept / fit.scaling) if fit.kind == "column" else x
