@@ -214,9 +214,10 @@ def documented(model: Any, y: Array, s: Array) -> Documented:
     ratio = {"l1": 1.0, "l2": 0.0}.get(model.penalty)
     ratio = float(np.ravel(chosen)[0] or 0.0) if ratio is None else ratio
     liblinear = model.solver == "liblinear"
-    if not getattr(model, "refit", True) or (name.endswith("CV") and liblinear and model.intercept_scaling != 1.0):
+    column = liblinear and model.fit_intercept
+    if not getattr(model, "refit", True) or (name.endswith("CV") and column and model.intercept_scaling != 1.0):
         raise UnknownError
-    if liblinear and model.fit_intercept:
+    if column:
         free = model.intercept_scaling
     if not math.isfinite(C) or model.penalty is None:
         C, strength = 1.0, 0.0
@@ -348,6 +349,8 @@ def minimise(problem: Documented, X: Array) -> Exact:
         step = quadratic_step(g, H + damping * np.trace(H) * np.eye(len(z)), f.l1, z)
         slope = g @ step + f.l1 @ (np.abs(z + step) - np.abs(z))
         t, here = 1.0, value + f.l1 @ np.abs(z)
+        if -slope <= 1e-15 * (1.0 + abs(here)):  # what is left is for extended precision
+            break
         if problem.psi == "huber" and step[-1] < -0.9 * z[-1]:
             t = -0.9 * z[-1] / step[-1]
         while t > 1e-12 and not f(z + t * step)[0] + f.l1 @ np.abs(z + t * step) <= here + 0.1 * t * slope:
@@ -555,7 +558,7 @@ def one(tally: Tally, name: str, argument: str, value: Any, way: str, seed: tupl
     try:
         for _ in range(2 if arguments.get("warm_start") else 1):
             model.fit(rows.copy(), y.copy(), **({} if s is None else {"sample_weight": s}))
-    except (ValueError, TypeError, np.linalg.LinAlgError):
+    except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
         tally.unfit += 1
         return
     if way == "moved":
