@@ -640,7 +640,7 @@ def report_of(tally: Tally, made: dict[str, str]) -> str:
         wrong = sum(found["case"][0] == name for found in tally.false)
         counts = [sum(count[key] for key in keys) for count in (tally.models, tally.told)]
         rows.append([name, len(keys), *counts, tally.off[name], tally.checked[name], wrong])
-    parts.append(table(["estimator", "arguments", "models", "told", "off", "held against truth", "false"], rows))
+    parts.append(table(["estimator", "arguments + none", "models", "told", "off", "held against truth", "false"], rows))
     rows = [[message.replace("|", "/"), count] for message, count in tally.refusals.most_common(40)]
     parts.append(table(["refusal", "count"], rows))
     if tally.false:
