@@ -348,6 +348,7 @@ def test_it_cannot_tell_and_says_why():
         (TweedieRegressor(power=3), X, COUNTS + 1.0, "power=3"),
         (LinearRegression(), twice, REAL, "depend on each other"),
         (LinearRegression(), X[:4], REAL[:4], "more columns than rows"),
+        (Lasso(), 0.0 * X, REAL, "X is zero"),
         (LogisticRegression(C=np.inf), X, separable, "separated"),
         (pipeline, np.round(X), REAL, "TargetEncoder"),
         (several, X, THREE, "without an l2"),

@@ -201,3 +201,9 @@ CHECKED = [SufficeSearchCV(SVR(), {"C": (0.1, 10.0)}, cv=2, initial={"C": 1.0}, 
 @parametrize_with_checks(CHECKED)
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+def test_a_search_that_ends_at_an_edge_says_so():
+    search = SufficeSearchCV(SVC(), {"C": (1e-2, 3e-2), "gamma": (1e-2, 1e1)}, cv=3, options=FEW)
+    with pytest.warns(UserWarning, match="the best C lies on the upper edge of its space, 0.03"):
+        search.fit(X, TWO)

@@ -270,8 +270,8 @@ class PenaltySearch:
         ranges[edge.name] = (0.0, edge.end) if edge.down else (edge.end, math.inf)
         now = time.monotonic()
         seconds = min(max(SHARE_BEYOND * (now - self.began), SECONDS_BEYOND), self._until(REFINING) - now)
-        if seconds <= 0.0 or min(known.values()) <= 0.0:
-            return None
+        if seconds <= 0.0 or min(known.values()) <= 0.0 or not hasattr(problem, "over"):
+            return None  # of kernel machines nothing is proven beyond
         budget = GlobalOptions(max_evaluations=PROVEN_BEYOND, max_seconds=seconds)
         try:
             proven = certify_global(problem.over(Space(**ranges)), BEYOND, options=budget, known=best)

@@ -53,6 +53,7 @@ from suffice.result import Record, Status
 from suffice.signals import at_once
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
+from suffice.sklearn._arguments import misunderstood
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import (
     in_the_estimators_words,
@@ -250,6 +251,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         X, y = fit_arguments.from_dask(self, X, y)
         final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
+        strange = misunderstood(final)
+        if strange is not None:
+            raise ValueError(strange)
         check_tolerance(self.tolerance)
         if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
             raise ValueError(

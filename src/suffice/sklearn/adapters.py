@@ -44,6 +44,7 @@ from suffice.losses import Loss
 from suffice.lower.certificate import duality_gap
 from suffice.lower.solution import Solution
 from suffice.problem import Composite
+from suffice.sklearn._arguments import name_of
 from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._targets_fold import TargetsFold
@@ -160,6 +161,7 @@ class Classifier:
     """What adapters of classifiers have in common."""
 
     many = False  # whether more than two classes will do
+    by_rows = False  # whether class_weight="balanced" counts rows, whatever their weights are
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         if len(classes) > 2 and self.many:
@@ -176,7 +178,8 @@ class Classifier:
         if estimator.class_weight is None:
             return sample_weight
         present = np.unique(y)
-        of_class = compute_class_weight(estimator.class_weight, classes=present, y=y, sample_weight=sample_weight)
+        given = None if self.by_rows else sample_weight
+        of_class = compute_class_weight(estimator.class_weight, classes=present, y=y, sample_weight=given)
         weights: Array = sample_weight * of_class[np.searchsorted(present, y)]
         return weights
 
@@ -459,18 +462,15 @@ def register_adapter(estimator_class: type, adapter: Adapter) -> None:
 def find_adapter(estimator: Any) -> Adapter:
     """The adapter of the estimator's class, or of the nearest class that it is derived from; an adapter may have a
     method `of(estimator)` that gives the one of this very estimator."""
-    kinds = [_ADAPTERS[kind] for kind in type(estimator).__mro__ if kind in _ADAPTERS]
+    kinds = [_ADAPTERS[one] for one in type(estimator).__mro__ if one in _ADAPTERS]
     known = [_BY_NAME[name] for name in [name_of(type(estimator))] if name in _BY_NAME]
-    if not known + kinds:
+    kind = type(estimator)  # LogisticRegressionCV is derived from what it tunes
+    other = kind not in _ADAPTERS and kind.__name__ in NEAREST and name_of(kind) == f"sklearn.{kind.__name__}"
+    if not known + kinds or other:
         raise TypeError(_unknown(estimator))
     found = (known + kinds)[0]
     own: Any = getattr(found, "of", None)
     return found if own is None else own(estimator)
-
-
-def name_of(kind: type) -> str:
-    """Package and class, whatever modules of the package it has come through."""
-    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
 # What people come with, and what does the same.

@@ -38,6 +38,7 @@ from suffice.problem import Composite
 from suffice.report.formats import bound
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn._steps import seen_by_the_last
 from suffice.sklearn._target import transformed, transforms_target
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.objectives import CannotTellError, Objective, objective_of, refuse
@@ -82,14 +83,7 @@ def _unwrapped(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, Any]:
         elif transforms_target(estimator):
             estimator, y = estimator.regressor_, transformed(estimator, y)
         elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-            for _, step in estimator.steps:
-                refuse(
-                    hasattr(step, "fit_resample"), f"{type(step).__name__} has changed the rows of the training data"
-                )
-            for part in estimator[:-1].get_params(deep=True).values():
-                other = type(part).__name__ == "TargetEncoder"
-                refuse(other, "TargetEncoder encodes training data otherwise than any data later")
-            estimator, X = estimator.steps[-1][1], estimator[:-1].transform(X)
+            estimator, X = estimator.steps[-1][1], seen_by_the_last(estimator, X, y)
         elif isinstance(estimator, Pipeline):
             estimator = estimator.steps[-1][1]
         else:
@@ -138,6 +132,8 @@ class _Judgement:
         l2 = np.min(fit.l2)
         verifiable = isinstance(fold, LinearFold) and fold.l2_in_place_of_none == 0.0
         refuse(l2 == 0.0 and not verifiable, "this loss without an l2 penalty is beyond our proofs")
+        empty = l2 == 0.0 and fit.kind != "column" and not np.any(np.ravel(abs(X).sum(axis=1)) * fit.weights)
+        refuse(empty, "X is zero wherever it counts, and there is no l2 penalty: nothing determines the coefficients")
         problem = fold.at(l1=fit.l1, l2=fit.l2)
         x = fit.coef.ravel()
         x = np.append(x, fit.intercept / fit.scaling) if fit.kind == "column" else x

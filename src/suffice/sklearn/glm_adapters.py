@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import GammaRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, TweedieRegressor
 from sklearn.preprocessing import LabelBinarizer
-from sklearn.utils.class_weight import compute_sample_weight
 
 from suffice.arrays import Array
 from suffice.sklearn._cox_fold import CoxFold
@@ -231,6 +230,7 @@ class RidgeClassifierAdapter(Classifier):
     """RidgeClassifier with two classes; a margin is a regression's prediction of -1 or 1."""
 
     scorings = ("neg_squared_margin_error",)
+    by_rows = True
 
     def ratio(self, estimator: Any) -> float:
         return 0.0
@@ -240,12 +240,6 @@ class RidgeClassifierAdapter(Classifier):
             raise ValueError("RidgeClassifier(positive=True) is not supported: ElasticNetGLM(positive=True) is nearest")
         if names != ("l2",):
             raise ValueError(f"RidgeClassifier has one penalty, l2, got {', '.join(names)}")
-
-    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
-        if estimator.class_weight is None:
-            return sample_weight
-        weights: Array = sample_weight * compute_sample_weight(estimator.class_weight, y)
-        return weights
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         return LinearFold(X, y, SQUARED, weights, "free" if estimator.fit_intercept else "none")

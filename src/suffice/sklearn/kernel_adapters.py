@@ -54,6 +54,11 @@ class _KernelAdapter:
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         kernel_of(estimator)
+        given = getattr(estimator, self.tuned[0])
+        if np.ndim(given) > 0:
+            raise ValueError(
+                f"{type(estimator).__name__}({self.tuned[0]}={given!r}) must have one number for all targets"
+            )
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         raise TypeError(f"{type(estimator).__name__} has no l1 and l2")
@@ -123,7 +128,7 @@ class SVCAdapter(_KernelAdapter, Classifier):
     scorings = ("neg_squared_hinge",)
     kind: Kind = "classes"
     tuned = ("C", "gamma")
-    many = True
+    many, by_rows = True, True
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         super().check(estimator, names)

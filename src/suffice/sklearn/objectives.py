@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.sklearn._arguments import READ, misunderstood, name_of, takes_weights
 from suffice.sklearn._multinomial import MultinomialFold
-from suffice.sklearn.adapters import LogisticAdapter, name_of
+from suffice.sklearn.adapters import LogisticAdapter
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.terms.families import GAMMA
 from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
@@ -94,6 +95,10 @@ def objective_of(estimator: Any, y: Any, sample_weight: Array) -> Objective:
     name = name_of(type(estimator))
     if name not in _READERS:
         raise CannotTellError(f"the objective of {name} is not known (register_objective makes it so)")
+    strange = misunderstood(estimator)
+    refuse(strange is not None, str(strange))
+    weighted = np.any(sample_weight != 1.0) and name in READ and not takes_weights(estimator)
+    refuse(weighted, f"{name} was fitted without sample_weight, which its fit does not take: leave it out")
     return _READERS[name](estimator, y, sample_weight)
 
 
@@ -269,11 +274,13 @@ def _penalised(made: Objective, total: float, ratio: float) -> Objective:
 def _logistic(estimator: Any, y: Any, weights: Array) -> Objective:
     weights = _class_weighted(estimator, y, weights)
     liblinear, many = estimator.solver == "liblinear", len(estimator.classes_) > 2
-    refuse(many and (liblinear or getattr(estimator, "multi_class", "") == "ovr"), "it is one model for each class")
-    refuse(not many and getattr(estimator, "multi_class", "") == "multinomial", "it has two models for two classes")
+    refuse(many and liblinear, "it is one model for each class")
     refuse(not getattr(estimator, "refit", True), "refit=False has averaged the models of the folds")
     kind: Intercept = ("column" if liblinear else "free") if estimator.fit_intercept else "none"
-    made = _classification(estimator, y, weights, LOGISTIC, kind, float(estimator.intercept_scaling))
+    scaling = float(estimator.intercept_scaling)
+    unscaled = kind == "column" and hasattr(estimator, "Cs") and scaling != 1.0
+    refuse(unscaled, f"LogisticRegressionCV ignores intercept_scaling={scaling!r} in its final fit: use 1")
+    made = _classification(estimator, y, weights, LOGISTIC, kind, scaling)
     penalty = getattr(estimator, "penalty", "deprecated")
     C = _one(estimator.C_ if hasattr(estimator, "C_") else estimator.C, "C")
     if penalty is None or not np.isfinite(C):
