@@ -183,7 +183,7 @@ def change(found):
 
 
 def page(results, made_by):
-    lines = ["# Choices made by comparing", ""]
+    lines = ["# Choices made by comparing", "", *__doc__.splitlines()[2:], ""]
     parts = [("first half, on which thresholds were decided", 0), ("second half", 1)]
     for name, half, renamed in [(f"{what}{name}", half, bool(what)) for what in ("", RENAMED) for name, half in parts]:
         found = [one for one in results if (one["half"], one["renamed"]) == (half, renamed) and "refused" not in one]
@@ -228,8 +228,8 @@ def main():
                         results.append({"half": half, "renamed": renamed, **found})
                         if "before" in found:
                             print(half, *shown(found), sep=" | ", flush=True)
-    made_by = provenance("scikit-learn", "pandas")
-    write_json(given.out / "choices.json", {"provenance": made_by, "tables": PIN, "results": results})
+    made_by, changed = provenance("scikit-learn", "pandas"), [one for one in results if "before" in one]
+    write_json(given.out / "choices.json", {"provenance": made_by, "tables": PIN, "changed": changed})
     write_text(given.out / "choices.md", page(results, made_by))
 
 
