@@ -26,13 +26,27 @@ def test_a_handler_of_somebody_else_stays():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_ctrl_c_waits_until_the_end():
+def test_ctrl_c_waits_until_the_end(heeds_ctrl_c):
     done = []
     with pytest.raises(KeyboardInterrupt), undisturbed():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("written")
     assert done == ["written"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_ctrl_c_stays_ignored_and_sigterm_is_heard():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(Terminated), termination():
+            with undisturbed():
+                assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
+            pytest.fail("SIGTERM went unheard")
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_other_threads_leave_signals_alone():

@@ -1,7 +1,8 @@
 """Signals, as the rest of the package wants them: SIGTERM and a time limit as exceptions, and none at all while a file
 is written.
 
-Python runs handlers in the main thread only. Elsewhere the contexts do nothing.
+Python runs handlers in the main thread only. Elsewhere the contexts do nothing. Nor do they wake a signal that is
+ignored: shells start what a script puts into the background (`&`) with Ctrl-C ignored, and SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def undisturbed() -> Iterator[None]:
         return
     waiting: list[int] = []
     before = {name: signal.getsignal(name) for name in _DISTURBING}
-    before = {name: handler for name, handler in before.items() if handler is not None}
+    before = {name: handler for name, handler in before.items() if handler not in (None, signal.SIG_IGN)}
     for name in before:
         signal.signal(name, lambda number, frame: waiting.append(number))
     try:

@@ -576,7 +576,9 @@ def test_a_process_killed_in_the_middle_of_writes_loses_and_repeats_nothing_that
     ("number", "status"), [(signal.SIGINT, Status.INTERRUPTED), (signal.SIGTERM, Status.TERMINATED)]
 )
 @pytest.mark.parametrize("when", ["first", "oracle", "write", "callback"])
-def test_signals_end_with_the_best_point_and_a_journal_that_continues(number, status, when, tmp_path, monkeypatch):
+def test_signals_end_with_the_best_point_and_a_journal_that_continues(
+    number, status, when, tmp_path, monkeypatch, heeds_ctrl_c
+):
     whole = tune(exact(rosenbrock), [-1.2, 1.0], options=SHORT)
     calls, write = [], files.write
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from suffice.cli import app
-from suffice.tabular.predict import load_model
+from suffice.tabular.model_file import load_file, model_file
 from suffice.tabular.settings import Settings
 
 
@@ -109,7 +109,7 @@ def test_no_coefficient_is_negative_where_none_may_be(tmp_path, model):
     arguments = ["--target", target, "--model", model, "--task", "regression", "--non-negative"]
     result, out = run(tmp_path, *arguments, *(part for name in others for part in ("--drop", name)))
     assert result.exit_code in (0, 1), result.output
-    coef = np.ravel(load_model(out, trust=True).named_steps["model"].coef_)
+    coef = np.ravel(load_file(model_file(out), trust=True).named_steps["model"].coef_)
     assert np.all(coef >= 0.0) and np.any(coef == 0.0) and np.any(coef > 0.0)  # claims fall with age
     refused, _ = run(tmp_path, "--target", "zone", "--non-negative", "--out", str(tmp_path / "other"))
     assert refused.exit_code == 2 and "--non-negative goes with --model elastic-net" in refused.output

@@ -180,8 +180,9 @@ def started(folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.usefixtures("heeds_ctrl_c", "no_report")
 @pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"])
-def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch, no_report):
+def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch):
     process = started(tmp_path)
     process.send_signal(getattr(signal, name))
     stdout, stderr = process.communicate()

@@ -2,7 +2,8 @@
 
 A column of n > 30 different whole numbers counts the rows if they are consecutive in the order of the rows, or begin at
 0 or 1 and are dense (their range is below 3 n: n different numbers out of so few come about by counting, not by
-measuring). It is left out. If they begin elsewhere, it may be a year or a position: it is used, with a warning.
+measuring). It is left out, unless it turns out to hold the answer (`suffice.tabular.comparing`). If they begin
+elsewhere, it may be a year or a position: it is used, with a warning.
 
 A column tells the target by itself if one threshold per class (or its levels, 5 rows each at least on average)
 separates 99.5 % of the rows, or if its correlation with the target is above 0.999. Such columns are mostly another form
@@ -39,9 +40,9 @@ def counts_rows(name: str, known: Array) -> str:
     if low in (0.0, 1.0) and high - low < DENSE * len(known):
         ordered = bool((steps == 1.0).all() or (steps == -1.0).all())
         numbers = f"its {len(known):,} different whole numbers from {low:.0f} to {high:.0f} look like row numbers"
-        return f"{'it counts the rows' if ordered else numbers} (--keep uses it)"
+        return "it counts the rows" if ordered else numbers
     if IDENTIFIER.search(name):
-        return "it looks like an identifier (--keep uses it)"
+        return "it looks like an identifier"
     return ""
 
 

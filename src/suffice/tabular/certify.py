@@ -16,7 +16,7 @@ from suffice.certifying import FitReport, certify
 from suffice.report.formats import bound, short_interval
 from suffice.tabular.columns import listed
 from suffice.tabular.entries import Array
-from suffice.tabular.predict import load_file, load_model
+from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.run import digest_of, load, read_settings
 from suffice.tabular.table import Table, TableError, quoted, read
 from suffice.tabular.targets import plain
@@ -27,27 +27,29 @@ def certify_run(folder: Path, path: str, *, trust: bool = False) -> FitReport:
     settings = read_settings(folder)
     if digest_of(path) != settings.digest:
         raise TableError(f"{quoted(path)} is not the table that the model in {quoted(folder)} was fitted to")
-    model = load_model(folder, trust=trust)
+    file = model_file(folder)
+    model = load_file(file, trust=trust)
     problem, _ = load(replace(settings, data=path))
     if problem.groups is not None:
         return FitReport.nothing("groups of columns have penalties that the fitted model does not know")
     y = problem.y if problem.labels is None else np.array(problem.labels)[problem.y.astype(int)]
-    return certify(model.regressor_ if problem.log_target else model, problem.X, y, problem.weight)
+    with blamed(file):
+        return certify(model.regressor_ if problem.log_target else model, problem.X, y, problem.weight)
 
 
-def certify_file(
-    model_file: Path, path: str, target: str, weights: str | None = None, *, trust: bool = False
-) -> FitReport:
+def certify_file(file: Path, path: str, target: str, weights: str | None = None, *, trust: bool = False) -> FitReport:
     """The report of the model in a file on a table that holds its training data."""
-    model, table = load_file(model_file, trust=trust), read(path)
+    model, table = load_file(file, trust=trust), read(path)
     special = [target, *([] if weights is None else [weights])]
-    known = getattr(model, "feature_names_in_", None)
-    names = [name for name in table.names if name not in special] if known is None else [str(name) for name in known]
+    with blamed(file):
+        known = getattr(model, "feature_names_in_", None)
+        names = [name for name in table.names if name not in special] if known is None else list(map(str, known))
     _require([*names, *special], table, path)
     rows = ~table[target].missing
     weight = None if weights is None else np.asarray(table[weights].values, dtype=np.float64)[rows]
     X = table.frame(names)[rows]
-    return certify(model, X.to_numpy() if known is None else X, _targets(model, table, target, rows), weight)
+    with blamed(file):
+        return certify(model, X.to_numpy() if known is None else X, _targets(model, table, target, rows), weight)
 
 
 def lines(found: FitReport) -> list[str]:

@@ -11,9 +11,10 @@ What the target asks for is decided in `suffice.tabular.targets`. Every other co
   for 140 levels of very different size in 1500 rows, and from 0.73 to 0.68 (0.63) for 500. A new level then has the
   effect of none, that of the average row;
 - *dates*: numbers and categories (`suffice.tabular.dates`);
-- *left out*, with a note: columns with one value or none, columns in which nearly every row has a value of its own
-  (text with more than 30 levels, more than half as many as rows; numbers that count the rows; whole numbers all
-  different under a name such as id), and nested values.
+- *left out*, with a note: columns with one value or none, and nested values; and those in which nearly every row has a
+  value of its own (text with more than 30 levels, more than half as many as rows; numbers that count the rows; whole
+  numbers all different under a name such as id), unless held-out rows say that they hold the answer
+  (`suffice.tabular.comparing`).
 
 What looks like a mistake of the table, row numbers and columns that give the target away, gets a warning
 (`suffice.tabular.cautions`). Medians, means and levels are those of the training rows of each fold: all transformers
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.sklearn.adapters import find_adapter
-from suffice.tabular import cautions
+from suffice.tabular import cautions, comparing
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.groups import REST, ColumnsOf
 from suffice.tabular.models import MODELS, SIGNED, Space, Task, estimator_of, space_of
 from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
-from suffice.tabular.targets import Wishes, target_of
+from suffice.tabular.targets import Target, Wishes, target_of
 
 __all__ = ["MODELS", "Problem", "pose"]
 
@@ -120,7 +121,11 @@ def pose(
     known_parts = {name: one for name, one in (("exposure", exposure), ("offset", offset)) if one is not None}
     for kind, name in known_parts.items():
         _check_known(table, name, kind, rows, notes)
-    numeric, levels = _features(table, rows, left_out, set(keep), set(categorical), notes)
+    numeric, levels, doubtful = _features(table, rows, left_out, set(keep), set(categorical), notes)
+    known = _compared(table, target, known, numeric, levels, doubtful, notes)
+    if not numeric and not levels:
+        hint = f": --keep uses {listed([*doubtful])}" if doubtful else ""
+        raise TableError(f"there is no column to learn from besides the target{hint}")
     frame = table.frame([*known_parts.values(), *numeric, *levels])
     X = frame if rows.all() else frame[rows].reset_index(drop=True)
     most = _most_levels(levels, max_levels, notes)
@@ -215,50 +220,103 @@ def _grouped(
 
 def _features(
     table: Table, rows: Array, left_out: set[str], keep: set[str], categorical: set[str], notes: list[str]
-) -> tuple[list[str], dict[str, int]]:
-    """Numeric columns, and categorical ones with the number of their levels."""
+) -> tuple[list[str], dict[str, int], dict[str, str]]:
+    """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
+    its own, with the reason to leave them out."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
+    doubtful: dict[str, str] = {}
     for column in table.columns:
         if column.name in left_out or column.origin in left_out:
             continue
         kept = bool({column.name, column.origin} & keep) or column.name in categorical
-        reason = _useless(column, rows, kept)
-        if reason:
+        if reason := _useless(column, rows):
             if not (column.origin and reason == ONE_VALUE):  # a year that all dates share is nothing to tell of
                 notes.append(f"column {quoted(column.name)} is left out: {reason}")
+        elif not (kept or column.origin) and (reason := _identifying(column, rows)):
+            doubtful[column.name] = reason
         elif column.kind == "text" or column.name in categorical:
-            levels[column.name] = len(_counts(column, rows)) + bool(column.missing[rows].any())
+            levels[column.name] = _levels(column, rows)
         else:
             if not (kept or column.origin) and (caution := cautions.numbering(column, rows)):
                 notes.append(caution)
             numeric.append(column.name)
-    if not numeric and not levels:
-        raise TableError("there is no column to learn from besides the target")
-    return numeric, levels
+    return numeric, levels, doubtful
+
+
+def _compared(
+    table: Table,
+    name: str,
+    target: Target,
+    numeric: list[str],
+    levels: dict[str, int],
+    doubtful: Mapping[str, str],
+    notes: list[str],
+) -> Target:
+    """The target with the model that predicts held-out rows better, where a rule has chosen it; columns that hold the
+    answer, and were to be left out, join the others."""
+    if target.model == "cox" or not (doubtful or target.rival):
+        notes += [f"column {quoted(one)} is left out: {reason} (--keep uses it)" for one, reason in doubtful.items()]
+        return target
+    texts = {one: _levels(table[one], target.rows) for one in doubtful if table[one].kind == "text"}
+    look = comparing.Look.at(
+        table.frame([*numeric, *levels, *doubtful])[target.rows],
+        target.y,
+        target.task == "classification",
+        2 * len(numeric) + sum(levels.values()) + sum(texts.values()),
+        lambda numbers, others: preparation_of(numbers, others, WIDTH, dense=True),
+    )
+    for one, used, note in comparing.columns(look, numeric, [*levels], doubtful, set(texts)):
+        notes.append(note)
+        if used and one in texts:
+            levels[one] = texts[one]
+        elif used:
+            numeric.append(one)
+    if target.rival is None or not (numeric or levels):
+        return target
+    change, squares, counts = comparing.family(look, target.model, numeric, [*levels])
+    model = target.rival if change else target.model
+    told = f"the target {quoted(name)} {'holds whole numbers' if target.rival == 'poisson' else 'looks like counts'}"
+    if model == "poisson":
+        why = f", and held-out rows are predicted better so ({_of_mean(counts, squares)})" if change else ""
+        notes.append(f"{told}{why}: Poisson regression, unless --model elastic-net")
+    elif change:
+        why = f"but held-out rows are predicted better without that ({_of_mean(squares, counts)})"
+        notes.append(f"{told}, {why}: linear regression, unless --model poisson")
+    else:
+        notes.append(f"{told}: if they are counts, --model poisson may suit them better")
+    return replace(target, model=model)
+
+
+def _of_mean(error: float, other: float) -> str:
+    return f"{error:.2g} of the mean's squared error in place of {other:.2g}"
 
 
 ONE_VALUE = "it has one value only"
 
 
-def _useless(column: Column, rows: Array, keep: bool) -> str:
-    """Why a column is left out; empty if it is not."""
+def _useless(column: Column, rows: Array) -> str:
+    """Why nobody can use a column; empty if it may be of use."""
     if column.kind == "other":
         return f"{column.what} is neither numbers nor text"
     missing = column.missing[rows]
-    known = column.values[rows][~missing]
-    if len(known) == 0:
+    if missing.all():
         return "it has no values"
-    count = len(_counts(column, rows))
-    if count == 1 and not missing.any():
-        return ONE_VALUE
-    if keep or column.origin:
-        return ""
+    return ONE_VALUE if len(_counts(column, rows)) == 1 and not missing.any() else ""
+
+
+def _identifying(column: Column, rows: Array) -> str:
+    """How a column identifies rows; empty if it does not."""
+    known, count = column.values[rows & ~column.missing], len(_counts(column, rows))
     if column.kind == "text" and count > FEW and count > 0.5 * len(known):
-        return f"{count:,} different texts in {len(known):,} rows (--keep uses it)"
+        return f"{count:,} different texts in {len(known):,} rows"
     if column.kind == "numeric" and count == len(known) > FEW and (known == np.round(known)).all():
         return cautions.counts_rows(column.name, known)
     return ""
+
+
+def _levels(column: Column, rows: Array) -> int:
+    return len(_counts(column, rows)) + bool(column.missing[rows].any())
 
 
 def _counts(column: Column, rows: Array) -> Array:

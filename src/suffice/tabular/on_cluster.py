@@ -3,9 +3,10 @@
 Columns are prepared by the rules of `suffice.tabular.columns` (`suffice.tabular.preparation`), for the training rows of
 each fold anew, and up to MOST_SHUFFLED rows folds are those of one machine: shuffled by the seed, with their share of
 every class. What differs: beyond, folds are made of a hash of the row's number and the seed, which is told; fewer looks
-are taken before the search begins, at the best of them; every level has a column of its own. There is one
-model with unpenalised intercepts per fold (`suffice.tabular.cluster_models`), an l2 > 0 and, but for `logistic-l2`,
-`ridge` and `poisson`, an l1. Classes, numbers, counts and costs can be predicted.
+are taken before the search begins, at the best of them; every level has a column of its own; columns that a rule
+leaves out are not looked at again (`suffice.tabular.comparing`). There is one model with unpenalised intercepts per
+fold (`suffice.tabular.cluster_models`), an l2 > 0 and, but for `logistic-l2`, `ridge` and `poisson`, an l1. Classes,
+numbers, counts and costs can be predicted.
 
 The run's folder is that of `suffice.tabular.run`, with its report (`suffice.tabular.cluster_report`): `suffice predict`
 takes it. The same command in the

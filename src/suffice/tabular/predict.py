@@ -19,20 +19,15 @@ import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.preprocessing import FunctionTransformer
 
-from suffice import files
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
 from suffice.tabular.columns import Problem, listed
 from suffice.tabular.entries import Array
+from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.table import Reading, Table, TableError, quoted, read
 from suffice.tabular.targets import OTHER, plain
 
 TABLE = "table.json"
-SAVED = ("model.skops", "model.joblib")
-TRUSTED = {
-    "numpy.dtype",
-    "suffice.sklearn.glm.ElasticNetGLM",
-}  # what skops does not know, and is harmless in our models
 
 
 @dataclass(frozen=True)
@@ -186,34 +181,6 @@ def unseen(path: str, target: str, problem: Problem, weights: str | None = None)
 # A run's model
 
 
-def load_model(folder: Path, *, trust: bool = False) -> Any:
-    """The model of a run's folder; ValueError if there is none, or it could run code and nobody said that it may."""
-    for name in SAVED:
-        if (folder / name).exists():
-            return load_file(folder / name, trust=trust)
-    raise ValueError(f"{folder} holds no model: `suffice resume {folder}` makes one of an unfinished run")
-
-
-def load_file(path: Path, *, trust: bool = False) -> Any:
-    """The model in a file of skops or, if it may run code, of joblib or pickle; ValueError where it may not."""
-    if path.suffix != ".skops":
-        if not trust:
-            raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
-        import joblib
-
-        return joblib.load(path)
-    try:
-        import skops.io
-    except ImportError as error:
-        raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
-    content = files.read_bounded(path, files.DATA)
-    types = skops.io.get_untrusted_types(data=content)
-    if not trust and not set(types) <= TRUSTED:
-        strange = ", ".join(sorted(set(types) - TRUSTED))
-        raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
-    return skops.io.loads(content, trusted=types)
-
-
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
     found = places.read(folder / TABLE)
@@ -239,13 +206,14 @@ class Predictions:
 
 def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
     """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
-    recipe = read_recipe(folder)
-    model = load_model(folder, trust=trust)
+    recipe, file = read_recipe(folder), model_file(folder)
+    model = load_file(file, trust=trust)
     table = recipe.read(path)
-    X = frame_for(model, table)
-    notes = [*table.notes, *new_levels(model, X, recipe.categorical)]
-    names, columns = [f"predicted {recipe.target}"], [np.asarray(model.predict(X))]
-    if hasattr(model, "predict_proba"):
-        names += [f"probability of {plain(label)}" for label in model.classes_]
-        columns += list(model.predict_proba(X).T)
+    with blamed(file):
+        X = frame_for(model, table)
+        notes = [*table.notes, *new_levels(model, X, recipe.categorical)]
+        names, columns = [f"predicted {recipe.target}"], [np.asarray(model.predict(X))]
+        if hasattr(model, "predict_proba"):
+            names += [f"probability of {plain(label)}" for label in model.classes_]
+            columns += list(model.predict_proba(X).T)
     return Predictions(tuple(names), tuple(columns), tuple(notes))

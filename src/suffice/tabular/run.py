@@ -39,7 +39,8 @@ from suffice.sklearn.measures import compared_measures
 from suffice.tabular.columns import MODELS, Problem, pose
 from suffice.tabular.groups import read_groups
 from suffice.tabular.measure import baseline, check_scoring
-from suffice.tabular.predict import SAVED, TABLE, Recipe, finished, unseen
+from suffice.tabular.model_file import SAVED, untrusted_types
+from suffice.tabular.predict import TABLE, Recipe, finished, unseen
 from suffice.tabular.settings import Settings
 from suffice.tabular.table import TableError, open_table, quoted, read
 from suffice.tabular.targets import Wishes
@@ -349,7 +350,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
             import skops.io
 
             content = skops.io.dumps(model)
-            types = tuple(skops.io.get_untrusted_types(data=content))
+            types = tuple(untrusted_types(content))
             files.replace_atomically(folder / SAVED[0], content)
             return (folder / SAVED[0], types), []
         except Exception as error:

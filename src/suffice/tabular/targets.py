@@ -2,8 +2,9 @@
 
 Text, true and false, two values, or at most ten different whole numbers of which none is too rare for the folds are
 classes. Any other numbers are a regression. Of these, whole numbers from 0 on that are mostly small with a long tail
-are counts, for Poisson regression; a note says so, as it does for positive numbers that are strongly skewed, whose
-logarithm may be easier to predict (`--log-target`).
+are counts, for Poisson regression, unless a look at held-out rows says otherwise (`suffice.tabular.comparing`), and so
+is the other way round for whole numbers from 0 or 1 on; a note says so, as it does for positive numbers that are
+strongly skewed, whose logarithm may be easier to predict (`--log-target`).
 
 On request, classes with fewer rows than `--min-class-size` become one class, `other`, or their rows are left out.
 """
@@ -50,6 +51,7 @@ class Target:
     rows: Array  # a mask of the table's rows
     task: Task
     model: str
+    rival: str | None = None  # the model to compare it with, where a rule has chosen it that may be wrong
     labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
     log: bool = False  # whether y is the logarithm of the column
 
@@ -61,9 +63,11 @@ def target_of(table: Table, name: str, wishes: Wishes, notes: list[str]) -> Targ
     if wishes.model == "cox":
         return Target(_times(table, name, wishes, rows), rows, "regression", "cox")
     task = _task(column, wishes, rows, notes)
-    model = wishes.model
+    model, rival = wishes.model, None
     if model == "auto":
-        model = _regression(column, rows, notes) if task == "regression" and not wishes.log_target else USUAL[task]
+        model = USUAL[task]
+        if task == "regression" and not wishes.log_target:
+            model, rival = _regression(column, rows)
     if wishes.log_target and (task != "regression" or model in POSITIVE):
         raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model][1]}")
     if task == "regression" and (wishes.positive is not None or wishes.min_class_size):
@@ -71,13 +75,13 @@ def target_of(table: Table, name: str, wishes: Wishes, notes: list[str]) -> Targ
         raise TableError(f"{option} is for classes, the target {quoted(name)} is a number to be predicted")
     if task == "regression":
         y = _number(column, model, wishes, table, rows, notes)
-        return Target(y, rows, task, model, log=wishes.log_target)
+        return Target(y, rows, task, model, rival, log=wishes.log_target)
     y, rows = _rare(_labels(column, rows), rows, wishes, notes)
     labels = None
     if wishes.positive is not None:
         y, labels = _positive(y, wishes.positive, notes)
     _check_classes(y, wishes.folds, model, column.kind == "numeric", labels)
-    return Target(y, rows, task, model, labels)
+    return Target(y, rows, task, model, labels=labels)
 
 
 def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Array:
@@ -150,18 +154,13 @@ def _skewness(values: Array) -> float:
     return float(np.mean(((values - np.mean(values)) / spread) ** 3)) if spread > 0.0 else 0.0
 
 
-def _regression(target: Column, rows: Array, notes: list[str]) -> str:
-    """Counts are for Poisson regression, other numbers for squares."""
-    values, name = target.values[rows], quoted(target.name)
+def _regression(target: Column, rows: Array) -> tuple[str, str | None]:
+    """Counts are for Poisson regression, other numbers for squares; and what it may be as well."""
+    values, usual = target.values[rows], USUAL["regression"]
     whole = target.kind == "numeric" and bool((values == np.round(values)).all())
-    if not whole or values.min() < 0 or len(np.unique(values)) <= 2:
-        return USUAL["regression"]
-    if values.min() == 0 and _skewness(values) > TAILED:
-        notes.append(f"the target {name} looks like counts: Poisson regression, unless --model elastic-net")
-        return "poisson"
-    if values.min() <= 1:
-        notes.append(f"the target {name} holds whole numbers: if they are counts, --model poisson may suit them better")
-    return USUAL["regression"]
+    if not whole or not 0 <= values.min() <= 1 or len(np.unique(values)) <= 2:
+        return usual, None
+    return ("poisson", usual) if values.min() == 0 and _skewness(values) > TAILED else (usual, "poisson")
 
 
 def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Array, notes: list[str]) -> Array:
