@@ -433,9 +433,7 @@ def test_a_continued_solution_that_the_gap_cannot_prove_is_verified_before_it_is
     """With a tiny l2, rounding hides what is asked for from the duality gap, but not from a verification."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 5))
-    problem = ElasticNet(X, X @ [1.0, 2.0, 0.0, 0.0, 3.0] + rng.standard_normal(200)).at(
-        l1=0.1, l2=1e-10
-    )
+    problem = ElasticNet(X, X @ [1.0, 2.0, 0.0, 0.0, 3.0] + rng.standard_normal(200)).at(l1=0.1, l2=1e-10)
     exact = solve(problem, within=1e-9, solver="newton")
     start = solve(problem, steps=1, warm=exact.x, solver="newton", certificate="free")
     assert start.certificate.radius > 1e-6

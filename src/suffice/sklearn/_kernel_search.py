@@ -44,7 +44,7 @@ class KernelSpace:
     total: float  # N of the final fit
     groups: tuple[str, ...] = ()
     ratio: float = 0.0
-    ours: bool = False  # one machine's range may well be too narrow for other data
+    ours: frozenset[str] = frozenset()  # a usual range may well be too narrow for other data
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -247,7 +247,7 @@ class PenaltySearch:
             down = bool(best.point[i] <= lower[i] + AT_EDGE)
             if (not down and best.point[i] < upper[i] - AT_EDGE) or (down and problem.space.ranges[name][0] == 0.0):
                 continue  # nothing lies beyond no penalty
-            if self.space.ours:
+            if name in self.space.ours:
                 continue  # nor beyond what the data can tell
             there = np.array(best.point)
             there[i] = lower[i] - 1.0 if down else upper[i] + 1.0

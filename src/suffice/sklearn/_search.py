@@ -110,12 +110,12 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
         which stand for the ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of
         SVR "epsilon", in units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is
-        (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5, 1, 7)` the ends. None:
-        those penalties that the estimator has, over ranges that the data give: l1 from 1e-8 of the one that makes all
-        weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond which nothing changes
-        that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties that lie on an edge of
-        a range that was given, with the direction and with what one more decade brings, unless that is proven to be
-        next to nothing.
+        (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5, 1, 7)` the ends. None in
+        place of a range, or of all of them for those penalties that the estimator has: what the data give, l1 from 1e-8
+        of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond
+        which nothing changes that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties
+        that lie on an edge of a range that was given, with the direction and with what one more decade brings, unless
+        that is proven to be next to nothing.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -221,7 +221,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def __init__(
         self,
         estimator: Any,
-        space: Mapping[str, tuple[float, float]] | None = None,
+        space: Mapping[str, tuple[float, float] | None] | None = None,
         *,
         cv: Any = None,
         scoring: Any = None,

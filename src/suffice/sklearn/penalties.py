@@ -154,7 +154,7 @@ class PenaltySpace:
     ratio: float
     space: Space
     groups: tuple[str, ...] = ()
-    ours: bool = False  # whether the ranges are not the user's
+    ours: frozenset[str] = frozenset()  # those whose ranges are not the user's
 
     @classmethod
     def of(
@@ -172,11 +172,11 @@ class PenaltySpace:
         ratio = adapter.ratio(estimator)
         if not 0.0 <= ratio <= 1.0:
             raise ValueError(f"l1_ratio must lie between 0 and 1, got {ratio!r}")
-        own, ours = [f"{kind}_{group}" for kind in PENALTIES for group in groups], space is None
+        own = [f"{kind}_{group}" for kind in PENALTIES for group in groups]
         if space is None:
             usual = ["l1"] * (ratio > 0.0) + ["l2"] * (ratio < 1.0)
             usual = [f"{usual[-1]}_{group}" for group in groups] or usual
-            space = dict.fromkeys(usual, USUAL_RANGE)
+            space = dict.fromkeys(usual)
         if isinstance(space, Mapping):
             space = without_step(space, step)
             space = space if groups else in_penalties(space, estimator, adapter, ratio, total)
@@ -185,7 +185,8 @@ class PenaltySpace:
             known = ", ".join([*PENALTIES, *own]) if groups else known
             raise ValueError(f"space must be a dictionary of {known} to ranges, got {space!r}")
         names = tuple(name for name in (*PENALTIES, *own) if name in space)
-        given = {name: ends(space[name], name) for name in names}
+        ours = frozenset(name for name in names if space[name] is None)
+        given = {name: USUAL_RANGE if name in ours else ends(space[name], name) for name in names}
         for name, (lower, upper, *_) in given.items():
             if not (lower >= 0.0 and math.isfinite(upper)):
                 raise ValueError(f"space[{name!r}] must be finite and not negative, got {space[name]!r}")
@@ -213,7 +214,8 @@ class PenaltySpace:
             low, high = OF_DATA[kind]
             return low * largest[kind], high * largest[kind]
 
-        return replace(self, space=Space(**{name: of_data(kind_of(name)) for name in self.names}))
+        ranges = self.space.ranges | {name: of_data(kind_of(name)) for name in self.ours}
+        return replace(self, space=Space(**{name: (*ranges[name], self.space.scales[name]) for name in self.names}))
 
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""

@@ -39,7 +39,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.tabular import cautions, comparing
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.groups import REST, ColumnsOf
-from suffice.tabular.models import MODELS, SIGNED, Space, Task, estimator_of, space_of
+from suffice.tabular.models import MODELS, SIGNED, Task, estimator_of, penalties_of
 from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
 from suffice.tabular.targets import Target, Wishes, target_of
 
@@ -60,7 +60,7 @@ class Problem:
     task: Task
     model: str
     estimator: Pipeline
-    space: Space
+    space: dict[str, None]  # the penalties, over ranges that the data give
     cv: Any
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
@@ -136,12 +136,12 @@ def pose(
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {known.model}")
     estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)}, non_negative)
     notes += cautions.telling(X, y, known.task, set(levels))
-    space, chosen = space_of(known.model, y), _grouped(groups, table, numeric, tuple(levels))
+    names, chosen = penalties_of(known.model), _grouped(groups, table, numeric, tuple(levels))
     if chosen is not None:
-        space = {f"{name}_{group}": ends for name, ends in space.items() for group in chosen}
+        names = tuple(f"{name}_{group}" for name in names for group in chosen)
     splitter = StratifiedKFold if known.task == "classification" else KFold
     return Problem(
-        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]), space,
+        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]), dict.fromkeys(names),
         splitter(wishes.folds, shuffle=True, random_state=seed), tuple(numeric), tuple(levels), tuple(notes),
         weight, known.labels, known.log, chosen, table.reading,
         _origins(table, [*known_parts.values(), *numeric, *levels]),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
 from suffice.sklearn import ElasticNetGLM
-from suffice.tabular.entries import Array
 
 Task = Literal["classification", "regression"]
 
@@ -32,8 +30,6 @@ MODELS: dict[str, tuple[Task, str, str]] = {
 POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # whose targets must not be negative
 SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
 USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
-
-Space = dict[str, tuple[float, float]]
 
 
 def estimator_of(model: str, known: dict[str, Any] | None = None, non_negative: bool = False) -> Any:
@@ -67,27 +63,10 @@ def estimator_of(model: str, known: dict[str, Any] | None = None, non_negative: 
     raise ValueError(f"model must be one of {', '.join(MODELS)}, got {model!r}")
 
 
-def space_of(model: str, y: Array) -> Space:
-    """Ranges of the penalties. l1 is in units of the target, and so is l2 for counts; Huber's l2 is in inverse ones."""
-    usual = (1e-6, 1e2)
-    match model:
-        case "logistic":
-            return {"l1": usual, "l2": usual}
-        case "logistic-l1":
-            return {"l1": usual}
-        case "elastic-net" | "lasso":
-            scale = float(np.std(y)) or 1.0
-            l1 = (1e-6 * scale, 1e1 * scale)
-            return {"l1": l1} if model == "lasso" else {"l1": l1, "l2": usual}
-        case "huber":
-            scale = float(np.std(y)) or 1.0
-            return {"l2": (1e-6 / scale, 1e2 / scale)}
-        case "poisson":
-            scale = float(np.mean(y)) or 1.0
-            return {"l2": (1e-6 * scale, 1e2 * scale)}
-        case "gamma" | "negative-binomial" | "cox":
-            return {"l1": (1e-6, 1e1), "l2": usual}
-        case "tweedie":
-            scale = float(np.sqrt(np.mean(y))) or 1.0  # of the deviance, for power 1.5
-            return {"l1": (1e-6 * scale, 1e1 * scale), "l2": (1e-6 * scale, 1e2 * scale)}
-    return {"l2": usual}
+def penalties_of(model: str) -> tuple[str, ...]:
+    """Those that are tuned, over ranges that the data give."""
+    if model in ("logistic-l1", "lasso"):
+        return ("l1",)
+    if model in ("logistic", "elastic-net", "gamma", "negative-binomial", "cox", "tweedie"):
+        return ("l1", "l2")
+    return ("l2",)
