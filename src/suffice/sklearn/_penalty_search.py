@@ -185,6 +185,10 @@ class PenaltySearch:
             if not problem.notes:
                 problem.purpose = "first look"
                 problem.look(starts[0], within=math.inf)
+            if problem.best.failure is not None:
+                raise ValueError(
+                    f"there is no loss at any of the first penalties: {problem.best.failure}; scale X or y"
+                )
             options = replace(options, enough=worth(problem.best, self.tolerance))
 
         def search(starts: Sequence[Array], options: Options) -> Result:

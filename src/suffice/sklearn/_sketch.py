@@ -232,7 +232,9 @@ class Sketch:
     def _lines(self) -> list[list[Theta]]:
         """Lines with an l1, from large penalties to small ones, of one ratio each or with the least l2."""
         t1, t2 = math.log10(self.l1_max), math.log10(self.curvature)
-        down = t1 - np.arange(0.0, LONGEST, STEP)
+        shift = math.log10((1.0 - self.ratio) / self.ratio) if 0.0 < self.ratio < 1.0 else -math.inf
+        highest = self._bounds("l1")[1] if "l1" in self.space.names else self._bounds("l2")[1] - shift
+        down = (t1 if highest > t1 - LONGEST else highest) - np.arange(0.0, LONGEST, STEP)
         if len(self.space) == 2:
             least = self._bounds("l2")[0]
             lines = [[(level, least) for level in down]]
@@ -240,7 +242,6 @@ class Sketch:
         elif self.ratio == 0.0:
             return []
         else:  # l2 follows from l1, or l1 from l2
-            shift = math.log10((1.0 - self.ratio) / self.ratio) if self.ratio < 1.0 else -math.inf
             lines = [[(level, level + shift) for level in down]]
         return [inside for line in lines if (inside := self._inside(line))]
 
