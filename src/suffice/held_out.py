@@ -365,7 +365,8 @@ class HeldOut:
         """The loss at w; the latest one is kept, which an evaluation asks for several times."""
         known: tuple[Array, LossAt] | None = self.__dict__.get("_latest")
         if known is None or not np.array_equal(known[0], w):
-            known = np.array(w), self._at(w)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite proves nothing
+                known = np.array(w), self._at(w)
             object.__setattr__(self, "_latest", known)
         return known[1]
 
@@ -408,6 +409,7 @@ class HeldOut:
             far = spectral * R + math.sqrt(times) * shift + spread
             return bound(gradient * R + pull * shift + blurred, h, far)
 
+        @np.errstate(over="ignore", invalid="ignore")
         def verified(proof: Verification) -> float:
             assert isinstance(proof, LinearVerification)
             along, rounded, doubt = proof.along(design.X)
