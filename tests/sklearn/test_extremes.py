@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
@@ -19,6 +21,7 @@ from sklearn.model_selection import KFold
 from sklearn.svm import SVR
 
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
+from suffice.sklearn.report import collect, page
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((30, 4))
@@ -180,3 +183,16 @@ def test_one_row_of_a_class_far_from_all_others_is_separated():
         np.vstack([rows, rows]), np.r_[np.zeros(11), 1.0].tolist() * 2
     )
     assert search.score_interval_[0] <= search.best_score_ <= search.score_interval_[1]
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e-160, 1e60, 1e149])
+def test_a_report_of_tiny_and_huge_targets_is_made(name, scale):
+    search = searched(name, scale)
+    made = page(json.loads(json.dumps(collect(search, X, scale * Y, about={"title": "targets"}))))
+    assert f"{float(search.best_penalties_[SPACES[name][1][0]]):.2g}".split("e")[0] in made
+
+
+def test_a_report_shows_names_of_files_that_are_not_utf_8():
+    name = b"caf\xe9 \xff.csv".decode("utf-8", "surrogateescape")
+    assert "caf\ufffd \ufffd.csv" in page(collect(searched("ridge", 1.0), X, Y, about={"title": name}))

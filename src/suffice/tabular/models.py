@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
+from suffice.arrays import norm
 from suffice.sklearn import ElasticNetGLM
 from suffice.tabular.entries import Array
 
@@ -67,6 +69,11 @@ def estimator_of(model: str, known: dict[str, Any] | None = None, non_negative: 
     raise ValueError(f"model must be one of {', '.join(MODELS)}, got {model!r}")
 
 
+def spread(y: Array) -> float:
+    """The standard deviation, also where squares underflow."""
+    return norm(y - np.mean(y)) / math.sqrt(len(y))
+
+
 def space_of(model: str, y: Array) -> Space:
     """Ranges of the penalties. l1 is in units of the target, and so is l2 for counts; Huber's l2 is in inverse ones."""
     usual = (1e-6, 1e2)
@@ -76,11 +83,11 @@ def space_of(model: str, y: Array) -> Space:
         case "logistic-l1":
             return {"l1": usual}
         case "elastic-net" | "lasso":
-            scale = float(np.std(y)) or 1.0
+            scale = spread(y) or 1.0
             l1 = (1e-6 * scale, 1e1 * scale)
             return {"l1": l1} if model == "lasso" else {"l1": l1, "l2": usual}
         case "huber":
-            scale = float(np.std(y)) or 1.0
+            scale = spread(y) or 1.0
             return {"l2": (1e-6 / scale, 1e2 / scale)}
         case "poisson":
             scale = float(np.mean(y)) or 1.0
