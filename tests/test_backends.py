@@ -54,6 +54,16 @@ def test_a_solution_is_proven_wherever_the_matrix_lives(library, model, solver):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("model", MODELS)
+def test_slopes_on_the_way_between_two_points_are_those_of_numpy(library, model):
+    def slope(X):
+        f = MODELS[model](X).at(l1=0.02, l2=0.1).smooth
+        return f.slope_between(f.image(np.zeros_like(w)), f.image(w))
+
+    assert slope(array(library, X)) == pytest.approx(slope(X), rel=1e-12)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("shape", [(80, 12), (12, 80)])
 def test_the_norms_of_a_design_are_those_of_its_numpy_twin(library, shape):
     matrix = X.reshape(shape)

@@ -7,9 +7,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from flint import arb, ctx, fmpq
 
-from suffice.held_out import BRIER_CURVATURE, BrierScore, HeldOut, LogScore, SquaredScore, error_of_moved, least_error
-from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError
+from suffice.held_out import (
+    BRIER_CURVATURE,
+    BrierScore,
+    HeldOut,
+    LogScore,
+    LossAt,
+    SquaredScore,
+    error_of_moved,
+    least_error,
+)
+from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError, SquaredErrors
 from suffice.terms import POISSON, RowBlocks
 from suffice.terms.design import Design
 from suffice.terms.rounding import norm_rounding
@@ -309,3 +319,45 @@ def test_losses_of_a_fold_by_numbers_are_sums_over_its_rows_and_no_others(name, 
     of_fold, of_rows = FOLD_LOSSES[name](fold, slice(None)).at(w), FOLD_LOSSES[name](X[rows], rows).at(w)
     assert of_fold.residual == pytest.approx(of_rows.residual, rel=1e-12)
     assert of_fold.error(1e-3) == pytest.approx(of_rows.error(1e-3), rel=0.2)
+
+
+TINY_SCALES = [2.0**-k for k in (400, 500, 520, 530, 536, 540, 600, 1000, 1040)]
+
+
+def exact_root(total):
+    """The root of a fraction, as a ball."""
+    with ctx.workprec(300):
+        return arb(fmpq(total.numerator, total.denominator)).sqrt()
+
+
+@pytest.mark.parametrize("scale", TINY_SCALES)
+@pytest.mark.parametrize("kind", ["one target", "several targets", "blocks of rows", "several targets, blocks of rows"])
+def test_errors_of_squares_hold_where_squares_underflow(scale, kind):
+    X, w = rng.standard_normal((30, 3)), scale * np.array([1.0, -2.0, 0.5])
+    y = X @ w + scale * rng.standard_normal(30)
+    rows = RowBlocks.of(X, block=7) if "blocks" in kind else X
+    if "several" in kind:
+        at, Y, W = SquaredErrors(rows, np.column_stack([y, -y])).at(np.r_[w, w]), np.column_stack([y, -y]), [w, w]
+    else:
+        at, Y, W = SquaredError(rows, y).at(w), y[:, None], [w]
+    moves = [np.zeros(3), *(scale * 10.0**-k * np.eye(3)[k % 3] for k in range(4))]
+    for move in moves:
+        there = [[Fraction(float(a)) + Fraction(float(b)) for a, b in zip(one, move, strict=True)] for one in W]
+        loss = sum(
+            (sum(Fraction(float(x)) * v for x, v in zip(row, there[k], strict=True)) - Fraction(float(Y[i, k]))) ** 2
+            for i, row in enumerate(X)
+            for k in range(len(W))
+        )
+        radius = float(np.linalg.norm(move)) * math.sqrt(len(W)) * (1 + 1e-15)
+        assert abs(exact_root(loss) - arb(at.residual)) <= arb(at.error(radius))
+    if scale > 1e-140:
+        assert at.error(0.0) < 1e-12 * at.residual
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e-165, 1e-160, 1e-155, 1e-100, 1.0, 1e100, 1e200, 1e306])
+def test_the_radius_for_an_accuracy_is_found_at_any_scale(scale):
+    at = LossAt(np.zeros(1), lambda radius: radius + 1e-3 * scale)
+    radius = at.radius(scale)
+    assert radius == 0.0 if scale < 1e-300 else 0.98 < radius / scale < 1.0
+    kinked = LossAt(np.zeros(1), lambda radius: 0.0 if radius < scale else math.inf)
+    assert kinked.radius(1.0) == 0.0 if scale < 1e-300 else 0.98 < kinked.radius(1.0) / scale <= 1.0

@@ -17,6 +17,7 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
+TINY = 5e-324  # what a product that underflows loses at most
 
 
 def namespace(x: Any) -> Any:

@@ -10,6 +10,7 @@ is in the journal, and whatever could be made is there.
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import subprocess
@@ -39,6 +40,8 @@ app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains 
 @app.callback()
 def main() -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are not UTF-8
+        sys.stdout.reconfigure(errors="surrogateescape")
 
 
 @app.command()

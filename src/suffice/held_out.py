@@ -76,10 +76,10 @@ class LossAt:
         blur = self.error(0.0)
         if within <= blur:
             return 0.0
-        if self.error(sys.float_info.max) <= within:
+        low, high, at = 0.0, sys.float_info.max, 1.0
+        known = {high: self.error(high)}
+        if known[high] <= within:
             return math.inf
-        low, high, at = 0.0, math.inf, 1.0
-        known: dict[float, float] = {}
         for trial in itertools.count():
             known[at] = self.error(at)
             low, high = (at, high) if known[at] <= within else (low, at)
@@ -87,9 +87,10 @@ class LossAt:
                 return low
             if high < 1e-300:
                 return 0.0
-            if low == 0.0 or high == math.inf:
+            if low == 0.0 or high == sys.float_info.max:
                 reach = (within - blur) / (known[at] - blur) if known[at] > blur else math.inf
-                at *= min(max(reach, 1e-3), 0.5) if low == 0.0 else min(max(reach, 2.0), 1e3)
+                far = min(1e3, math.sqrt(high / at))
+                at *= min(max(reach, 1e-3), 0.5) if low == 0.0 else min(max(reach, 2.0), far)
             else:
                 at = _between(low, high, known[low] - blur, known[high] - blur, within - blur, trial > MOST_GUESSES)
         raise AssertionError("the search has no end of its own")
@@ -99,11 +100,11 @@ def _between(low: float, high: float, e_low: float, e_high: float, e: float, hal
     """Where e lies on the power of the radius through both ends, up to half of a percent beyond, so that the next one
     lies at its other side; by bisection where that has come to nothing."""
     if halve or not 0.0 < e_low < e < e_high < math.inf:
-        return math.sqrt(low * high)
+        return math.sqrt(low) * math.sqrt(high)
     power = math.log(e_high / e_low) / math.log(high / low)
     guess = low * math.pow(e / e_low, 1.0 / power)
     if guess < 1.004 * low:
-        return min(1.0099 * low, math.sqrt(low * high))
+        return min(1.0099 * low, math.sqrt(low) * math.sqrt(high))
     return max(0.998 * guess, high / 1.0099) if guess > high / 1.004 else 0.998 * guess
 
 
@@ -118,7 +119,7 @@ def error_of_moved(
 ) -> Callable[[float, Array, float], float]:
     """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
     function of these three; `pulls` are v phi'."""
-    loss, rounding = float(residuals @ residuals), norm_rounding(residuals)
+    loss, rounding = float(residuals @ residuals), norm_rounding(residuals, share)
     steep = np.abs(pulls)
 
     def bound(first: float, h: Array, far: float) -> float:
@@ -364,7 +365,8 @@ class HeldOut:
         """The loss at w; the latest one is kept, which an evaluation asks for several times."""
         known: tuple[Array, LossAt] | None = self.__dict__.get("_latest")
         if known is None or not np.array_equal(known[0], w):
-            known = np.array(w), self._at(w)
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite proves nothing
+                known = np.array(w), self._at(w)
             object.__setattr__(self, "_latest", known)
         return known[1]
 
@@ -407,6 +409,7 @@ class HeldOut:
             far = spectral * R + math.sqrt(times) * shift + spread
             return bound(gradient * R + pull * shift + blurred, h, far)
 
+        @np.errstate(over="ignore", invalid="ignore")
         def verified(proof: Verification) -> float:
             assert isinstance(proof, LinearVerification)
             along, rounded, doubt = proof.along(design.X)

@@ -207,7 +207,7 @@ class HeldOutRows(HeldOut):
         gradient = norm(adjoint) + design.pull_rounding * root * float(weighted) * up
         pull = abs(pulls) + gamma(rows) * absolute
         spectral, spread = root * math.sqrt(design.squared_norm), root * design.spread(w)
-        rounding = norm_rounding(residuals) + gamma(rows + 16) * norm(residuals)
+        rounding = norm_rounding(residuals, self.share, rows) + gamma(rows + 16) * norm(residuals)
         of_sums = 0.0 if self.counted else 4.0 * EPS * float(largest)
         blurred *= up
 

@@ -133,7 +133,7 @@ class HeldOutSoftmax:
             self.design.margin_rounding(w) * norm(w) * float(np.sqrt(np.sum(pulls**2, axis=1)) @ self.design.row_norms)
         )
         of_sums = 4.0 * EPS * math.sqrt(train.classes) * (float(np.abs(m).max()) + train.classes + 8.0)
-        rounding = norm_rounding(residuals)
+        rounding = norm_rounding(residuals, self.share)
 
         def bound(first: float, far: float) -> float:
             """The error of r for margins that move by `far` in all, and the loss by `first` to first order."""

@@ -175,7 +175,7 @@ class HeldOutSoftmaxRows:
         gradient = norm(pulls.ravel()) + design.pull_rounding * float(weighted) * up + spectral * phi.curvature * of_phi
         pull = norm(of_b) + gamma(rows + K + 16) * norm(sizes) + phi.curvature * of_phi
         shaken = (blurred + absolute * of_phi) * up + 2.0 * of_phi
-        rounding = norm_rounding(residuals) + gamma(rows + K + 16) * norm(residuals)
+        rounding = norm_rounding(residuals, self.share, rows) + gamma(rows + K + 16) * norm(residuals)
 
         def bound(first: float, far: float) -> float:
             """The error of r for margins that move by `far` in all, and the loss by `first` to first order."""

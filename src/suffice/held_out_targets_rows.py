@@ -84,7 +84,7 @@ class HeldOutTargetsRows:
         length = math.sqrt(float(c.max()) * total * design.squared_norm)
         each = [math.sqrt(total) * (design.spread(one) + self.blur) for one in W]
         spread = norm(np.sqrt(c) * np.array(each))
-        rounding = norm_rounding(residuals) + gamma(rows + t + 16) * norm(residuals)
+        rounding = norm_rounding(residuals, total * float(c.max()), rows * t) + gamma(rows + t + 16) * norm(residuals)
         rounding += 4.0 * EPS * math.sqrt(total * float(c @ sizes)) * up
 
         def error(radius: float) -> float:

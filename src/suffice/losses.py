@@ -403,7 +403,7 @@ class PartialLikelihood:
         of_margins = 2.0 * events * (self.design.margin_rounding(w) * self.design.largest_row * norm(w))
         blur = model.loss_rounding(image) + of_margins
         residuals = np.sqrt(share * losses)
-        rounding = norm_rounding(residuals)
+        rounding = norm_rounding(residuals, share)
 
         def error(radius: float) -> float:
             R = min(radius, 1e150)

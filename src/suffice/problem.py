@@ -18,6 +18,8 @@ from suffice.terms.multinomial import Multinomial
 from suffice.terms.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
 from suffice.terms.smooth import ImagedSmooth, Ridged, Smooth, imaged
 
+LEAST_L = 1e-300  # in place of the L of a model that is constant, such as one of an X of zeros
+
 
 @dataclass(frozen=True)
 class Composite:
@@ -48,7 +50,7 @@ class Composite:
         )
         mu, L = (
             positive(self.mu, "mu", zero=ridge > 0 or linear),
-            positive(self.L, "L", zero=ridge > 0, infinite=not own),
+            positive(self.L, "L", zero=ridge > 0 or not own, infinite=not own),
         )
         if mu > L:
             raise ValueError(f"mu must not exceed L, got mu={mu!r}, L={L!r}")
@@ -82,7 +84,7 @@ class Canonical:
 
     @classmethod
     def of(cls, problem: Composite) -> Canonical:
-        mu, L = float(problem.mu), float(problem.L)
+        mu, L = float(problem.mu), max(float(problem.L), LEAST_L)
         f = imaged(problem.smooth, L)
         if isinstance(problem.prox, ElasticNet):
             l1, ridge = problem.prox.without_ridge()

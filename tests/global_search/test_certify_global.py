@@ -154,6 +154,44 @@ def test_ranges_may_end_in_infinity_and_begin_at_nothing():
     assert inside.success and inside.lower <= made.upper
 
 
+BEGINNINGS = (0.0, 1e-300, 1e-3, 1e5, 1e300)
+BUDGETS = [{"max_evaluations": most} for most in (1, 2, 3, 20)] + [{"max_seconds": 1e-6}]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("kind", ["squares", "logistic"])
+def test_what_is_proven_of_endless_ranges_holds_after_any_budget(kind, budget):
+    for low in BEGINNINGS:
+        ranges = [{"l1": (low, math.inf), "l2": (other, math.inf)} for other in BEGINNINGS]
+        ranges += [{"l1": (low, math.inf), "l2": (1e-2, 1.0)}, {"l1": (1e-2, 1.0), "l2": (low, math.inf)}]
+        for ends in ranges:
+            problem = two_penalties(kind, 1).over(suffice.Space(**ends))
+            made = suffice.certify_global(problem, 0.01, options=suffice.GlobalOptions(**budget))
+            assert 0.0 <= made.lower <= made.upper < math.inf
+            assert all(math.isfinite(value) for value in made.params.values())
+            for k, at in enumerate((1.0, 3.0, 30.0)):
+                params = {name: min(max(a * at ** (k + 1), at, a), b) for name, (a, b) in ends.items()}
+                theta = problem.space.theta({name: min(value, 1e307) for name, value in params.items()})
+                assert made.lower <= problem.evaluate(theta, within=1e-9).interval[1]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.0, 1.0), (0.5, 2.0)], ids=str)
+@pytest.mark.parametrize("low", [1e-300, 1e-4, 1e5, 1e307])
+def test_one_endless_penalty_is_bounded_by_one_look(low, shares, most):
+    problem = one_fold("squares", *shares, ends=(low, math.inf))
+    made = suffice.certify_global(problem, options=suffice.GlobalOptions(max_evaluations=most))
+    assert 0.0 <= made.lower <= made.upper < math.inf
+    assert problem.space.ranges["strength"][0] <= made.params["strength"] < math.inf
+
+
+def test_cells_that_floats_cannot_cut_end_the_search():
+    problem = two_penalties("squares", 1).over(suffice.Space(l1=(1e-3, 1.0), l2=(1e306, math.inf)))
+    made = suffice.certify_global(problem, 1e-9, options=suffice.GlobalOptions(max_evaluations=60))
+    assert made.lower <= made.upper < math.inf
+    assert all((cell.low < math.inf).all() for cell in made.cells)
+
+
 def two_from_zero(lower, held):
     return suffice.BilevelProblem([lower], [held], space=suffice.Space(l1=(0.0, 10.0, "log"), l2=(0.0, 10.0, "log")))
 

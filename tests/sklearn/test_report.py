@@ -352,7 +352,7 @@ def _set(data, *keys):
         (lambda d: d.update(estimator="x" * 10_000), "estimator must be a text"),
         (lambda d: d.update(names=["l2", "l2"]), "names"),
         (lambda d: d.update(estimator="\ud800"), "estimator must be a text"),
-        (lambda d: _set(d, "evaluations", 0, "point", [1e200]), "finite number"),
+        (lambda d: _set(d, "evaluations", 0, "point", [1e305]), "finite number"),
         (lambda d: _set(d, "about", "x", print), r"about\['x'\] must be plain data"),
     ],
 )

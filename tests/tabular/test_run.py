@@ -60,6 +60,24 @@ def tune(data, *arguments, target="bought", out=None):
     return runner.invoke(app, ["tune", str(data), "--target", target, *drop, *place, *map(str, arguments)])
 
 
+def test_a_file_whose_name_is_not_utf_8_gets_its_report(tmp_path):
+    strange = tmp_path / os.fsdecode(b"caf\xe9.csv")
+    try:
+        FRAME.to_csv(strange, index=False)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    result = tune(strange, target="spent", out=tmp_path / os.fsdecode(b"run\xff"))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / os.fsdecode(b"run\xff") / "report.html").read_text(encoding="utf-8").count("caf\ufffd.csv") > 0
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-155, 1e60])
+def test_targets_of_any_scale_get_a_model_and_a_report(tmp_path, scale):
+    FRAME.assign(spent=scale * FRAME["spent"].astype(float)).to_csv(tmp_path / "data.csv", index=False)
+    tune(tmp_path / "data.csv", "--model", "elastic-net", target="spent", out=tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
+
+
 @pytest.mark.parametrize("target, task", [("bought", "classification"), ("spent", "regression")])
 def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     skops = pytest.importorskip("skops.io")

@@ -157,3 +157,19 @@ def test_complaints_say_what_is_unusable(residuals, errors, work, complaint):
 @pytest.mark.parametrize("errors", [[0.0, 0.0], [1e-3, 0.0], [math.inf, math.inf]])
 def test_an_evaluation_without_fault_draws_no_complaint(errors):
     assert Evaluation([0.0], [1.0, -2.0], errors, work=3.5).complaint() is None
+
+
+@pytest.mark.parametrize("size", [1e-154, 1e-158, 1e-161, 3e-162, 1e-162, 1e-200, 5e-324, 1e150])
+@pytest.mark.parametrize("blocks", [None, [2, 3, 1]])
+def test_the_interval_holds_where_squares_underflow(size, blocks):
+    rng = np.random.default_rng(1)
+    residuals = size * rng.uniform(0.5, 2.0, 6)
+    errors = 1e-3 * size * rng.uniform(0.5, 1.0, 6 if blocks is None else 3) + 5e-324
+    low, high = (Fraction(end) for end in Evaluation([0.0], residuals, errors, blocks=blocks).interval)
+    assert low <= sum(Fraction(float(r)) ** 2 for r in residuals) <= high
+    if blocks is None:  # and for residuals that are as far off as they may be
+        pairs = [(Fraction(float(r)), Fraction(float(e))) for r, e in zip(residuals, errors, strict=True)]
+        assert low <= sum(max(r - e, Fraction(0)) ** 2 for r, e in pairs)
+        assert sum((r + e) ** 2 for r, e in pairs) <= high
+    if size > 1e-150:
+        assert high < Fraction(101, 100) * low

@@ -287,3 +287,11 @@ def test_eigenvalues_are_found_where_the_fast_method_fails(monkeypatch):
     lam, Q = eigenvalues(H)
     np.testing.assert_allclose(lam, expected, rtol=1e-12)
     np.testing.assert_allclose(Q @ np.diag(lam) @ Q.T, H, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1050, 2.0**-1000, 1.0, 2.0**900])
+def test_eigenvalues_are_those_of_the_matrix_at_any_scale(scale):
+    H = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]])
+    lam, Q = eigenvalues(scale * H)
+    np.testing.assert_allclose(lam / scale, np.linalg.eigvalsh(H), rtol=1e-5)
+    np.testing.assert_allclose(Q @ Q.T, np.eye(3), atol=1e-12)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from itertools import count, pairwise
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.bilevel import BilevelProblem
@@ -182,7 +184,8 @@ class Search:
 
     @property
     def done(self) -> bool:
-        return relative(self.lower, self.upper) <= self.epsilon or self._narrow(self._heap[0][2])
+        cell = self._heap[0][2]
+        return relative(self.lower, self.upper) <= self.epsilon or (cell.solved and bool(_narrow(cell).all()))
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -235,11 +238,17 @@ class Search:
         for k, (cell, _) in enumerate(chosen):
             self._take(cell, answers[k * n : (k + 1) * n])
 
+    def settle_for_any(self) -> None:
+        """F somewhere in the box, where it was evaluated nowhere."""
+        t = within_reach(self._heap[0][2].box).centre
+        self._evaluated(t, [np.zeros(fold.design.shape[1]) for fold in self.folds])
+
     def _settle(self, cell: Cell, starts: Starts) -> None:
         """F where it is least in a cell of which all is known: no look at it could tell more. At an end, which is often
         a kink and hard to prove anything at, a little inside."""
-        t = cell.surface.best(cell.box)
-        t += INSIDE * (cell.box.centre - t)
+        box = within_reach(cell.box)
+        t = cell.surface.best(box)
+        t += INSIDE * (box.centre - t)
         begun = [np.zeros(fold.design.shape[1]) for fold in self.folds] if starts is None else starts
         found = [
             minimised(fold, float(fold.B[0] @ t), float(fold.B[1] @ t), w)
@@ -295,12 +304,12 @@ class Search:
     def _cut(self, cell: Cell, k: int) -> list[Cell]:
         low, high = float(cell.low[k]), float(cell.high[k])
         if math.isinf(high):
-            cuts = [BEYOND * low if low > 0.0 else 1.0]
+            cuts = [float(beyond(low))]
         else:
             cuts = [cut for cut in cell.surface.free if low < cut < high] if high <= NEAR * low else []
             width = high - low
             if not any(TINIEST * width < cut - low < (1.0 - TINIEST) * width for cut in cuts):
-                cuts = [max(math.sqrt(low * high), high / CUT)]
+                cuts = [max(math.sqrt(low) * math.sqrt(high), high / CUT)]
         parts = []
         for ends in pairwise([low, *cuts, high]):
             below, above = cell.low.copy(), cell.high.copy()
@@ -312,15 +321,30 @@ class Search:
 
     def _side(self, cell: Cell) -> int:
         """Which side is cut: an infinite one first, then the one that moves predictions most."""
-        if not cell.box.bounded:
-            return int(np.argmax(np.isinf(cell.high)))
-        relief = np.where(cell.high - cell.low > NARROWEST * cell.high, cell.surface.relief, -1.0)
+        narrow = _narrow(cell)
+        if np.any(np.isinf(cell.high) & ~narrow):
+            return int(np.argmax(np.isinf(cell.high) & ~narrow))
+        relief = np.where(narrow, -1.0, cell.surface.relief)
         if np.all(relief[0] == relief):  # nothing is known of them
             relief = np.log(cell.high / np.maximum(cell.low, NARROWEST * cell.high))
         return int(np.argmax(relief))
 
-    def _narrow(self, cell: Cell) -> bool:
-        return cell.solved and cell.box.bounded and bool(np.all(cell.high - cell.low <= NARROWEST * cell.high))
+
+def beyond(low: npt.ArrayLike) -> Array:
+    """Where sides without an upper end are cut; infinite beyond the range of floats."""
+    with np.errstate(over="ignore"):
+        return np.where(np.asarray(low) > 0.0, BEYOND * np.asarray(low), 1.0)
+
+
+def within_reach(box: Box) -> Box:
+    """What is to be had of a box with floats, or all of a bounded one."""
+    return Box(box.low, np.where(np.isinf(box.high), np.minimum(beyond(box.low), sys.float_info.max), box.high))
+
+
+def _narrow(cell: Cell) -> npt.NDArray[np.bool_]:
+    """Which sides are not cut any more."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isinf(cell.high), np.isinf(beyond(cell.low)), cell.high - cell.low <= NARROWEST * cell.high)
 
 
 def budget_spent(search: Search, options: GlobalOptions) -> str | None:

@@ -107,7 +107,7 @@ def certify_global(
     epsilon : float, default 0.01
         The relative gap at which it ends with success.
     options : GlobalOptions, default None
-        Budgets. Whenever they end it, what is proven so far is returned.
+        Budgets. Whenever they end it, what is proven so far is returned; F is evaluated once at least.
     known : Result or Evaluation, default None
         The end of a local search of the same problem, such as `suffice.tune` returns: an upper bound from the start.
     journal : folder, default None
@@ -138,6 +138,8 @@ def certify_global(
         search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
         history: list[Progress] = []
         message = _run(search, options, at_once, history, callback)
+        if search.best is None:  # cells without an upper end are bounded without an evaluation
+            search.settle_for_any()
         if not history:  # what was known before the first look is enough
             history.append(search.progress)
     best = search.best

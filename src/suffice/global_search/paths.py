@@ -40,7 +40,7 @@ class Box:
     @property
     def centre(self) -> Array:
         """In the middle of a finite box: no ridge is then more than doubled by t, and series in t / l2 converge."""
-        return 0.5 * (self.low + self.high)
+        return 0.5 * self.low + 0.5 * self.high
 
     @property
     def r(self) -> Array:

@@ -47,6 +47,8 @@ class Found:
 def search(problem: Canonical, here: Evidence, target: Array, image: Any = None) -> Found:
     """A point on the way to `target`, whose image may be known, where Phi is less (see the module's text), or x."""
     f, g, x = problem.f, problem.g, here.z
+    if not np.isfinite(target).all():
+        return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
     l1 = g.l1 if isinstance(g, L1 | WeightedL1) else 0.0
     direction, image = target - x, f.image(target) if image is None else image
     along = image - here.z_image

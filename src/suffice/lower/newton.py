@@ -49,7 +49,7 @@ from suffice.lower.linear_hessian import (
     with_likely,
 )
 from suffice.lower.parts import LinearParts
-from suffice.lower.quadratic import Indices, Quadratic, minimise_model, on_these
+from suffice.lower.quadratic import Indices, NoFactorError, Quadratic, minimise_model, on_these
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design, largest_matrix
@@ -204,7 +204,10 @@ def _steadier(
         if larger is None:
             break
         C = larger
-        target = _target(terms, here, metric.working, hessian_with(terms, metric, C))
+        try:
+            target = _target(terms, here, metric.working, hessian_with(terms, metric, C))
+        except NoFactorError:
+            break
         other = search(problem, here, target)
         found = min(found, other, key=lambda one: one.change)
         if other.t > SHORT:

@@ -56,6 +56,10 @@ SAFE = 1e-2  # of the largest entry of diag(H): where D is no less, nothing canc
 BLOCK_BYTES = 1 << 22  # of columns of A that are dense at a time
 
 
+class NoFactorError(ArithmeticError):
+    """H is not finite, or zero: there is no step."""
+
+
 class Quadratic(Protocol):
     """H, as far as minimising q needs it."""
 
@@ -487,7 +491,7 @@ def _factor(H: Array, diagonal: Array | float = 0.0) -> Array:
             return np.asarray(factor)
         shift = max(10.0 * shift, EPS * float(np.trace(H)))
         if not 0.0 < shift < math.inf:
-            raise ArithmeticError("the Hessian of the working set is not finite")
+            raise NoFactorError("the Hessian of the working set is not finite, or zero")
 
 
 def _solved(factor: Array, b: Array) -> Array:

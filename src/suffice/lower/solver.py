@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from suffice.lower.newton import Newton, NewtonState, lent_to
 from suffice.lower.newton_prox import NewtonProx
 from suffice.lower.newton_softmax import NewtonSoftmax
 from suffice.lower.newton_tv import NewtonTV
+from suffice.lower.quadratic import NoFactorError
 from suffice.lower.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 from suffice.problem import Canonical, Composite
 from suffice.protocols import conforms
@@ -188,7 +190,7 @@ def _evidence_at(problem: Canonical, x: Array) -> Evidence:
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
     """The state after a step; one that leaves the range of floats is not made. A user's own f that has no finite
     gradient is an error."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"), suppress(NoFactorError):
         made = step(problem, state)
         if math.isfinite(float(np.add.reduce(made.x))) or np.isfinite(made.x).all():
             return made

@@ -46,7 +46,8 @@ def table_of_evaluations(
     for k in range(scores.shape[1]):
         table[f"split{k}_test_score"] = scores[:, k]
     table["mean_test_score"] = scores.mean(axis=1)
-    table["std_test_score"] = scores.std(axis=1)
+    with np.errstate(over="ignore"):
+        table["std_test_score"] = scores.std(axis=1)
     table["rank_test_score"] = (1 + np.argsort(np.argsort(-table["mean_test_score"]))).astype(np.int32)
     table["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
     table["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])

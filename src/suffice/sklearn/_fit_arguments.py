@@ -22,6 +22,8 @@ from suffice.sklearn._target import inside
 from suffice.terms.cox import signed_times
 from suffice.terms.design import is_dask, is_dask_frame
 
+LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
+
 
 @dataclass(frozen=True)
 class Routed:
@@ -108,6 +110,12 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         check_classification_targets(y)
     else:
         y = np.asarray(y, dtype=np.float64)
+        largest = float(np.max(np.abs(y), initial=0.0))
+        if largest > LARGEST_TARGET:
+            raise ValueError(
+                f"y must not hold numbers beyond {LARGEST_TARGET:g}, whose squares are no longer finite, got "
+                f"{largest!r}: divide it by a constant"
+            )
     X, y = (X, y) if lives_elsewhere(X) else indexable(X, y)
     weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight

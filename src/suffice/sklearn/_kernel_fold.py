@@ -261,7 +261,7 @@ class HeldOutMachines:
     def at(self, machines: Sequence[Machine], gamma: float) -> tuple[Array, float]:
         """Residuals, and a proven bound on the error of their norm."""
         known = [self._of(one, machine, gamma) for one, machine in zip(self.train.machines, machines, strict=True)]
-        return np.concatenate([residuals for residuals, _ in known]), math.sqrt(sum(error**2 for _, error in known))
+        return np.concatenate([residuals for residuals, _ in known]), math.hypot(*(error for _, error in known))
 
     def _grams(self, one: Rows, rows: Any, gamma: float) -> tuple[Gram, Gram]:
         """The kernel of training rows with held-out ones, and of these among themselves; the latest ones are kept."""

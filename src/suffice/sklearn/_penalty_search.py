@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from suffice.arrays import Array, outside_stacklevel, positive
+from suffice.bilevel import BilevelProblem
 from suffice.global_search import GlobalOptions, UnsupportedError, certify_global
 from suffice.global_search.certificate import INTERRUPTED
 from suffice.journal import JournalError
@@ -177,6 +178,7 @@ class PenaltySearch:
                 starts = best_of_a_few(problem, self.folds, self.space, *looks)
             if sketch is not None and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
+            self._check_loss(starts[0])
             plainest = [made for _, _, made in problem.notes if np.array_equal(made.point, problem.notes[0][2].point)]
             nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
@@ -185,6 +187,7 @@ class PenaltySearch:
             if not problem.notes:
                 problem.purpose = "first look"
                 problem.look(starts[0], within=math.inf)
+            self._check_loss(starts[0])
             options = replace(options, enough=worth(problem.best, self.tolerance))
 
         def search(starts: Sequence[Array], options: Options) -> Result:
@@ -228,6 +231,13 @@ class PenaltySearch:
         self._look_beyond(best)
         return best
 
+    def _check_loss(self, start: Array) -> None:
+        """Raise ValueError where the best that was looked at has no finite loss."""
+        there = [made for _, _, made in self.problem.notes if np.array_equal(made.point, start)]
+        failure = there[-1].failure if there else None
+        if failure is not None:
+            raise ValueError(f"there is no loss at any of the first penalties: {failure}; scale X or y")
+
     @property
     def statistical(self) -> bool:
         """Whether the search ends where what is left is small against the standard error over folds."""
@@ -270,7 +280,7 @@ class PenaltySearch:
         ranges[edge.name] = (0.0, edge.end) if edge.down else (edge.end, math.inf)
         now = time.monotonic()
         seconds = min(max(SHARE_BEYOND * (now - self.began), SECONDS_BEYOND), self._until(REFINING) - now)
-        if seconds <= 0.0 or min(known.values()) <= 0.0 or not hasattr(problem, "over"):
+        if seconds <= 0.0 or min(known.values()) <= 0.0 or not isinstance(problem, BilevelProblem):
             return None  # of kernel machines nothing is proven beyond
         budget = GlobalOptions(max_evaluations=PROVEN_BEYOND, max_seconds=seconds)
         try:

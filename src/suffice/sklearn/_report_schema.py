@@ -14,7 +14,7 @@ from suffice.sklearn import _report_global
 
 MOST = 100_000  # entries of a list
 LONGEST = 2_000  # characters of a text
-LARGEST = 1e100  # of any number, and its inverse the least of a penalty: figures square and take logarithms
+LARGEST = 1e301  # of any number: figures take differences and logarithms
 
 EVALUATION = {
     "number": int,
@@ -245,7 +245,7 @@ def _length(values: list[Any], count: int, where: str) -> None:
 
 def _point(point: list[float], count: int, where: str) -> None:
     _length(point, count, where)
-    _require(all(value > 1.0 / LARGEST for value in point), where, "positive", point)
+    _require(all(value > 0.0 for value in point), where, "positive", point)
 
 
 def _interval(ends: list[float | None], inside: float | None, where: str) -> None:

@@ -243,7 +243,8 @@ class Lattice:
             best = self.noted.best
             within = LOOK * math.sqrt(best.cost / len(best.e))
             made = self.noted.look(theta, within=within, max_steps=STEPS)
-            self.heights[place] = made.cost if made.e.max() <= within else made.interval[1]
+            height = made.cost if made.e.max() <= within else made.interval[1]
+            self.heights[place] = height if height == height else math.inf  # where there is no loss
         return self.heights[place]
 
     def lines(self) -> Iterator[list[Place]]:
@@ -358,10 +359,11 @@ class Lattice:
         are alike the one seen first counts as better, so that a plateau has a valley, too."""
         rank = {place: (height, k) for k, (place, height) in enumerate(self.heights.items())}
         limit = self.above(min(self.heights.values()), NEARLY, NEARLY_SE)
+        none = math.inf, math.inf
         low = [
             place
             for place, height in self.heights.items()
-            if height <= limit and all(rank[place] < rank.get(near, (math.inf,)) for near in self.neighbours(place))
+            if height <= limit and all(rank[place] < rank.get(near, none) for near in self.neighbours(place))
         ]
         return sorted(low, key=lambda place: rank[place])
 

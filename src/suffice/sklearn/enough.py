@@ -29,7 +29,8 @@ def standard_error(evaluation: Evaluation) -> float:
 
 def error_of_mean(losses: Array) -> float:
     """The standard error of the mean of two or more."""
-    return float(np.std(losses, ddof=1)) / math.sqrt(len(losses))
+    unit = 2.0 ** (math.frexp(float(np.max(np.abs(losses))))[1] - 1)  # squares of losses may leave the range of floats
+    return unit * float(np.std(losses / unit, ddof=1)) / math.sqrt(len(losses))
 
 
 def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:

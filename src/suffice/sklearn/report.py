@@ -109,7 +109,9 @@ def _plain(value: Any, where: str, depth: int = 0) -> Any:
     """`value` if it is plain, with numbers of NumPy as Python's."""
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, str):  # names of files may hold bytes that are not UTF-8
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -26,6 +26,8 @@ from suffice.terms.margin_losses import POISSON
 
 Scorer = Callable[..., float]
 
+LEAST_VARIANCE = 1e-290  # below, squares of what is left of targets have lost digits
+
 
 def _one(y: Array, v: Array) -> float:
     return 1.0
@@ -75,9 +77,14 @@ def score_of(name: str) -> Score:
 
 
 def _variance(y: Array, v: Array) -> float:
-    variance = float(v @ (y - float(v @ y)) ** 2)
-    if len(y) < 2 or not variance > 0.0:
+    if len(y) < 2 or np.ptp(y[v > 0.0]) == 0.0:
         raise ValueError("scoring='r2' is not defined on a fold whose held-out targets are all equal")
+    variance = float(v @ (y - float(v @ y)) ** 2)
+    if variance < LEAST_VARIANCE:
+        raise ValueError(
+            f"scoring='r2' divides by the variance of held-out targets, which is next to nothing, got {variance!r}: "
+            "multiply y by a constant"
+        )
     return variance
 
 

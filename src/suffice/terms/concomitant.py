@@ -67,7 +67,7 @@ class ConcomitantHuber(MarginModel):
                 return b, s
         a, t = self.design.weights, image - self.y
         b = -float(a @ t) if self.intercepted else 0.0
-        s = largest = math.sqrt(float(a @ (t + b) ** 2))
+        s = largest = norm(np.sqrt(a) * (t + b))
         low, high = 0.0, math.inf
         for _ in range(MOST_STEPS):
             if s <= SMALLEST * largest:
@@ -79,7 +79,7 @@ class ConcomitantHuber(MarginModel):
             c = a * inside
             D = 1.0 - dot(a, np.minimum(z * z, self.epsilon**2))
             low, high = (low, s) if D > 0.0 else (s, high)
-            if abs(D) <= self._noise or high - low <= 2.0 * EPS * high:
+            if not abs(D) > self._noise or high - low <= 2.0 * EPS * high:
                 break
             # In terms of 1/s^2, D is linear as long as the same rows are inside.
             of_one, of_z, of_both = float(c.sum()), float(c @ (z * z)), float(c @ z)
@@ -87,7 +87,7 @@ class ConcomitantHuber(MarginModel):
             factor = 1.0 + D / V if V > 0.0 else -1.0
             s = s / math.sqrt(factor) if factor > 0.0 else 0.0
             if not low < s < high:
-                s = (math.sqrt(low * high) if low > 0.0 else 0.1 * high) if high < math.inf else 2.0 * low
+                s = (math.sqrt(low) * math.sqrt(high) if low > 0.0 else 0.1 * high) if high < math.inf else 2.0 * low
         self._latest[:] = [(image, b, s)]
         return b, s
 
@@ -121,7 +121,7 @@ class ConcomitantHuber(MarginModel):
         for _ in range(MOST_STEPS):
             z = (t + b) / s
             pull = dot(a, np.clip(z, -self.epsilon, self.epsilon))
-            if abs(pull) <= self._noise or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+            if abs(pull) <= self._noise or not high - low > 2.0 * EPS * (abs(low) + abs(high)):
                 break
             low, high = (b, high) if pull < 0.0 else (low, b)
             bend = float(a @ (np.abs(z) <= self.epsilon)) / s

@@ -25,6 +25,7 @@ for b - e alike. Other losses are asked at b - e and b + e: signs that are large
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -39,8 +40,35 @@ from suffice.terms.rounding import TINY, dot, gamma, roundings
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
+LARGEST_INTERCEPT = 1e155  # of losses without exponentials
+PATIENT = 10  # Newton steps for b: an exponential's have length 1, however far b is
+FAR = 1e3  # a bracket of b that is wider is cut near its ends, too
 CLOSE = 1e-7  # a Newton step for b that is no longer than so is the last one, but for rounding
 KEPT = 3  # images with their b
+
+
+def between(low: float, high: float, trial: int) -> float:
+    """Where a bracket of b is cut: in the middle or, if it is wide, in turns near its ends, since rows that balance
+    each other have margins near one of them."""
+    near = math.sqrt(high - low) if FAR < high - low < math.inf else math.inf
+    middle = 0.5 * low + 0.5 * high
+    return middle if near == math.inf else (low + near, high - near, middle)[trial % 3]
+
+
+def wide_bracket(sign: Callable[[float], int], loss: MarginLoss) -> tuple[float, float]:
+    """A bracket of b for w = 0; `sign` is that of s(b) where it is proven, else 0."""
+    low, high, size, most = 0.0, 0.0, 1.0, LARGEST_EXPONENT if math.isinf(loss.curvature) else LARGEST_INTERCEPT
+    while True:
+        with np.errstate(over="ignore", invalid="ignore"):
+            low, high = low or -size * (sign(-size) < 0), high or size * (sign(size) > 0)
+        if low < 0.0 < high:
+            return low, high
+        if size == most:
+            raise ValueError(
+                "the intercept is not finite, or beyond the range of floats: y holds a single label, nothing but zeros "
+                "or, where y has a logarithm, nothing but the tiniest numbers"
+            )
+        size = min(2.0 * size, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,18 +209,18 @@ class Intercepted(LossModel):
 
     def _root(self, image: Array, b: float, low: float, high: float) -> Root:
         close = False
-        for _ in range(MOST_STEPS):
+        for trial in range(MOST_STEPS):
             b = min(max(b, low), high)
             root, s, bend = self._pull(image, b)
-            if close or high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+            if close or not high - low > 2.0 * EPS * (abs(low) + abs(high)):
                 break
             step = s / bend if bend > 0.0 else math.inf
             if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(s) <= self._noise(root):
                 break
             low, high = (b, high) if s < 0.0 else (low, b)
-            inside = low < b - step < high
+            inside = low < b - step < high and (trial < PATIENT or trial % 2 == 0)
             close = inside and abs(step) <= CLOSE and self._third < math.inf
-            b = b - step if inside else 0.5 * (low + high)
+            b = b - step if inside else between(low, high, trial)
         return root
 
     def _error(self, root: Root) -> float:
@@ -220,14 +248,8 @@ class Intercepted(LossModel):
         return int(s >= noise) - int(s <= -noise)
 
     def _wide_bracket(self) -> tuple[float, float]:
-        zero, size = np.zeros(len(self.y)), 1.0
-        while size < LARGEST_EXPONENT or not math.isinf(self.loss.curvature):
-            if self._sign(zero, -size) < 0 and self._sign(zero, size) > 0:
-                return -size, size
-            size *= 2.0
-            if not size < 1e100:
-                break
-        raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
+        zero = np.zeros(len(self.y))
+        return wide_bracket(lambda b: self._sign(zero, b), self.loss)
 
     def shifted(self, image: Array, by: Array) -> Array:
         return image + self.b(by)

@@ -16,6 +16,7 @@ products, is computed once. With u = 2^-53 and d columns:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -128,7 +129,9 @@ class Gram:
 
     def norm(self, p: Array) -> float:
         """An upper bound of || sum_i p_i k(x_i, .) ||, for the matrix of rows with themselves."""
+        unit = 2.0 ** (math.frexp(float(np.max(np.abs(p), initial=0.0)))[1] - 1)  # squares of p / unit do not underflow
+        p = p / unit
         size = np.abs(p)
         doubt = size @ (self.E @ size) + gamma(2 * len(p) + 4) * (size @ (np.abs(self.K) @ size))
         square = max(float(p @ (self.K @ p)), 0.0) + float(doubt) * (1.0 + gamma(4 * len(p) + 16))
-        return float(np.sqrt(square)) * (1.0 + 4.0 * U)
+        return float(np.sqrt(square)) * (1.0 + 4.0 * U) * unit

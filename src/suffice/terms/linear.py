@@ -131,7 +131,7 @@ class LossModel(MarginModel):
     def slope_between(self, image: Array, other: Array) -> float:
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
         slopes = self.slopes(0.5 * (image + other))
-        return float(host((self.design.weights * slopes * (other - image)).sum()))
+        return float(namespace(image).sum(self.design.weights * slopes * (other - image)))
 
     def row_curvature(self, image: Array) -> Array:
         """a_i psi'' of every row at these margins."""

@@ -98,8 +98,11 @@ def slope_and_bend(loss: MarginLoss, m: Array, y: Array) -> tuple[Array, Array]:
 
 def slope_size(loss: MarginLoss, slope: Array, bend: Array, m: Array, y: Array) -> Array:
     """What psi' is rounded relative to: |psi'| + psi'', which covers psi' = exp(m) - y, or what the loss says itself by
-    a method `slope_size(m, y)`. It is no less than |psi'|, and psi' as computed errs by four units of rounding times it
-    at most. `slope` is psi' at m, `bend` no less than psi''."""
+    a method `slope_size(m, y)`, or |psi'| where that is a difference and rounded once, whatever the units of y. It is
+    no less than |psi'|, and psi' as computed errs by four units of rounding times it at most. `slope` is psi' at m,
+    `bend` no less than psi''."""
+    if isinstance(loss, Squared | Huber):
+        return abs(slope)
     own = getattr(loss, "slope_size", None)
     size: Array = abs(slope) + bend
     return size if own is None else namespace(m).maximum(own(m, y), size)

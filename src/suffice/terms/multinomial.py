@@ -227,6 +227,8 @@ class Multinomial(MarginModel):
                 trial = float(a @ losses)
                 if close or trial <= value + 1e-4 * t * slope + 8.0 * EPS * (1.0 + abs(value)) or not t > 1e-10:
                     break
+            if not (close or t > 1e-10):  # rounding, or margins beyond the range of floats, hide what is left
+                break
             pull = self._slope(there)
             if norm(pull[0]) >= norm(s) and abs(slope) <= 64.0 * EPS * (1.0 + abs(value)):
                 break

@@ -20,9 +20,10 @@ import math
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
+from suffice.arrays import TINY as TINY
 
 U = 0.5 * EPS
-TINY = 5e-324
+ROOT_TINY = 2.3e-162  # what the root of a sum loses if one of its terms does underflow
 SHORTEST_BLOCK = 128  # rows: shorter ones cost more time than they save rounding
 
 
@@ -42,9 +43,12 @@ def roundings(n: int) -> int:
     return min(n, B + math.ceil(n / B) + 1)
 
 
-def norm_rounding(residuals: Array) -> float:
-    """How far the computed norm of residuals, each a few roundings off, may be from that of the exact ones."""
-    return 2.0 * gamma(residuals.size + 16) * norm(residuals)
+def norm_rounding(residuals: Array, share: float = 1.0, terms: int = 0) -> float:
+    """How far the computed norm of residuals, each a few roundings off, may be from that of the exact ones, also if it
+    is the root of `share` times a sum of squares or losses, of as many `terms` or residuals, some of which underflow.
+    """
+    lost = 8.0 * (max(residuals.size, terms) + 16) * max(share, 1.0)
+    return 2.0 * gamma(residuals.size + 16) * norm(residuals) + math.sqrt(lost) * ROOT_TINY
 
 
 def dot(a: Array, b: Array) -> float:

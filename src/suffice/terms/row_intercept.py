@@ -19,10 +19,9 @@ from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.terms.blocks import Margins, tree_roundings
 from suffice.terms.design import OF_FACTORS
-from suffice.terms.intercept import CLOSE, MOST_STEPS, UNDERFLOW, Intercepted
+from suffice.terms.intercept import CLOSE, MOST_STEPS, PATIENT, UNDERFLOW, Intercepted, between, wide_bracket
 from suffice.terms.jobs import Along, At, Balance, Curvature, CurvedPull, Slope
 from suffice.terms.linear import CARRIED, majoriser_of
-from suffice.terms.margin_losses import LARGEST_EXPONENT
 from suffice.terms.rounding import TINY, gamma
 from suffice.terms.row_sums import Point, RowCurvature, RowSums
 
@@ -122,19 +121,19 @@ class RowsIntercepted(RowSums, Intercepted):
     def _sought(self, image: Margins | None, b: float, low: float, high: float) -> tuple[Balanced, float | None]:
         """What was found at the last b that was asked about, and one that is better, but for rounding the root; None if
         there is none."""
-        for _ in range(MOST_STEPS):
+        for trial in range(MOST_STEPS):
             b = min(max(b, low), high)
             root = self._balance(image, b)
-            if high - low <= 2.0 * EPS * (abs(low) + abs(high)):
+            if not high - low > 2.0 * EPS * (abs(low) + abs(high)):
                 break
             step = root.s / root.bend if root.bend > 0.0 else math.inf
             if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(root.s) <= root.noise:
                 break
             low, high = (b, high) if root.s < 0.0 else (low, b)
-            inside = low < b - step < high
+            inside = low < b - step < high and (trial < PATIENT or trial % 2 == 0)
             if inside and abs(step) <= CLOSE and self._third < math.inf:
                 return root, b - step
-            b = b - step if inside else 0.5 * (low + high)
+            b = b - step if inside else between(low, high, trial)
         return root, None
 
     def _off(self, root: Balanced, image: Margins | None, largest: float) -> float:
@@ -160,14 +159,7 @@ class RowsIntercepted(RowSums, Intercepted):
         return int(found.s >= found.noise) - int(found.s <= -found.noise)
 
     def _wide_bracket(self) -> tuple[float, float]:
-        size = 1.0
-        while size < LARGEST_EXPONENT or not math.isinf(self.loss.curvature):
-            if self._side(None, -size) < 0 and self._side(None, size) > 0:
-                return -size, size
-            size *= 2.0
-            if not size < 1e100:
-                break
-        raise ValueError("the intercept is not finite: y holds a single label, or nothing but zeros")
+        return wide_bracket(lambda b: self._side(None, b), self.loss)
 
     # What a point is asked for
 

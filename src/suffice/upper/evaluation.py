@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, frozen
+from suffice.arrays import EPS, TINY, Array, frozen, norm
 from suffice.lazy import cached_property
 
 
@@ -99,7 +99,13 @@ class Evaluation:
         if self.blocks is None:
             return self.r
         starts = np.concatenate(([0], np.cumsum(self.blocks)[:-1]))
-        return np.where(np.array(self.blocks) == 1, self.r[starts], np.sqrt(np.add.reduceat(self.r**2, starts)))
+        with np.errstate(over="ignore"):
+            squares = np.add.reduceat(self.r**2, starts)
+        if squares.min() > 1e-280 and squares.max() < 1e280:
+            sizes = np.sqrt(squares)
+        else:
+            sizes = np.array([norm(block) for block in np.split(self.r, starts[1:])])
+        return np.where(np.array(self.blocks) == 1, self.r[starts], sizes)
 
     @cached_property
     def cost(self) -> float:
@@ -112,11 +118,11 @@ class Evaluation:
         """Where F is proven to lie (a point if all errors are zero)."""
         if not self.e.any():
             return self.cost, self.cost
-        slack = (len(self.r) + 8) * EPS
+        slack, lost = (len(self.r) + 8) * EPS, len(self.e) * TINY  # `lost` by squares that underflow
         size = np.abs(self.coarse)
         with np.errstate(over="ignore"):
-            low = float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack)
-            high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack)
+            low = max(float(np.sum(np.maximum(size - self.e, 0.0) ** 2)) * (1.0 - slack) - lost, 0.0)
+            high = float(np.sum((size + self.e) ** 2)) * (1.0 + slack) + lost
         return min(low, self.cost), max(high, self.cost)
 
     @cached_property

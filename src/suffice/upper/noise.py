@@ -99,11 +99,13 @@ def regression(
     else:
         errors = np.array([math.sqrt(float(np.mean(one.e**2)) / 3.0) for one in evaluations])
         candidates = [np.maximum(errors, 1e-8 * errors.max() + 1e-300)]
-    likelihoods = [_likeliest(z, r, s, unknown) for s in candidates]
+    usual = 1e-100 < sizes.max() < 1e100
+    c = 1.0 if usual or not math.isfinite(sizes.max()) else float(sizes.max())  # squares of r / c are numbers
+    likelihoods = [_likeliest(z, r / c, s / c, unknown) for s in candidates]
     chosen = int(np.argmax([likelihood for likelihood, _, _ in likelihoods]))
     _, kappa, sigma = likelihoods[chosen]
     s = candidates[chosen]
-    basis = _basis(z, s, kappa, unit, list(range(old)))
+    basis = _basis(z, s / c, kappa, unit, list(range(old)))
     first = len(points) - old
     model = fit(basis, k, r[:first], r[first:])
     if unknown or options.noise is not None:

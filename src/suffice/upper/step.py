@@ -60,7 +60,11 @@ def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Arr
 
 def eigenvalues(H: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of a symmetric matrix. LAPACK's fast method sometimes fails to converge on matrices
-    that are all right; its QR iteration does not."""
+    that are all right; its QR iteration does not. Neither takes one whose entries are next to nothing."""
+    largest = float(np.max(np.abs(H), initial=0.0))
+    if 0.0 < largest < 1e-280:
+        lam, Q = eigenvalues(H / largest)
+        return largest * lam, Q
     try:
         lam, Q = np.linalg.eigh(H)
     except np.linalg.LinAlgError:
