@@ -257,3 +257,15 @@ def test_counts_whose_psi_is_negative_are_sketched():
     y = rng.poisson(np.exp(3.0 + 0.3 * X[:, 0])).astype(float)
     search = SufficeSearchCV(PoissonRegressor(), {"l2": (1e-4, 1e2)}, cv=3).fit(X, y)
     assert search.score_interval_[0] <= search.best_score_ <= search.score_interval_[1] + 1e-9
+
+
+def test_a_ridge_that_stands_in_for_none_is_the_same_with_a_journal(tmp_path):
+    rng = np.random.default_rng(0)
+    number = rng.integers(0, 6, 120)
+    X = np.eye(6)[number]
+    y = X @ rng.standard_normal(6) + 0.3 * rng.standard_normal(120)
+    plain = SufficeSearchCV(Lasso(), cv=CV).fit(X, y)
+    first, again = (SufficeSearchCV(Lasso(), cv=CV, journal=tmp_path).fit(X, y) for _ in range(2))
+    assert plain.l2_floor_ > 0.0
+    for other in (first, again):
+        assert other.l2_floor_ == plain.l2_floor_ and other.score_interval_ == plain.score_interval_

@@ -89,7 +89,7 @@ def test_files_and_columns_that_do_not_fit_are_one_line(table, tmp_path):
 @pytest.mark.parametrize(
     ("target", "given"),
     [
-        ("price", ["--model", "lasso", "--log-target"]),
+        ("price", ["--model", "lasso", "--log-target", "--drop", "sold"]),
         ("price", ["--model", "ridge", "--weights", "count"]),
         ("sold", ["--model", "logistic", "--positive", "no"]),
         ("sold", ["--model", "svm"]),

@@ -293,8 +293,7 @@ def _summary(data: Data) -> str:
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
         + _caption(
             "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
-            f"{defaults}. The tuned models' weights are proven to within "
-            f"{data['calibration']['accuracy']:.1g} of the largest norm among them."
+            f"{defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
         )
         + shell.table(head, rows, numeric=(1, 2, 3, 4))
         + notes
@@ -360,6 +359,13 @@ def _global(data: Data, figures: dict[str, Any]) -> str:
     return body
 
 
+def _proven(accuracy: float | None) -> str:
+    """How near models are to exact ones."""
+    if accuracy is None:
+        return "not all of them proven to be near exact ones"
+    return f"proven to within {accuracy:.1g} of the largest norm among them"
+
+
 def _accuracy(data: Data, shown: Trace, figures: dict[str, Any]) -> str:
     what = "the root of a fold's share of the loss"
     if data["policy"] == "weights":
@@ -381,7 +387,7 @@ def _regularisation(found: Data, figures: dict[str, Any]) -> str:
     text = (
         "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
         f"{some} are drawn{', the ten largest in colour' if lines > len(LINES) else ''}. "
-        f"{len(found['multiples'])} models, proven to within {found['accuracy']:.1g} of their weights' largest norm. "
+        f"{len(found['multiples'])} models, {_proven(found['accuracy'])}. "
         f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
     )

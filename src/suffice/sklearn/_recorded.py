@@ -96,11 +96,20 @@ class RecordedProblem:
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
     ) -> Evaluation:
         made, fresh = self._made(policy, theta, within, warm, max_steps, self.begin)
-        if self._tries and self.ridge == 0.0 and _cannot_be_verified(made):
+        if self._tries and self.ridge == 0.0 and unproven(made) and self._is_flat(made):
             made, fresh = self._with_ridge(policy, made, within, max_steps, fresh)
         self.notes.append((self.purpose, within, made))
         self._untold.append((len(self.notes), fresh))
         return made
+
+    def _is_flat(self, made: Evaluation) -> bool:
+        """Whether a model without strong convexity has come to its end here."""
+        ended = [solution.outcome is Outcome.PRECISION for solution in made.solutions]
+        return any(ended) and any(mu == 0.0 for mu in self.curvatures(made.point))
+
+    def curvatures(self, theta: Array) -> list[float]:
+        """The strong convexity of every model, as far as it is known beforehand."""
+        return [one.mu for one in self.problem.at(theta)] if isinstance(self.problem, BilevelProblem) else []
 
     def _with_ridge(
         self, policy: Policy, made: Evaluation, within: float, max_steps: int | None, fresh: bool
@@ -189,12 +198,6 @@ def _ended(evaluation: Evaluation) -> bool:
     """Whether every model is as near to its solution as arithmetic allows, or as was asked for."""
     known = (Outcome.PRECISION, Outcome.REACHED)
     return all(getattr(solution, "outcome", None) in known for solution in evaluation.solutions)
-
-
-def _cannot_be_verified(evaluation: Evaluation) -> bool:
-    """Whether a model without strong convexity has come to its end unproven."""
-    flat = [s for s in evaluation.solutions if getattr(s, "problem", None) is not None and s.problem.mu == 0.0]
-    return bool(flat) and unproven(evaluation) and any(s.outcome is Outcome.PRECISION for s in flat)
 
 
 def estimate(evaluation: Evaluation) -> float:

@@ -189,11 +189,13 @@ def model_of(split: Split, solution: Solution) -> TrainedModel:
     return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
 
 
-def accuracy_of(solutions: Iterable[Solution]) -> float:
-    """The largest proven distance of weights over their largest norm; the distance itself if all weights are zero."""
+def accuracy_of(solutions: Iterable[Solution]) -> float | None:
+    """The largest proven distance of weights over their largest norm; the distance itself if all weights are zero;
+    None where one has no proof."""
     known = list(solutions)
     size = max(norm(solution.x) for solution in known)
-    return max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
+    accuracy = max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
+    return accuracy if math.isfinite(accuracy) else None
 
 
 # --- the course of the search --------------------------------------------------------------------------------------

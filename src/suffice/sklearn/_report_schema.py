@@ -59,9 +59,9 @@ SHAPE = {
         "lines": [{"name": str, "output": str, "values": [float]}],
         "nonzero": [int],
         "coefficients": int,
-        "accuracy": float,
+        "accuracy": (float, None),
     },
-    "calibration": {"kind": str, "accuracy": float},
+    "calibration": {"kind": str, "accuracy": (float, None)},
     "coefficients": {
         "source": str,
         "names": [str],
