@@ -210,6 +210,7 @@ def searched(made: Table, penalties: int) -> dict[str, Any]:
     return {
         "penalties": [search.best_penalties_["l1"], search.best_penalties_["l2"]],
         "interval": [-search.score_interval_[1], -search.score_interval_[0]],
+        "floor": search.l2_floor_,
         "status": search.result_.status.name,
         "success": search.result_.success,
         "evaluations": len(search.cv_results_["work"]),
@@ -297,7 +298,10 @@ def judged(made: Table, penalties: int, known: dict[str, Any], found: list[dict[
         folds.descended(*one["penalties"])
         one["F"] = folds.mean(*one["penalties"])
         one["F"] = one["F"] if math.isfinite(one["F"]) else high
-        one["outside its interval"] = max(0.0, low / one["F"] - 1.0, 1.0 - high / one["F"])
+        l1, l2 = one["penalties"]
+        folds.descended(l1, l2 or one["floor"])
+        F = folds.mean(l1, l2 or one["floor"])  # what the interval is about
+        one["outside its interval"] = max(0.0, low / F - 1.0, 1.0 - high / F) if math.isfinite(F) else 0.0
     best = min([known["F"], *(one["F"] for one in done)])
     inside = min([known["F inside"], *(one["F"] for one in done)])
     least = NEGLIGIBLE * folds.mean(folds.l1_max, folds.curvature)

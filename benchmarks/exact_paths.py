@@ -29,7 +29,7 @@ DECREMENT = 1e-15
 STEPS, HALVINGS = 300, 4
 ENOUGH, ROUNDING = 0.1, 1e-14  # of what Newton promises, and of Phi
 TINY = 1e-300
-FLOOR, OF_L1 = 1e-11, 1e-7  # of the curvature, and of that times l1 / l1_max: the l2 that stands for none is the less
+FLOOR, OF_L1 = 1e-13, 1e-9  # of the curvature, and of that times l1 / l1_max: the l2 that stands for none is the less
 BY_ROWS = 1e-10  # of the curvature: with a smaller l2, solving by way of the rows loses too many digits
 STEP = np.array([0.25, 0.5])  # decades of l1 and of l2 from one place of a map to the next
 # The map is denser around so many places that are so good, and searches begin at so many of them, so many decades apart
