@@ -74,3 +74,11 @@ def test_no_value_in_a_box_is_below_the_least(seed):
     values = [q(t) for t in low + rng.random((2000, m)) * (high - low)]
     assert least <= min(values) and least == pytest.approx(q(where), abs=1e-10)
     assert min(values) - least < 0.2  # and it is a value of the quadratic, not just a bound
+
+
+def test_of_a_quadratic_that_is_singular_but_for_rounding_no_least_value_is_claimed():
+    bends = [6.863935405140465e-25, 1.977113511194412e-24, 1.4237378433150853e-24]
+    q = Quadratic(2067072102.8235967, np.array([7.533458522250757e-08, 1.0849827218412329e-07]), np.array(bends))
+    high = np.array([4.5e16, 1e-8])
+    lowest = q.least(-high, high)[0]
+    assert all(lowest <= q(t * high) for t in np.random.default_rng(0).uniform(-1.0, 1.0, (200, 2)))

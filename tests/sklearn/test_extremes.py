@@ -197,3 +197,11 @@ def test_a_report_of_tiny_and_huge_targets_is_made(name, scale):
 def test_a_report_shows_names_of_files_that_are_not_utf_8():
     name = b"caf\xe9 \xff.csv".decode("utf-8", "surrogateescape")
     assert "caf\ufffd \ufffd.csv" in page(collect(searched("ridge", 1.0), X, Y, about={"title": name}))
+
+
+def test_support_vectors_of_targets_far_from_zero_come_to_an_end():
+    """libsvm has no end of its own where what it sums is rounded more coarsely than its tolerance."""
+    rows = np.random.default_rng(3).standard_normal((10, 4))
+    search = SufficeSearchCV(SVR(), cv=2).fit(rows, 1e10 + np.random.default_rng(4).standard_normal(10))
+    low, high = search.score_interval_
+    assert low <= search.best_score_ <= high

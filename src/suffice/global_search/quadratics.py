@@ -7,6 +7,7 @@ covered by `doubt`: what all terms come to, times a few units.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 
@@ -71,7 +72,10 @@ class Quadratic:
                 t[rest] = ends
                 block, slope = H[np.ix_(inside, inside)], self.G + H @ t
                 if np.linalg.eigvalsh(block)[0] > 0.0:
-                    t[list(inside)] = -np.linalg.solve(block, slope[list(inside)])
+                    try:
+                        t[list(inside)] = -np.linalg.solve(block, slope[list(inside)])
+                    except np.linalg.LinAlgError:  # singular, but for rounding: nothing is known of the least value
+                        return -math.inf, candidates[0]
                     candidates.append(np.clip(t, low, high))
         values = [self(t) for t in candidates]
         best = int(np.argmin(values))

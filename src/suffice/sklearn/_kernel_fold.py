@@ -38,6 +38,7 @@ from suffice.terms.rounding import gamma as gamma_n
 Kind = Literal["classes", "epsilon", "ridge"]
 
 TOLERANCE, TIGHTER, FINEST = 1e-2, 1e-2, 1e-13  # of libsvm, for margins of size 1: the first, how it shrinks, the last
+MOST_UPDATES = 1_000_000  # of libsvm, or a thousand for every row: where C times the kernel is huge it has no end
 KEPT = 3000  # rows up to which distances are kept for the next gamma
 LARGEST = 1 << 28  # bytes of a sparse matrix as a dense one
 
@@ -147,11 +148,12 @@ class KernelFold:
                 solution = self._solution(best, gamma, tol, taken)
                 done = enough(best, solution)
             gain = max(machine.radius for machine in best) < 0.7 * before
+            given_up = steps * max(len(problem.y) for problem in problems) >= MOST_UPDATES
             if done:
                 outcome = Outcome.REACHED
             elif taken >= max_steps:
                 outcome = Outcome.MAX_STEPS
-            elif tol <= FINEST or (not gain and all(m.radius <= 4.0 * m.rounding for m in best)):
+            elif tol <= FINEST or (not gain and (given_up or all(m.radius <= 4.0 * m.rounding for m in best))):
                 outcome = Outcome.PRECISION
             else:
                 tol = max(tol * TIGHTER, FINEST)
@@ -178,7 +180,7 @@ class KernelFold:
         made, steps = [], 0
         for problem, gram in zip(problems, grams, strict=True):
             n = len(problem.y)
-            most = -1 if math.isinf(left) else int(min(max(left, 1.0) * n, 2**31 - 1))
+            most = int(min(max(left, 1.0) * n, max(MOST_UPDATES, 1000 * n), 2**31 - 1))
             settings = {"kernel": "precomputed", "C": 1.0, "tol": tol, "max_iter": most}
             model = SVC(**settings) if problem.epsilon is None else SVR(epsilon=problem.epsilon, **settings)
             with warnings.catch_warnings():
@@ -192,7 +194,7 @@ class KernelFold:
 
     def _solution(self, machines: Sequence[Machine], gamma: float, tol: float, steps: int) -> Solution:
         x = np.concatenate([*(np.append(machine.beta, machine.b) for machine in machines), [gamma, tol]])
-        radius, rounding = (math.sqrt(sum(getattr(m, name) ** 2 for m in machines)) for name in ("radius", "rounding"))
+        radius, rounding = (math.hypot(*(getattr(m, name) for m in machines)) for name in ("radius", "rounding"))
         rule = "residual" if self.kind == "ridge" else "gap"
         return Solution(frozen(x), Certificate(radius, rule, rounding), steps, Outcome.STEPS, self.solver)
 

@@ -90,7 +90,8 @@ class RecordedProblem:
     @property
     def best_proven(self) -> Evaluation:
         """The evaluation with the least proven upper bound."""
-        return min((evaluation for _, _, evaluation in self.notes), key=lambda evaluation: evaluation.interval[1])
+        made = [evaluation for _, _, evaluation in self.notes]
+        return min(made, key=lambda one: one.interval[1] if one.failure is None else math.inf)
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None

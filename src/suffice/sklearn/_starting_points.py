@@ -241,7 +241,7 @@ class Lattice:
             if not self.heights:
                 self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.noted.best
-            within = LOOK * math.sqrt(best.cost / len(best.e))
+            within = LOOK * math.sqrt(best.cost / len(best.e)) if best.failure is None else math.inf
             made = self.noted.look(theta, within=within, max_steps=STEPS)
             height = made.cost if made.e.max() <= within else made.interval[1]
             self.heights[place] = height if height == height else math.inf  # where there is no loss

@@ -162,7 +162,8 @@ class Tweedie(_Mean):
 
     def slope_size(self, m: Array, y: Array) -> Array:
         rising, falling = self._parts(m, y)
-        return (rising + falling) * (1.0 + 0.25 * abs(m))  # exponents are products, rounded relative to m
+        with np.errstate(over="ignore"):
+            return (rising + falling) * (1.0 + 0.25 * abs(m))  # exponents are products, rounded relative to m
 
     def excess(self, m: Array, y: Array) -> Array:
         return tweedie_excess(self.power, m, y)
