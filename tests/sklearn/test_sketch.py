@@ -5,11 +5,19 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import make_regression
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge, lars_path
+from sklearn.linear_model import (
+    ElasticNet,
+    HuberRegressor,
+    Lasso,
+    LogisticRegression,
+    PoissonRegressor,
+    Ridge,
+    lars_path,
+)
 from sklearn.model_selection import KFold, cross_val_score
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _penalty_search, _sketch, _starting_points, splits
+from suffice.sklearn import SufficeSearchCV, _penalty_search, _sketch, _starting_points, penalties, splits
 from suffice.sklearn._sketch import Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
@@ -269,3 +277,15 @@ def test_a_ridge_that_stands_in_for_none_is_the_same_with_a_journal(tmp_path):
     assert plain.l2_floor_ > 0.0
     for other in (first, again):
         assert other.l2_floor_ == plain.l2_floor_ and other.score_interval_ == plain.score_interval_
+
+
+@pytest.mark.parametrize("ends", [(1.0, 1e2), (1e-5, 1e-2)])
+def test_a_range_of_ours_that_is_too_narrow_is_widened(ends, monkeypatch):
+    """Models that are not sketched begin with a narrower range, and go on beyond its edges."""
+    X, y = data(rows=80, columns=5)
+    whole = SufficeSearchCV(HuberRegressor(), cv=CV, refit=False).fit(X, y)
+    monkeypatch.setattr(penalties, "NARROWER", {"l1": (1e-6, 1.1), "l2": ends})
+    search = SufficeSearchCV(HuberRegressor(), cv=CV, refit=False).fit(X, y)
+    assert -search.best_score_ <= 1.002 * -whole.best_score_
+    low, high = search.result_.space.ranges["l2"]
+    assert high / low > 10.0 * ends[1] / ends[0]

@@ -47,6 +47,7 @@ LITTLE = 1e-4  # of the loss: what is not worth a warning
 AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 MOST_BEYOND = 3  # edges that are looked beyond
+WIDENED = 4  # times that a range of ours is widened
 PROVEN_BEYOND = 30  # evaluations for what all values beyond an edge could bring at most,
 SHARE_BEYOND, SECONDS_BEYOND = 0.25, 1.0  # of the time that the search took, or so many seconds if that is more
 ALIKE = 1e-10  # relative: how far other penalties may be from the best ones there
@@ -210,6 +211,11 @@ class PenaltySearch:
             self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         else:  # which has seen the edges
             self.result = search(starts, options)
+        for _ in range(WIDENED if self.result.success or self.result.status is Status.ACCURACY else 0):
+            there = self._beyond_our_edge(problem.best)
+            if there is None:
+                break
+            self.result = search([there], options)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -271,6 +277,23 @@ class PenaltySearch:
             if made is not None and edge.matters(best):
                 edge = replace(edge, most=self._at_most(edge, best))
             self.edges.append(edge)
+
+    def _beyond_our_edge(self, best: Evaluation) -> Array | None:
+        """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
+        lower, upper = self.problem.space.bounds
+        for i, name in enumerate(self.problem.space.names):
+            down = bool(best.point[i] <= lower[i] + AT_EDGE)
+            if name not in self.space.ours or not (down or best.point[i] >= upper[i] - AT_EDGE):
+                continue
+            there = np.array(best.point)
+            there[i] += -1.0 if down else 1.0
+            within = for_decision(BEYOND * best.cost, best)
+            made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+            if estimate(made) < (1.0 - BEYOND) * best.cost:
+                self.space = self.space.widened(name, down)
+                self.problem.widen(self.space.space)
+                return there
+        return None
 
     def _at_most(self, edge: Beyond, best: Evaluation) -> float | None:
         """By what share of F any value beyond the edge is better at most, up to infinity or down to 0, with the others

@@ -18,6 +18,7 @@ from suffice.options import Policy
 from suffice.result import Record
 from suffice.signals import time_limit
 from suffice.sklearn.penalties import RIDGES, Penalised
+from suffice.space import Space
 from suffice.upper.evaluation import Evaluation
 
 TRIES = 3  # to prove an evaluation by a ridge,
@@ -67,6 +68,10 @@ class RecordedProblem:
     def peek(self, theta: Array, *, within: float, warm: Evaluation, max_steps: int) -> Evaluation:
         """An evaluation outside the space, which is no part of the search: not noted, and told to nobody."""
         return self._made("residual", theta, within, warm, max_steps, None)[0]
+
+    def widen(self, space: Space) -> None:
+        """Go on over another space of the same parameters."""
+        self.problem, self.space = self.problem.over(space), space
 
     def tell_of_search(self, record: Record) -> None:
         """A record of the trust-region search, numbered among all evaluations."""

@@ -308,7 +308,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             try:
                 best = search.run()
                 if self.certify_global is not None:
-                    best = self._certify(problem, search, best)
+                    best = self._certify(recorded.problem, search, best)
             finally:
                 self.result_ = without_data(search.result)
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)

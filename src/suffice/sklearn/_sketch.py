@@ -42,6 +42,7 @@ SMALL = 100_000  # numbers of X: then any psi is sketched exactly
 RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5, 5.0)
 COARSE = 2.0  # times these steps, with two penalties
 AT_ONCE = 6  # places along a line
+LONGEST = 6.0  # decades of a line, where F is sketched near weights
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
 ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2, where it is no more
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
@@ -63,6 +64,7 @@ class Sketch:
     l1_max: float
     curvature: float
     apart: float = 1.0  # how much farther apart places are along lines
+    longest: float = math.inf  # decades of a line
     seen: dict[Theta, Array] = field(default_factory=dict)  # the folds' parts of F
     weights: dict[Theta, list[Array]] = field(default_factory=dict)
     low_on_lines: list[Theta] = field(default_factory=list)
@@ -80,7 +82,8 @@ class Sketch:
             weights = [None] * len(folds) if near is None else near
             made = [QuadraticFold.of(*known) for known in zip(models, losses, weights, strict=True)]
         l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
-        sketch = cls(made, space.space, space.ratio, l1_max, L, COARSE if len(space.space) == 2 else 1.0)
+        apart, longest = COARSE if len(space.space) == 2 else 1.0, math.inf if near is None else LONGEST
+        sketch = cls(made, space.space, space.ratio, l1_max, L, apart, longest)
         with np.errstate(over="ignore", under="ignore"):
             for line in sketch._lines():
                 sketch._along(line)
@@ -138,21 +141,30 @@ class Sketch:
         t1, t2 = math.log10(self.l1_max), math.log10(self.curvature)
         (low1, high1), (low2, high2) = self._bounds("l1"), self._bounds("l2")
         if len(self.space) == 2:
-            lines = [[(low1, level) for level in _levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
-            lines += [[(level, low2) for level in _levels(t1, low1, high1, self.apart * STEP)]]
+            lines = [[(low1, level) for level in self._levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
+            lines += [[(level, low2) for level in self._levels(t1, low1, high1, self.apart * STEP)]]
             for slope in reversed(SLOPES):
                 way = t2 - t1 - slope
                 ends = max(low1, low2 - way), min(high1, high2 - way)
-                lines += [[(level, level + way) for level in _levels(t1, *ends, self.apart * STEP)]]
+                lines += [[(level, level + way) for level in self._levels(t1, *ends, self.apart * STEP)]]
         elif "l1" in self.space.names:
-            lines = [[(level, 0.0) for level in _levels(t1, low1, high1, STEP)]]
+            lines = [[(level, 0.0) for level in self._levels(t1, low1, high1, STEP)]]
         elif self.ratio > 0.0:
             way = math.log10((1.0 - self.ratio) / self.ratio)
-            lines = [[(0.0, level) for level in _levels(t1 + way, low2, high2, STEP)]]
+            lines = [[(0.0, level) for level in self._levels(t1 + way, low2, high2, STEP)]]
         else:
-            lines = [[(0.0, level) for level in _levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
+            lines = [[(0.0, level) for level in self._levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
         names = self.space.names
         return [[tuple(place[name == "l2"] for name in names) for place in line] for line in lines if line]
+
+    def _levels(self, top: float, low: float, high: float, step: float) -> list[float]:
+        """From the top, or the upper end of the range where that is less, down to the lower end, or as far as lines go;
+        none in an empty range."""
+        if low > high:
+            return []
+        top = max(min(top, high), low)
+        low = max(low, top - self.longest)
+        return [*np.arange(top, low, -step).tolist(), low]
 
     @property
     def _step_of_ridge(self) -> float:
@@ -166,7 +178,8 @@ class Sketch:
             self._see(part, line[first - 1] if first else None)
             heights += [self.height(theta) for theta in part]
             least = min(heights)
-            if heights[-1] > max(TURNED * least, least + TURNED_SE * self.standard_error):
+            turned = heights[-1] > max(TURNED * least, least + TURNED_SE * self.standard_error)
+            if turned or math.isinf(heights[-1]):
                 break
         ends = [math.inf, *heights, math.inf]
         for k, height in enumerate(heights):
@@ -191,10 +204,12 @@ class Sketch:
                 return fold.path(np.zeros_like(l1) if ridge else l1, l2, known)
 
         parts = _each(solved, len(self.folds), elsewhere=self._elsewhere)
-        heights = np.array([fold.losses(W) for fold, W in zip(self.folds, parts, strict=True)])
+        count = min(W.shape[1] for W in parts)
+        heights = np.full((len(self.folds), len(thetas)), np.inf)
+        heights[:, :count] = [fold.losses(W[:, :count]) for fold, W in zip(self.folds, parts, strict=True)]
         heights = np.where(np.isfinite(heights), heights, np.inf)
         self.seen |= dict(zip(thetas, heights.T, strict=True))
-        self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas)}
+        self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas[:count])}
 
     @property
     def _elsewhere(self) -> bool:
@@ -217,14 +232,6 @@ class Sketch:
             best = min(cross, key=self.height)
             better = self.height(best) < BETTER * self.height(middle)
             share, middle = (share, best) if better else (0.5 * share, middle)
-
-
-def _levels(top: float, low: float, high: float, step: float) -> list[float]:
-    """From the top, or the upper end of the range where that is less, down to the lower end; none in an empty range."""
-    if low > high:
-        return []
-    top = max(min(top, high), low)
-    return [*np.arange(top, low, -step).tolist(), low]
 
 
 def _each(function: Callable[[int], Array], count: int, elsewhere: bool) -> list[Array]:

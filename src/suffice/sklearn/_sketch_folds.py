@@ -37,6 +37,7 @@ from suffice.terms.prox import l1_least_subgradient
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
 ROUNDS, LIKELY, EXACT, ROUGH = 10, 0.7, 1e-4, 1e-2  # of working sets; of l1: what may leave zero, how optimal is exact
+DENSE = 2.0  # times as many weights as rows
 NEWTON, HALVINGS, ENOUGH = 30, 20, 1e-6  # of Phi: what one more step of Newton's method has to promise
 LEVELS, FARTHEST = 40, 2.0  # steps to the level b, and the longest of them
 
@@ -45,7 +46,8 @@ class FoldSketch(Protocol):
     """One fold's solutions and its part of F, roughly or exactly."""
 
     def path(self, l1: Array, l2: Array, near: Array | None) -> Array:
-        """Weights along penalties, from large to small, a column for each; from weights near the first."""
+        """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
+        where there are many more weights than rows: there an l1 hardly matters, and takes long."""
         ...
 
     def losses(self, W: Array) -> Array:
@@ -117,11 +119,13 @@ class QuadraticFold:
         descended = self._descended(l1, l2, near).T if pays else [v] * len(l1)
         columns = []
         for one, two, w in zip(l1.tolist(), l2.tolist(), descended, strict=True):
+            if self.rows is not None and np.count_nonzero(v) > DENSE * len(self.rows):
+                break
             off = float(np.abs(l1_least_subgradient(one, w, -self._pull(w, two))).max()) / one if pays else math.inf
             done = off <= EXACT or (pays and len(w) > FEW)
             v = w if done else self._solved(w if off <= NEAR_ENOUGH else v, one, two)
             columns.append(v)
-        return np.column_stack(columns)
+        return np.array(columns).reshape(-1, len(v)).T
 
     def losses(self, W: Array) -> Array:
         return _held_out(self.held, host(self.held.design.margins(W)) + (self.level - self.mean @ W))
@@ -194,9 +198,11 @@ class CurvedFold:
         v = np.zeros(self.X.shape[1]) if near is None else near
         columns = []
         for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
+            if one > 0.0 and np.count_nonzero(v) > DENSE * len(self.X):
+                break
             v = self._solved(v, one, two)
             columns.append(v)
-        return np.column_stack(columns)
+        return np.array(columns).reshape(-1, len(v)).T
 
     def losses(self, W: Array) -> Array:
         levels = np.array([self._level(m) for m in (self.X @ W).T])

@@ -75,7 +75,7 @@ NEARLY = 1.01  # a valley counts if it is no worse than so many times the best l
 LEVELLING = 0.5  # of F at the place before: no less, and F is levelling out
 LEVEL = 0.95  # of F at the place before: no less, and above the best by TURNED, and a line is level and not good
 SKETCHES, TRUSTED_SE, AGREED = 4, 0.02, 0.02  # how often F is sketched; what more it may promise; how near it is
-FAR_BELOW = (2.0, 4.0)  # decades
+FAR_BELOW = 3.0  # decades
 START_SE = 0.03  # of it, too: a second start is no worse than the best by more
 RISING = 1.05  # it rises towards the corner if it is so many times its least one where the first line meets the edge
 
@@ -153,16 +153,9 @@ def best_of_sketches(
 
 def _falls_below(best: Evaluation, noted: RecordedProblem) -> bool:
     """Whether F is as low at much smaller penalties, which a sketch near weights does not show."""
-    lower, limit = noted.space.bounds[0], TURNED * best.cost
-    for decades in FAR_BELOW:
-        there = np.maximum(best.point - decades, lower)
-        within = LOOK * math.sqrt(best.cost / len(best.e))
-        made = noted.look(there, within=within, max_steps=STEPS)
-        if made.cost <= best.cost and not np.array_equal(there, best.point):
-            return True
-        if made.interval[0] > max(limit, best.cost + TURNED_SE * standard_error(best)):
-            break
-    return False
+    there = np.maximum(best.point - FAR_BELOW, noted.space.bounds[0])
+    made = noted.look(there, within=LOOK * math.sqrt(best.cost / len(best.e)), max_steps=STEPS)
+    return made.cost <= best.cost and not np.array_equal(there, best.point)
 
 
 def _look_from(sketch: Sketch, noted: RecordedProblem) -> Evaluation:

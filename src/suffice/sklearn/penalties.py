@@ -28,9 +28,14 @@ USUAL_RANGE = (1e-6, 1e2)  # of data without any l1 or l2 that matters
 # Of the l1 that makes all weights zero, and of the largest curvature: nothing changes above them, next to nothing below
 # the lower ends, where arithmetic has no more digits to spare.
 OF_DATA = {"l1": (1e-8, 1.1), "l2": (1e-11, 1e3)}
+NARROWER = {
+    "l1": (1e-6, 1.1),
+    "l2": (1e-7, 1e2),
+}  # for models whose small penalties are dear; widened if need be
 # Of the largest curvature: the least of these with which solutions are proven stands in for no l2, where that cannot be
 # verified (columns of which some add up to others, above all).
 RIDGES = (1e-13, 1e-11, 1e-9, 1e-7)
+WIDER = 2.0  # decades
 LARGEST = 1e100  # of them: other data are searched over the usual range
 
 
@@ -210,12 +215,20 @@ class PenaltySpace:
         if self.ratio > 0.0 and self.names == ("l2",):  # which brings an l1 along
             largest["l2"] = largest["l1"] * (1.0 - self.ratio) / self.ratio
 
+        plain = not self.groups and all(isinstance(fold, LinearFold) and fold.plain for fold in models)
+
         def of_data(kind: str) -> tuple[float, float]:
-            low, high = OF_DATA[kind]
+            low, high = (OF_DATA if plain else NARROWER)[kind]
             return low * largest[kind], high * largest[kind]
 
         ranges = self.space.ranges | {name: of_data(kind_of(name)) for name in self.ours}
         return replace(self, space=Space(**{name: (*ranges[name], self.space.scales[name]) for name in self.names}))
+
+    def widened(self, name: str, down: bool) -> PenaltySpace:
+        """With a range that reaches WIDER decades farther."""
+        low, high = self.space.ranges[name]
+        ends = {**self.space.ranges, name: (low / 10.0**WIDER, high) if down else (low, high * 10.0**WIDER)}
+        return replace(self, space=Space(**{one: (*ends[one], self.space.scales[one]) for one in self.names}))
 
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""
