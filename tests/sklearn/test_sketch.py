@@ -279,7 +279,7 @@ def test_a_ridge_that_stands_in_for_none_is_the_same_with_a_journal(tmp_path):
         assert other.l2_floor_ == plain.l2_floor_ and other.score_interval_ == plain.score_interval_
 
 
-@pytest.mark.parametrize("ends", [(1.0, 1e2), (1e-5, 1e-2)])
+@pytest.mark.parametrize("ends", [(1.0, 1e2), (1e-5, 1e-3)])
 def test_a_range_of_ours_that_is_too_narrow_is_widened(ends, monkeypatch):
     """Models that are not sketched begin with a narrower range, and go on beyond its edges."""
     X, y = data(rows=80, columns=5)

@@ -47,6 +47,7 @@ LITTLE = 1e-4  # of the loss: what is not worth a warning
 AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 MOST_BEYOND = 3  # edges that are looked beyond
+RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 WIDENED = 4  # times that a range of ours is widened
 PROVEN_BEYOND = 30  # evaluations for what all values beyond an edge could bring at most,
 SHARE_BEYOND, SECONDS_BEYOND = 0.25, 1.0  # of the time that the search took, or so many seconds if that is more
@@ -212,7 +213,7 @@ class PenaltySearch:
         else:  # which has seen the edges
             self.result = search(starts, options)
         for _ in range(WIDENED if self.result.success or self.result.status is Status.ACCURACY else 0):
-            there = self._beyond_our_edge(problem.best)
+            there = self._beyond_our_edge(min((made for _, _, made in problem.notes), key=lambda made: made.cost))
             if there is None:
                 break
             self.result = search([there], options)
@@ -226,6 +227,11 @@ class PenaltySearch:
                 raise KeyboardInterrupt
             return problem.best
         best = self._refined(problem.best)
+        for _ in range(RIVALS):
+            rival = problem.rival(best)
+            if rival is None:
+                break
+            best = min(best, self._refined(rival), key=estimate)
         self._found(best)
         if unproven(best) and best.interval[1] > options.target_cost:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
