@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, register_adapter
@@ -400,3 +401,17 @@ def test_a_fitted_search_does_not_hold_on_to_its_training_data(name):
     few = suffice.Options(max_evaluations=3)
     search = SufficeSearchCV(estimator, {"l2": (1e-2, 1.0)}, cv=3, options=few, initial={"l2": 0.5}, refit=False)
     assert len(pickle.dumps(search.fit(X, y))) < 0.5 * X.nbytes
+
+
+def test_small_tables_are_searched_by_one_thread_of_blas_and_threads_come_back():
+    """More of them wait for each other longer than they work."""
+    X, y = regression()
+    seen = []
+
+    def look(_):
+        seen.append({one["num_threads"] for one in threadpool_info()})
+
+    with threadpool_limits(2):
+        SufficeSearchCV(Ridge(), cv=3, callback=look, options=FEW).fit(X, y)
+        after = {one["num_threads"] for one in threadpool_info()}
+    assert seen and all(threads == {1} for threads in seen) and after == {2}

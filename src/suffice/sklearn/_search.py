@@ -26,7 +26,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,12 @@ from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
+from suffice.terms.blocks import one_thread
 from suffice.upper.evaluation import Evaluation
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
+SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer than they work on fewer
 GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
@@ -249,6 +251,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
         X, y = fit_arguments.from_dask(self, X, y)
+        with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
+            return self._fit(X, y, fit_params, began)
+
+    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
         final, before = split_pipeline(self.estimator)
         adapter = find_adapter(final)
         strange = misunderstood(final)

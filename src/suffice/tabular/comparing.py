@@ -38,6 +38,7 @@ from sklearn.linear_model import PoissonRegressor
 from suffice.tabular.cautions import IDENTIFIER, WARNING
 from suffice.tabular.entries import Array
 from suffice.tabular.table import quoted
+from suffice.terms.blocks import one_thread
 
 ROWS, ENTRIES = 2_000, 400_000  # of a look at most; 200 rows in any case
 FOLDS = 4
@@ -190,6 +191,7 @@ def _errors(predictions: Array, Y: Array, held: Sequence[Array]) -> Array:
     return errors
 
 
+@one_thread()
 def _ridge(X: Array, Y: Array, held: Sequence[Array]) -> Array:
     """Predictions of held-out rows, (penalty, row, column of Y)."""
     found = np.full((len(PENALTIES), *Y.shape), np.nan)
@@ -202,6 +204,7 @@ def _ridge(X: Array, Y: Array, held: Sequence[Array]) -> Array:
     return found
 
 
+@one_thread()
 def _poisson(X: Array, y: Array, held: Sequence[Array]) -> Array:
     """Predictions of held-out rows, (penalty, row)."""
     found = np.full((len(PENALTIES_OF_COUNTS), len(y)), np.nan)
