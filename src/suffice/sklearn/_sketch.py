@@ -68,6 +68,7 @@ class Sketch:
     seen: dict[Theta, Array] = field(default_factory=dict)  # the folds' parts of F
     weights: dict[Theta, list[Array]] = field(default_factory=dict)
     low_on_lines: list[Theta] = field(default_factory=list)
+    exact: set[Theta] = field(default_factory=set)  # places seen after the lines, which are rough
 
     @classmethod
     def of(
@@ -88,6 +89,7 @@ class Sketch:
             for line in sketch._lines():
                 sketch._along(line)
             for valley in sketch.valleys():
+                sketch._see([valley], valley)
                 sketch._around(valley)
         return sketch
 
@@ -103,8 +105,8 @@ class Sketch:
 
     @property
     def lowest(self) -> Theta:
-        """Where F is least of all that was seen."""
-        return min(self.seen, key=self.height)
+        """Where F is least of all that was seen well enough."""
+        return min(self.exact or self.seen, key=self.height)
 
     @property
     def standard_error(self) -> float:
@@ -175,7 +177,7 @@ class Sketch:
         heights: list[float] = []
         for first in range(0, len(line), AT_ONCE):
             part = line[first : first + AT_ONCE]
-            self._see(part, line[first - 1] if first else None)
+            self._see(part, line[first - 1] if first else None, rough=True)
             heights += [self.height(theta) for theta in part]
             least = min(heights)
             turned = heights[-1] > max(TURNED * least, least + TURNED_SE * self.standard_error)
@@ -187,10 +189,10 @@ class Sketch:
                 continue
             beside = [tuple(np.add(line[k], line[j]) / 2.0) for j in (k - 1, k + 1) if 0 <= j < len(heights)]
             for theta in beside:
-                self._see([theta], line[k])
+                self._see([theta], line[k], rough=True)
             self.low_on_lines.append(min([line[k], *beside], key=self.height))
 
-    def _see(self, thetas: Sequence[Theta], near: Theta | None) -> None:
+    def _see(self, thetas: Sequence[Theta], near: Theta | None, rough: bool = False) -> None:
         """F at places on a line, from weights near the first."""
         l1, l2 = self._pairs(thetas)
         least = 10.0 ** self._bounds("l1")[0] if len(self.space) == 2 else 0.0
@@ -201,7 +203,7 @@ class Sketch:
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 if ridge and isinstance(fold, QuadraticFold):
                     return fold.ridge(l2)
-                return fold.path(np.zeros_like(l1) if ridge else l1, l2, known)
+                return fold.path(np.zeros_like(l1) if ridge else l1, l2, known, rough)
 
         parts = _each(solved, len(self.folds), elsewhere=self._elsewhere)
         count = min(W.shape[1] for W in parts)
@@ -209,6 +211,7 @@ class Sketch:
         heights[:, :count] = [fold.losses(W[:, :count]) for fold, W in zip(self.folds, parts, strict=True)]
         heights = np.where(np.isfinite(heights), heights, np.inf)
         self.seen |= dict(zip(thetas, heights.T, strict=True))
+        self.exact |= set() if rough and isinstance(self.folds[0], CurvedFold) else set(thetas)
         self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas[:count])}
 
     @property
@@ -227,7 +230,7 @@ class Sketch:
                 for sign in (-1.0, 1.0):
                     there = np.clip(np.array(middle) + sign * share * step * np.eye(m)[k], lower, upper)
                     cross.append(tuple(float(x) for x in there))
-                    if cross[-1] not in self.seen:
+                    if cross[-1] not in self.exact:
                         self._see(cross[-1:], middle)
             best = min(cross, key=self.height)
             better = self.height(best) < BETTER * self.height(middle)

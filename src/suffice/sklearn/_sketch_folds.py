@@ -37,17 +37,18 @@ from suffice.terms.prox import l1_least_subgradient
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
 ROUNDS, LIKELY, EXACT, ROUGH = 10, 0.7, 1e-4, 1e-2  # of working sets; of l1: what may leave zero, how optimal is exact
-DENSE = 2.0  # times as many weights as rows
-NEWTON, HALVINGS, ENOUGH = 30, 20, 1e-6  # of Phi: what one more step of Newton's method has to promise
+LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
+NEWTON, HALVINGS, ENOUGH = 30, 20, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
 LEVELS, FARTHEST = 40, 2.0  # steps to the level b, and the longest of them
 
 
 class FoldSketch(Protocol):
     """One fold's solutions and its part of F, roughly or exactly."""
 
-    def path(self, l1: Array, l2: Array, near: Array | None) -> Array:
+    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool) -> Array:
         """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
-        where there are many more weights than rows: there an l1 hardly matters, and takes long."""
+        where many more weights than rows are not zero: there an l1 hardly matters, and takes long. `rough`: where that
+        is cheaper."""
         ...
 
     def losses(self, W: Array) -> Array:
@@ -113,13 +114,13 @@ class QuadraticFold:
         W = V @ ((V.T @ (self.c if self.rows is None else self.y))[:, None] / (s[:, None] + l2))
         return W if self.rows is None else np.asarray(self.rows.T @ W)
 
-    def path(self, l1: Array, l2: Array, near: Array | None) -> Array:
+    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
         v = np.zeros(len(self.c)) if near is None else near
         pays = self.rows is None and len(l1) > 1 and len(v) > FEWEST
         descended = self._descended(l1, l2, near).T if pays else [v] * len(l1)
         columns = []
         for one, two, w in zip(l1.tolist(), l2.tolist(), descended, strict=True):
-            if self.rows is not None and np.count_nonzero(v) > DENSE * len(self.rows):
+            if self.rows is not None and self.rows.size > LARGE and np.count_nonzero(v) > DENSE * len(self.rows):
                 break
             off = float(np.abs(l1_least_subgradient(one, w, -self._pull(w, two))).max()) / one if pays else math.inf
             done = off <= EXACT or (pays and len(w) > FEW)
@@ -194,13 +195,11 @@ class CurvedFold:
         X, psi = rows_here(fold.design.X, used), cast("MarginLoss", fold.psi)
         return cls(X, a[used], host(fold.y)[used], psi, fold.minimised_out, held)
 
-    def path(self, l1: Array, l2: Array, near: Array | None) -> Array:
+    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
         v = np.zeros(self.X.shape[1]) if near is None else near
         columns = []
         for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
-            if one > 0.0 and np.count_nonzero(v) > DENSE * len(self.X):
-                break
-            v = self._solved(v, one, two)
+            v = self._solved(v, one, two, ROUGH if rough else EXACT)
             columns.append(v)
         return np.array(columns).reshape(-1, len(v)).T
 
@@ -221,7 +220,7 @@ class CurvedFold:
                 break
         return b
 
-    def _solved(self, v: Array, l1: float, l2: float) -> Array:
+    def _solved(self, v: Array, l1: float, l2: float, optimal: float) -> Array:
         """Weights at these penalties, from v."""
         X, a, y, m = self.X, self.a, self.y, self.X @ v
         excess = getattr(self.psi, "excess", self.psi.value)
@@ -235,9 +234,9 @@ class CurvedFold:
             C = a * cast("Bending", self.psi).second(m + b, y)
             pull = -(X.T @ (a * self.psi.derivative(m + b, y))) - l2 * v
             W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
-            step = self._step(W, C, pull[W], v[W], l1, l2)
+            step = self._step(W, C, pull[W], v[W], l1, l2, optimal)
             promised = float(pull[W] @ step) - l1 * float(np.abs(v[W] + step).sum() - np.abs(v[W]).sum())
-            if not promised > ENOUGH * height:
+            if not promised > optimal**ENOUGH * height:
                 break
             change = X[:, W] @ step
             for halving in range(HALVINGS):
@@ -252,7 +251,7 @@ class CurvedFold:
             v, m, b, height = there, m + t * change, level, reached
         return v
 
-    def _step(self, W: Indices, C: Array, pull: Array, v: Array, l1: float, l2: float) -> Array:
+    def _step(self, W: Indices, C: Array, pull: Array, v: Array, l1: float, l2: float, optimal: float) -> Array:
         """To the minimiser of Newton's model on a working set."""
         if not len(W):
             return v
@@ -262,4 +261,4 @@ class CurvedFold:
         H = _quadratic(np.sqrt(C)[:, None] * B, l2)
         if l1 == 0.0:
             return H.solver()(pull)
-        return from_face_to_face(v, H, -pull, v, l1, ROUGH * l1 * math.sqrt(len(W))) - v
+        return from_face_to_face(v, H, -pull, v, l1, optimal * l1 * math.sqrt(len(W))) - v
