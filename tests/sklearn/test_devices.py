@@ -49,7 +49,7 @@ def space_of(estimator):
 def agree(here, there):
     ours, theirs = here.best_estimator_.coef_, there.best_estimator_.coef_
     assert there.best_score_ == pytest.approx(here.best_score_, rel=1e-3)
-    assert type(theirs) is np.ndarray and np.linalg.norm(theirs - ours) <= 0.05 * np.linalg.norm(ours)
+    assert type(theirs) is np.ndarray and np.linalg.norm(theirs - ours) <= 0.1 * np.linalg.norm(ours)
     assert there.coef_radius_ <= 1e-5 * np.linalg.norm(theirs)
 
 
