@@ -100,8 +100,6 @@ def structure_of(estimator: Any, features: int) -> Structure:
 class GLMAdapter(Regressor):
     """`ElasticNetGLM`, of one family."""
 
-    many = False
-
     def __init__(self, family: str = "gaussian") -> None:
         self.family = family
         self.scorings = SCORINGS[family]
