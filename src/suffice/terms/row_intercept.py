@@ -93,9 +93,6 @@ class RowsIntercepted(RowSums, Intercepted):
         gradient: Array = image.once("gradient of b", self.owners, find)
         return gradient
 
-    def shift_within(self, image: Any, radius: float) -> float:
-        return self.reach * radius + self.intercept(image)[1]
-
     def _balance_at(self, b: float) -> Balance:
         return Balance(self.loss, b, self._third < math.inf)
 
