@@ -9,11 +9,11 @@ from flint import arb
 import suffice
 from suffice import losses, problems
 from suffice.lower import signed_factor, verified_rows
-from suffice.lower.many import solve_together
 from suffice.lower.signed_factor import SignedFactor
 from suffice.lower.solution import Outcome
 from suffice.lower.solver import iterate
 from suffice.terms.design import Design
+from tests.batches import solve_together
 from tests.reference_verified import PSI, data, minimiser, model, solutions
 from tests.test_backends import LIBRARIES, array
 

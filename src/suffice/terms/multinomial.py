@@ -345,13 +345,6 @@ class Multinomial(MarginModel):
 
         return product
 
-    def hessian_diagonal(self, image: Array) -> Array:
-        """That of the Hessian, but for what the intercepts take up."""
-        p = self.probabilities(image)
-        C = self.design.weights[:, None] * p * (1.0 - p)
-        squares = self.design.X.multiply(self.design.X) if sp.issparse(self.design.X) else self.design.X**2
-        return np.asarray(squares.T @ C).T.ravel() + self.l2
-
     def intercept_product(self, image: Array, M: Array) -> Array:
         """How the intercepts move with margins that move by M, N x K x k: K x k."""
         if not self.intercept:

@@ -161,8 +161,7 @@ class RowSums(LossModel):
     def rounding_at(self, x: Array, image: Any) -> float:
         return self.point(x, image).rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
 
-    def carried_rounding(self, x: Array, image: Any) -> float:
-        """`rounding_at`, for an image that was carried along straight lines."""
+    def gradient_rounding(self, x: Array, image: Any) -> float:
         found = Point.of(self.design.X.run(self._job(x, CARRIED, False), [image], **self.given))
         return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
 
@@ -191,7 +190,7 @@ class RowsModel(RowSums, LinearModel):
 
     def gradient_rounding(self, x: Array, image: Any) -> float:
         if math.isinf(self.loss.curvature):
-            return self.carried_rounding(x, image)
+            return RowSums.gradient_rounding(self, x, image)
         return LinearModel.gradient_rounding(self, x, image)
 
     @cached_property
@@ -208,6 +207,3 @@ class RowsOffset(RowSums):
 
     def shifted(self, image: Any, by: Any) -> Any:
         return image
-
-    def gradient_rounding(self, x: Array, image: Any) -> float:
-        return self.carried_rounding(x, image)
