@@ -13,6 +13,7 @@ from suffice.lower.many import solve_together
 from suffice.lower.signed_factor import SignedFactor
 from suffice.lower.solution import Outcome
 from suffice.lower.solver import iterate
+from suffice.terms import gram
 from suffice.terms.design import Design
 from tests.reference_verified import PSI, data, minimiser, model, solutions
 from tests.test_backends import LIBRARIES, array
@@ -21,9 +22,9 @@ from tests.test_backends import LIBRARIES, array
 @pytest.fixture(params=["one block", "many blocks"])
 def sizes(request, monkeypatch):
     if request.param == "many blocks":
-        monkeypatch.setattr(signed_factor, "GRAM_ROWS", 7)
-        monkeypatch.setattr(signed_factor, "BYTES_ELSEWHERE", 900)
-        monkeypatch.setattr(verified_rows, "BYTES_ELSEWHERE", 900)
+        monkeypatch.setattr(gram, "GRAM_ROWS", 7)
+        for module in (gram, signed_factor, verified_rows):
+            monkeypatch.setattr(module, "BYTES_ELSEWHERE", 900)
         monkeypatch.setattr("suffice.terms.design.ABSOLUTE_ELSEWHERE", 50)
 
 

@@ -24,8 +24,9 @@ import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, norm
 from suffice.lazy import cached_property
-from suffice.lower.signed_factor import BYTES_ELSEWHERE, Indices, SignedFactor, chosen_columns
+from suffice.lower.signed_factor import Indices, SignedFactor
 from suffice.terms.design import Design
+from suffice.terms.gram import BYTES_ELSEWHERE, chosen_columns
 from suffice.terms.margin_losses import LARGEST, Squared, slope_size
 from suffice.terms.rounding import TINY, gamma
 

@@ -27,9 +27,9 @@ from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
 from suffice.lower.quadratic import Indices, Matrix, Quadratic, Wide, from_face_to_face
-from suffice.lower.signed_factor import weighted_gram
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
+from suffice.terms.gram import gram
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss
 from suffice.terms.prox import l1_least_subgradient
@@ -94,7 +94,7 @@ class QuadraticFold:
         b = model.intercept(image)[0] if isinstance(model, Intercepted) else 0.0
         psi, m = cast("MarginLoss", fold.psi), host(image) + b
         C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
-        G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
+        G = gram(design.X, scale=np.sqrt(C))[0]
         mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
         left = getattr(psi, "excess", psi.value)  # psi of counts may be negative
         size = math.sqrt(2.0 * float(a @ left(m, y)))
