@@ -48,6 +48,7 @@ from suffice.lower.quadratic import Indices, Matrix, Quadratic, Solve, fista_on,
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
+from suffice.terms.gram import centred, gram
 from suffice.terms.multinomial import Multinomial, solve_across
 
 FIRST_WORKING_SET, GROWTH = 128, 1.5
@@ -325,10 +326,9 @@ class SoftmaxProduct:
         if sp.issparse(self.X) or d > min(SHARED * K, N):
             return None
         w = self.local.curvature.mean(axis=1)
-        M = self.X.T @ (w[:, None] * self.X)
-        if self.local.of_b is not None and w.any():
-            mean = w @ self.X
-            M -= np.outer(mean, mean / w.sum())
+        intercept = self.local.of_b is not None
+        M, _ = gram(self.X, scale=np.sqrt(w), intercept=intercept)
+        M = centred(M) if intercept else M
         M[np.diag_indices(d)] += l2
         own = np.diag(M).copy()
         factor, failed = dpotrf(M, overwrite_a=True, clean=False)
