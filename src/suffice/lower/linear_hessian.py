@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, lives_elsewhere
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.parts import LinearParts
-from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, on_these
+from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, on_these, with_ridge
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design, largest_matrix
@@ -136,12 +136,6 @@ def ridge_on(terms: LinearParts, W: Indices) -> float | Array:
     design = terms.model.design
     ridge: float | Array = np.maximum(on_these(terms.l2, W), LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1])
     return ridge
-
-
-def with_ridge(H: Array, ridge: float | Array) -> Matrix:
-    """H, which is written to, with a ridge."""
-    H[np.diag_indices(len(H))] += ridge
-    return Matrix(H)
 
 
 def _fresh(terms: LinearParts, metric: Metric, image: Any, ridge: float | Array) -> Quadratic:

@@ -44,7 +44,7 @@ from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import search
 from suffice.lower.newton import looks_settled
 from suffice.lower.parts import Parts
-from suffice.lower.quadratic import Indices, Matrix, Quadratic, Solve, fista_on, minimise_model, on_these
+from suffice.lower.quadratic import Indices, Quadratic, Solve, fista_on, minimise_model, on_these, with_ridge
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
@@ -182,9 +182,7 @@ def _hessian(
         most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
         if len(working) > largest_matrix(model.design, model.classes) or price(model, len(working)) > most:
             return product
-    H = model.hessian(image, working)
-    H[np.diag_indices(len(H))] += on_these(ridge, working)
-    return Matrix(H)
+    return with_ridge(model.hessian(image, working), on_these(ridge, working))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from sklearn.linear_model import enet_path
 from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
-from suffice.lower.quadratic import Indices, Matrix, Quadratic, Wide, from_face_to_face
+from suffice.lower.quadratic import Indices, Quadratic, Wide, from_face_to_face, with_ridge
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
 from suffice.terms.gram import gram
@@ -162,18 +162,14 @@ class QuadraticFold:
     def _on(self, W: Indices, l2: float) -> Quadratic:
         if self.rows is not None:
             return _quadratic(self.rows[:, W], l2)
-        H = self.G[np.ix_(W, W)]
-        H[np.diag_indices(len(H))] += l2
-        return Matrix(H)
+        return with_ridge(self.G[np.ix_(W, W)], l2)
 
 
 def _quadratic(B: Array, l2: float) -> Quadratic:
     """B^T B + l2; with a little more where rows are fewer than columns."""
     if B.shape[1] > len(B):
         return Wide(B, max(l2, EPS * float(np.sum(B * B)), 1e-300))
-    H = B.T @ B
-    H[np.diag_indices(len(H))] += l2
-    return Matrix(H)
+    return with_ridge(B.T @ B, l2)
 
 
 @dataclass(frozen=True, eq=False)
