@@ -8,7 +8,6 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems
-from suffice.lower import signed_factor, verified_rows
 from suffice.lower.many import solve_together
 from suffice.lower.signed_factor import SignedFactor
 from suffice.lower.solution import Outcome
@@ -23,8 +22,7 @@ from tests.test_backends import LIBRARIES, array
 def sizes(request, monkeypatch):
     if request.param == "many blocks":
         monkeypatch.setattr(gram, "GRAM_ROWS", 7)
-        for module in (gram, signed_factor, verified_rows):
-            monkeypatch.setattr(module, "BYTES_ELSEWHERE", 900)
+        monkeypatch.setattr(gram, "BYTES_ELSEWHERE", 900)
         monkeypatch.setattr("suffice.terms.design.ABSOLUTE_ELSEWHERE", 50)
 
 

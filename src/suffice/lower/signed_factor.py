@@ -24,14 +24,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
-from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design
-from suffice.terms.gram import BYTES_ELSEWHERE, chosen_columns, gram
+from suffice.terms.gram import dense_rows, gram
 from suffice.terms.rounding import gamma
 
 Indices = npt.NDArray[np.intp]
@@ -150,9 +148,12 @@ class SignedFactor(Factor):
         factor = Factor.of_matrix(H, scale, terms + 12, len(H) * N * UNDERFLOW)
         return None if factor is None else cls(**vars(factor), support=support, intercept=intercept, curvature=C, l2=l2)
 
-    def blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
+    def blocks(self, X: Any) -> Iterator[tuple[slice, Any]]:
         """Rows of X on the support, scaled, with the intercept's 1, a few at a time."""
-        return _blocks(X, self.support, self.scale)
+        scale, s, xp = like(self.scale, X), len(self.support), namespace(X) if lives_elsewhere(X) else np
+        for place, block in dense_rows(X, self.support, ROWS):
+            ones = xp.broadcast_to(scale[s:], (block.shape[0], len(self) - s))
+            yield place, xp.concat([block * scale[:s], ones], axis=1) if self.intercept else block * scale[:s]
 
     def over_rows(self, X: Any, n: Array) -> tuple[Array, Array, Array]:
         """(t . n, the rounding of that, a bound on ||t||_{(R^T R)^-1}) of all rows t of X, n being scaled."""
@@ -216,30 +217,3 @@ def scale_of(diagonal: Array) -> Array | None:
         return None
     scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
     return scale
-
-
-def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
-    if lives_elsewhere(X):
-        yield from _blocks_elsewhere(X, support, scale)
-        return
-    s, N, B = len(support), X.shape[0], ROWS
-    X = X.tocsr() if sp.issparse(X) else X
-    kept, dense = np.empty((min(B, N), len(scale))), DenseBlocks(X, support, B)
-    for first in range(0, N, B):
-        block = dense(slice(first, min(first + B, N)))
-        rows = kept[: block.shape[0]]
-        np.multiply(block, scale[:s], out=rows[:, :s])
-        rows[:, s:] = scale[s:]
-        yield slice(first, first + len(rows)), rows
-
-
-def _blocks_elsewhere(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
-    """Blocks as large as a device likes them: what is asked of a row is no sum over rows."""
-    xp, N, s = namespace(X), int(X.shape[0]), len(support)
-    factors, B = like(scale, X), max(BYTES_ELSEWHERE // (8 * len(scale)), 1)
-    for first in range(0, N, B):
-        place = slice(first, min(first + B, N))
-        rows = chosen_columns(X[place, :], support) * factors[:s]
-        if len(scale) > s:
-            rows = xp.concat([rows, xp.broadcast_to(factors[s:], (rows.shape[0], len(scale) - s))], axis=1)
-        yield place, rows

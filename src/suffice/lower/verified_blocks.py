@@ -26,6 +26,7 @@ from suffice.lower.verified_rows import Change, Slopes
 from suffice.protocols import conforms
 from suffice.terms.blocks import Block, Length, Margins, Most
 from suffice.terms.gram import chosen_columns, gram, rows_at_once
+from suffice.terms.jobs import Gram
 from suffice.terms.linear import LossModel
 from suffice.terms.margin_losses import LARGEST, Bending, slope_size
 from suffice.terms.rounding import TINY, gamma
@@ -62,6 +63,9 @@ class Piecewise:
         doubtful, curved = block["doubtful"][counts], block["kinks"][counts, 2] > 0.0
         counting = curved | doubtful if self.heavy else curved & ~doubtful
         return np.where(counting, self.c * block["a"][counts], 0.0)
+
+    def rows(self, block: Block) -> Array:
+        return self(block, block["a"] >= 0.0)
 
 
 @dataclass(frozen=True)
@@ -126,25 +130,6 @@ class Facts:
     def _nothing(self) -> Array:
         s = len(self.S) + self.intercept
         return np.zeros((s, s))
-
-
-@dataclass(frozen=True)
-class GramOf:
-    """X_S^T C X_S, with a column of ones if there is an intercept."""
-
-    C: Weights
-    S: Indices
-    intercept: bool
-    reads: bool = True
-    keeps: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.S) ** 2
-
-    def __call__(self, block: Block) -> Array:
-        counts = block["a"] > 0.0
-        return gram(block.X[counts], self.S, np.sqrt(self.C(block, counts)), intercept=self.intercept)[0]
 
 
 @dataclass(frozen=True)
@@ -369,7 +354,7 @@ class KinksInBlocks:
 
     def factor(self, l2: Array) -> SignedFactor | None:
         C = Curved(Piecewise(self.c), self.c, self.kept)
-        H = self.rows.ask(GramOf(C.weights, self.rows.S, self.rows.intercept), **self.kept)
+        H = self.rows.ask(Gram(self.rows.S, curvature=Piecewise(self.c), intercept=self.rows.intercept), **self.kept)
         return self.rows.factored(H, l2, C)
 
     def pulls(self, factor: SignedFactor, up: float) -> tuple[KinksInBlocks, float, float, float]:

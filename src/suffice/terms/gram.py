@@ -16,6 +16,7 @@ these are added as a tree.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,16 @@ def rows_at_once(N: int) -> tuple[int, int]:
     """How many of N rows make a block of a sum over rows, and how many roundings a term then passes at most."""
     B = max(GRAM_ROWS, math.isqrt(N))
     return B, B + math.ceil(N / B) + 1
+
+
+def dense_rows(X: Any, columns: Indices, length: int) -> Iterator[tuple[slice, Any]]:
+    """Rows of X on these columns, dense, not to be written to: so many at a time, or as many as a device likes."""
+    elsewhere, N = lives_elsewhere(X), int(X.shape[0])
+    length = max(BYTES_ELSEWHERE // (8 * max(len(columns), 1)) if elsewhere else length, 1)
+    blocks = None if elsewhere else DenseBlocks(X.tocsr() if sp.issparse(X) else X, columns, length)
+    for first in range(0, N, length):
+        place = slice(first, min(first + length, N))
+        yield place, chosen_columns(X[place, :], columns) if blocks is None else blocks(place)
 
 
 def chosen_columns(X: Any, columns: Indices) -> Any:

@@ -171,7 +171,7 @@ class Gram:
 
     W: npt.NDArray[np.intp]
     rate: float = math.inf
-    curvature: Curvature | None = None
+    curvature: Any = None  # one that has C of the `rows` of a block
     intercept: bool = False
     reads: bool = True
     keeps: bool = False
