@@ -69,7 +69,7 @@ def gram(
         A = blocks(place if rows is None else _neighbours(rows[place]), weight)
         G[:s, :s] += A.T @ A
         if intercept:
-            weight = np.ones(len(A)) if weight is None else weight
+            weight = np.ones(len(A)) if weight is None else weight.astype(A.dtype)
             G[s, :s] += weight @ A
             G[s, s] += weight @ weight
     G[:s, s:] = G[s:, :s].T
