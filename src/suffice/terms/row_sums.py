@@ -23,6 +23,7 @@ from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.terms.blocks import Margins
 from suffice.terms.design import Design
+from suffice.terms.gram import centred
 from suffice.terms.jobs import Along, At, Curvature, Gram, Normal, Slope, SlopeAtZero
 from suffice.terms.linear import CARRIED, LinearModel, LossModel, majoriser_of
 from suffice.terms.rounding import TINY, gamma
@@ -98,17 +99,16 @@ class RowCurvature:
     def any(self) -> bool:
         return self.sum() > 0.0
 
-    def gram(self, W: npt.NDArray[np.intp], count: int, centred: bool) -> Array:
+    def gram(self, W: npt.NDArray[np.intp], count: int, intercept: bool) -> Array:
         """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
         X, W = self.design.X, np.asarray(W)
         whole = count >= self.design.shape[0]
         if whole and self.job is not None and "_made" not in vars(self):
-            G, mean, total = X.run(Gram(W, curvature=self.job), self.images, **self.given)
+            G: Array = X.run(Gram(W, curvature=self.job, intercept=intercept), self.images, **self.given)
         else:
-            job = Gram(W, math.inf if whole or not self.influence > 0.0 else count / self.influence)
-            G, mean, total = X.run(job, C=self.rows, norms=self.design.row_norms)
-        H: Array = G - np.outer(mean, mean / total) if centred and total > 0.0 else G
-        return H
+            rate = math.inf if whole or not self.influence > 0.0 else count / self.influence
+            G = X.run(Gram(W, rate, intercept=intercept), C=self.rows, norms=self.design.row_norms)
+        return centred(G) if intercept else G
 
     def product(self, V: Array) -> Array:
         """X^T C X V."""

@@ -127,8 +127,8 @@ class RowsTargets(Targets):
     def _gram(self, columns: npt.NDArray[np.intp]) -> Array:
         if self.design.gram is not None:
             return self.design.gram[np.ix_(columns, columns)]
-        gram: Array = self.design.X.run(Gram(columns), C=self.design.weights, norms=self.design.row_norms)[0]
-        return gram
+        G: Array = self.design.X.run(Gram(columns), C=self.design.weights, norms=self.design.row_norms)
+        return G
 
     def losses(self, image: Any) -> Array:
         raise TypeError("losses of blocks of rows stay with them")
