@@ -2,7 +2,7 @@
 
 60,000 x 784 raw pixels in float64, one column for every digit and every theta0 of the paper (l1 = 10, l2 = 10^-3 ..
 10^3): 70 columns share every product with X. An iteration is timed by the difference of a long and a short run of
-`solve_together(steps=...)`, so that moving data, recording graphs and final certificates do not count.
+`solve_each`, so that moving data, recording graphs and final certificates do not count.
 
 Limits are measured in the same process: the arithmetic one by a product of two 8192 x 8192 matrices in float64, the
 one of memory by copying 2 GB. An iteration has 4 N d n operations in its two products, padding not counted; it has to
@@ -29,7 +29,8 @@ from threadpoolctl import threadpool_limits
 
 from suffice import solve
 from suffice.datasets import load_mnist, load_mnist_full
-from suffice.lower.many import solve_together
+from suffice.lower.many import solve_each
+from suffice.lower.solution import Ask, Solution
 from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
 from suffice.reproduce.study import PRESETS
@@ -43,17 +44,21 @@ def columns(X: Any, y: np.ndarray, digits: tuple[int, ...]) -> list[Composite]:
     return [ElasticNetLogistic(design, y == digit).at(l1=10.0, l2=l2) for digit in digits for l2 in L2]
 
 
+def batch(problems: list[Composite], solver: str, **asked: Any) -> list[Solution]:
+    return solve_each([Ask(problem, **asked) for problem in problems], solver)
+
+
 def seconds_per_iteration(problems: list[Composite], solver: str, steps: int, rounds: int) -> list[float]:
     """Of `steps` iterations, in several rounds, without what comes before and after them."""
     torch = importlib.import_module("torch")
     found = []
-    solve_together(problems, steps=steps, solver=solver)  # compiles kernels
+    batch(problems, solver, steps=steps)  # compiles kernels
     for _ in range(rounds):
         times = []
         for count in (steps, 3 * steps):
             torch.cuda.synchronize() if torch.cuda.is_available() else None
             began = time.perf_counter()
-            solve_together(problems, steps=count, solver=solver)
+            batch(problems, solver, steps=count)
             torch.cuda.synchronize() if torch.cuda.is_available() else None
             times.append(time.perf_counter() - began)
         found.append((times[1] - times[0]) / (2 * steps))
@@ -175,7 +180,7 @@ def proofs(torch: Any, part: Any, digits: tuple[int, ...]) -> dict[str, Any]:
     X = np.asarray(part.X_train, dtype=np.float64)
     on_gpu = columns(torch.asarray(X, device="cuda"), part.y_train, digits)
     on_cpu = columns(sp.csr_array(X), part.y_train, digits)
-    together = solve_together(on_gpu, steps=100, solver="fista")
+    together = batch(on_gpu, "fista", steps=100)
     apart = max(
         float(np.abs(one.x - solve(problem, steps=100, solver="fista").x).max())
         for one, problem in zip(together, on_cpu, strict=True)
@@ -184,8 +189,8 @@ def proofs(torch: Any, part: Any, digits: tuple[int, ...]) -> dict[str, Any]:
     exact = [solve(problem, within=1e-10, solver="newton") for problem in on_cpu]
     for solver in ("fista", "fista_adaptive"):
         for solutions in (
-            solve_together(on_gpu, steps=300, solver=solver),
-            solve_together(on_gpu, within=[1e-3] * len(on_gpu), solver=solver, max_steps=3000.0),
+            batch(on_gpu, solver, steps=300),
+            batch(on_gpu, solver, within=1e-3, max_steps=3000.0),
         ):
             for one, truth in zip(solutions, exact, strict=True):
                 checked += 1

@@ -19,8 +19,8 @@ from flint import arb
 
 import suffice
 from suffice.lower.certificate import RULES
-from suffice.lower.many import solve_together
 from suffice.lower.solver import iterate
+from tests.batches import solve_together
 from tests.reference_exact import Enclosure, truth
 
 REFUSALS = (ValueError, ArithmeticError, TypeError, np.linalg.LinAlgError)

@@ -65,12 +65,8 @@ def install() -> None:
     design.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
 
-    def of_gram(X: Any, working: Any, rows: Any, *_: Any) -> float:
-        return len(rows) * len(working) * (len(working) + 1) / 2
-
-    _count(linear_hessian, "gram", of_gram)
-    newton_prox.gram = linear_hessian.gram
-    _count(signed_factor, "weighted_gram", lambda X, support, *_: X.shape[0] * len(support) * (len(support) + 1) / 2)
+    for module in (linear_hessian, newton_prox, signed_factor):
+        _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
     _count(signed_factor.SignedFactor, "over_rows", lambda self, X, n: X.shape[0] * len(n) * (len(n) + 1) / 2)
 
     N = lambda part: float(len(part.B))  # noqa: E731 (a symbol)

@@ -32,6 +32,7 @@ from suffice.options import Policy
 from suffice.problem import Composite
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
+from suffice.protocols import Closing
 from suffice.space import Space
 from suffice.stationarity import GradientTask, gradient_of, stationarity
 from suffice.terms.blocks import in_blocks
@@ -46,7 +47,7 @@ On = Literal["residual", "weights", "steps"]
 Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
 
 
-class BilevelProblem:
+class BilevelProblem(Closing):
     """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
 
     `lower[j].at(**params)` is the j-th problem at fixed parameters, and `losses[j]` judges its solution. `space` names
@@ -218,12 +219,6 @@ class BilevelProblem:
         """Let go of the executor's workers, if there are any; they come back when they are needed."""
         if self.executor is not None:
             self.executor.close()
-
-    def __enter__(self) -> BilevelProblem:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _evaluate(
         self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]

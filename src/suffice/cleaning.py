@@ -51,6 +51,7 @@ from suffice.held_out import root_error
 from suffice.lazy import cached_property
 from suffice.stationarity import projected
 from suffice.terms.design import Design
+from suffice.terms.gram import gram
 from suffice.terms.rounding import gamma
 from suffice.upper.evaluation import Evaluation
 
@@ -300,7 +301,7 @@ class SampleCleaning:
 
     @cached_property
     def _spectrum(self) -> tuple[Array, Any]:
-        g, Q = np.linalg.eigh(host(self.train.X.T @ self.train.X) / self.train.shape[0])
+        g, Q = np.linalg.eigh(gram(self.train.X)[0] / self.train.shape[0])
         return np.maximum(g, 0.0), like(Q, self.train.X)
 
 

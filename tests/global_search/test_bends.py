@@ -10,7 +10,7 @@ from suffice.global_search.balls import ball_of
 from suffice.global_search.centres import minimised
 from suffice.global_search.models import folds_of
 from suffice.global_search.paths import Box, path_of
-from suffice.global_search.surfaces import surface_of
+from suffice.global_search.surfaces import part_of, together
 from suffice.terms import POISSON
 
 KINDS = {
@@ -48,7 +48,7 @@ def outside(kind, seed):
     w = problem.evaluate(theta, within=1e-6).solutions[0].x
     (fold,) = folds_of(problem)
     bends = len(ball_of(fold, path_of(fold, w, box), box).path.limits)
-    surface = surface_of([fold], [w], box)
+    surface = together([part_of(fold, w, box)], box)
     found = []
     corners = [box.low, box.high, np.array([box.low[0], box.high[1]]), np.array([box.high[0], box.low[1]])]
     for t in [*corners, *(box.low + rng.random((8, 2)) * (box.high - box.low))]:

@@ -7,9 +7,15 @@ import pytest
 import scipy.sparse as sp
 
 from suffice.journal import fingerprint
-from suffice.journal.fingerprint import describe, differences
+from suffice.journal.fingerprint import Fingerprint, differences
 
 X = np.arange(12.0).reshape(4, 3)
+
+
+def describe(name, value):
+    found = Fingerprint()
+    found.add(name, value)
+    return found.parts
 
 
 class Model:

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from suffice import solve
 from suffice.lower import cuda
 from suffice.lower.batched_columns import share_a_design
-from suffice.lower.many import solve_together
 from suffice.lower.solution import Outcome
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from tests.batches import solve_together
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 9)) * np.linspace(0.3, 3.0, 9)
@@ -141,17 +141,6 @@ def test_only_linear_models_of_one_design_and_loss_go_together():
     assert not share_a_design([first, ElasticNetLogistic(X, labels == 1).at(l1=0.02, l2=0.05)])
     other = ElasticNet(first.smooth.design, labels).at(l1=0.02, l2=0.05)
     assert not share_a_design([other, second])
-    with pytest.raises(ValueError, match="share one design"):
-        solve_together([other, second], steps=3)
-
-
-def test_bad_requests_are_named():
-    with pytest.raises(ValueError, match="exactly one of within and steps"):
-        solve_together(logistic())
-    with pytest.raises(
-        ValueError, match="solver must be one of auto, fista, fista_adaptive, gradient_descent, got 'magic'"
-    ):
-        solve_together(logistic(), steps=3, solver="magic")
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -8,8 +8,8 @@ import pytest
 from suffice import BilevelProblem, Outcome, Space, solve
 from suffice.losses import SquaredDistance
 from suffice.lower.batched_images import share_a_format
-from suffice.lower.many import solve_together
 from suffice.problems import Denoising, ElasticNet, SampledFourier
+from tests.batches import solve_together
 
 rng = np.random.default_rng(0)
 SIGNALS = rng.standard_normal((3, 16))

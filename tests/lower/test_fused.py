@@ -15,10 +15,10 @@ from suffice import solve
 from suffice.arrays import host
 from suffice.lower import batched_columns, fused
 from suffice.lower.fista import AdaptiveFista
-from suffice.lower.many import solve_together
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.terms.design import ALIGNED, Design
 from suffice.terms.margin_losses import Huber, Logistic, Squared
+from tests.batches import solve_together
 
 
 @given(st.integers(1, 1000))

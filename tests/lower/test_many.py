@@ -7,9 +7,10 @@ import pytest
 
 from suffice import solve
 from suffice.lower.fista import AdaptiveFista, Fista
-from suffice.lower.many import solve_each, solve_together
+from suffice.lower.many import solve_each
 from suffice.lower.solution import Ask, Batching
 from suffice.problems import Denoising, ElasticNet, ElasticNetPoisson
+from tests.batches import solve_together
 
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((30, 5)), rng.standard_normal(30)

@@ -17,7 +17,7 @@ from suffice import Composite, Outcome, certify, iterate, solve
 from suffice.journal.codec import decode, encode
 from suffice.lower import auto, linear_hessian
 from suffice.lower import solver as solver_module
-from suffice.lower.linear_hessian import gram, sample_rows
+from suffice.lower.linear_hessian import sample_rows
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState
 from suffice.lower.quadratic import Matrix, from_face_to_face, minimise_model
@@ -151,20 +151,6 @@ def test_a_model_without_l1_is_a_linear_system():
     )
 
 
-STORAGE = {"C": np.ascontiguousarray, "F": np.asfortranarray, "csr": sp.csr_array, "csc": sp.csc_array}
-
-
-@pytest.mark.parametrize("storage", STORAGE.values(), ids=STORAGE.keys())
-def test_the_gram_matrix_is_that_of_its_rows_and_columns(storage):
-    rng = np.random.default_rng(0)
-    Z, scale = rng.standard_normal((700, 20)), rng.random(650)
-    rows, columns = np.sort(rng.permutation(700)[:650]), np.array([1, 2, 7, 19])
-    part = scale[:, None] * Z[np.ix_(rows, columns)]
-    assert gram(storage(Z), columns, rows, scale) == pytest.approx(part.T @ part, rel=1e-12)
-    rough = gram(storage(Z), columns, rows, scale, np.float32)
-    assert np.abs(rough - part.T @ part).max() <= 1e-6 * np.linalg.norm(part) ** 2
-
-
 @quick
 @given(st.integers(0, 10_000), st.integers(1, 400))
 def test_a_sample_of_rows_has_the_size_and_the_trace_of_the_whole(seed, count):
@@ -225,7 +211,10 @@ def test_a_working_set_that_does_not_fit_takes_no_matrix_or_is_left_to_fista(fam
     assert chosen.reached and np.linalg.norm(chosen.x - exact.x) <= 1e-7 + 1e-9
 
 
-@pytest.mark.parametrize("storage", ["C", "F", "csr", "csc"])
+STORAGE = {"C": np.ascontiguousarray, "F": np.asfortranarray, "csr": sp.csr_array, "csc": sp.csc_array}
+
+
+@pytest.mark.parametrize("storage", STORAGE)
 def test_extra_memory_is_at_most_three_times_x(storage):
     Z, y = data(4000, 600, sparse=STORAGE[storage] if storage.startswith("cs") else None)
     Z = STORAGE[storage](Z)

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 
 from suffice import Composite, Outcome, solve
 from suffice.lower import auto, newton, quadratic
-from suffice.lower.many import solve_together
 from suffice.lower.momentum import FistaState
 from suffice.lower.newton import NewtonState
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
@@ -18,6 +17,7 @@ from suffice.terms import LOGISTIC
 from suffice.terms.design import Design
 from suffice.terms.intercept import Intercepted
 from suffice.terms.prox import L1, Zero
+from tests.batches import solve_together
 
 SHAPES = {"wide": (40, 150), "tall": (150, 40), "wide, columns twice": (30, 100), "tall, columns twice": (100, 40)}
 PENALTIES = [(1e-2, 1e-3), (1e-4, 1e-4), (1e-8, 1e-3), (0.0, 1e-3), (1e-3, 1e-6)]

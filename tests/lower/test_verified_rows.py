@@ -8,12 +8,12 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems
-from suffice.lower import signed_factor, verified_rows
-from suffice.lower.many import solve_together
 from suffice.lower.signed_factor import SignedFactor
 from suffice.lower.solution import Outcome
 from suffice.lower.solver import iterate
+from suffice.terms import gram
 from suffice.terms.design import Design
+from tests.batches import solve_together
 from tests.reference_verified import PSI, data, minimiser, model, solutions
 from tests.test_backends import LIBRARIES, array
 
@@ -21,9 +21,8 @@ from tests.test_backends import LIBRARIES, array
 @pytest.fixture(params=["one block", "many blocks"])
 def sizes(request, monkeypatch):
     if request.param == "many blocks":
-        monkeypatch.setattr(signed_factor, "GRAM_ROWS", 7)
-        monkeypatch.setattr(signed_factor, "BYTES_ELSEWHERE", 900)
-        monkeypatch.setattr(verified_rows, "BYTES_ELSEWHERE", 900)
+        monkeypatch.setattr(gram, "GRAM_ROWS", 7)
+        monkeypatch.setattr(gram, "BYTES_ELSEWHERE", 900)
         monkeypatch.setattr("suffice.terms.design.ABSOLUTE_ELSEWHERE", 50)
 
 

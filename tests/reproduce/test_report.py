@@ -119,10 +119,10 @@ def text(report):
 
 @pytest.mark.parametrize(
     ("make", "panels"),
-    [(figures.figure1, 1), (figures.figure2, 4), (figures.figure3, 2), (figures.figure4, 3), (figures.figure5, 3)],
+    [(figures.chart1, 1), (figures.chart2, 4), (figures.chart3, 2), (figures.chart4, 3), (figures.chart5, 3)],
 )
 def test_every_figure_is_made(make, panels):
-    figure = make(_strict(study()))
+    figure = figures.draw(make(_strict(study())))
     assert sum(bool(axes.lines) for axes in figure.axes) == panels
     figure.canvas.draw()
 
@@ -186,9 +186,9 @@ def test_what_can_be_made_is_made(missing, left, emptied, report):
 
 def test_a_missing_part_is_named():
     with pytest.raises(ValueError, match="figure1"):
-        figures.figure1({})
+        figures.chart1({})
     with pytest.raises(ValueError, match="validation"):
-        figures.figure5({"runs": []})
+        figures.chart5({"runs": []})
 
 
 def test_one_run_is_enough():

@@ -140,7 +140,7 @@ def test_the_ways_beyond_a_gram_matrix_agree_with_it(name, monkeypatch):
 def test_sparse_and_dense_products_give_the_same_bound(name, kind, monkeypatch):
     bounds = []
     for share in (0.0, 1.0):  # always dense, never dense
-        monkeypatch.setattr(module, "DENSE_SHARE", share)
+        monkeypatch.setattr("suffice.terms.gram.DENSE_SHARE", share)
         bounds.append(Design.of(kind(MATRICES[name])).squared_norm)
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from suffice.arrays import positive, whole_number
 from suffice.executors.worker import Missing, Raised, Work, controller, pack, unpack
+from suffice.protocols import Closing
 
 
 class WorkerError(RuntimeError):
     """A task was lost too often."""
 
 
-class Spread:
+class Spread(Closing):
     """What all executors do: hand out tasks, look at the answers, hand out again what was lost.
 
     A task that takes more than `deadline` seconds is handed out again; one that was lost `attempts` times in a row ends
@@ -131,15 +132,6 @@ class Spread:
         """The answers are not wanted any more."""
         for future in under_way:
             future.cancel()
-
-    def close(self) -> None:
-        """Let go of workers and data."""
-
-    def __enter__(self) -> Spread:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _reason(error: Exception) -> str:

@@ -28,6 +28,7 @@ from suffice.arrays import Array, host
 from suffice.global_search.expansions import second
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices, Path
+from suffice.terms.gram import gram
 
 SAFE = 1.0 + 1e-10
 MOST = 60  # bends of a path
@@ -42,11 +43,11 @@ def bent(fold: Fold, path: Path, box: Box, leaving: Array, entering: Array, sigm
     if count == 0 or count > MOST or size > len(path.m0) + len(path.w) * bool(fold.B[1].any()):
         return path
     S: Indices = np.append(path.S, j)
-    X = fold.columns(fold.design.X, S)
     C = host(fold.design.weights) * second(fold.model.loss, path.m0, host(fold.model.y))
     penalised = np.ones(size)
     penalised[len(S) :] = 0.0
-    H = X.T @ (C[:, None] * X) + np.diag(penalised * (fold.B[1] @ box.centre))
+    X = fold.columns(fold.design.X, S)
+    H = gram(X, scale=np.sqrt(C))[0] + np.diag(penalised * (fold.B[1] @ box.centre))
     base = np.ones(size, dtype=bool)
     own: Indices = np.append(L, np.arange(s, len(S)))
     base[own] = False

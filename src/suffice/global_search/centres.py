@@ -26,6 +26,7 @@ from suffice.global_search.paths import Box
 from suffice.global_search.surfaces import Surface, part_of
 from suffice.lower.solver import solve
 from suffice.problem import Composite
+from suffice.terms.gram import gram
 from suffice.terms.prox import L1
 
 ENOUGH = 1e-9  # of the Newton decrement
@@ -110,8 +111,7 @@ def _step(fold: Fold, l1: float, l2: float, w: Array) -> tuple[Array | None, flo
         S = np.sort(np.append(np.flatnonzero(w), new[np.argsort(-over[new])[:most]]))
     if not len(S):
         return w, 0.0
-    X = fold.columns(fold.design.X, S)
-    H = X.T @ ((a * second(loss, m, y))[:, None] * X)
+    H, _ = gram(fold.columns(fold.design.X, S), scale=np.sqrt(a * second(loss, m, y)))
     at = np.arange(len(S))
     H[at, at] += l2
     u = np.zeros(H.shape[0])

@@ -30,6 +30,7 @@ from suffice.arrays import Array, host
 from suffice.global_search.models import Fold
 from suffice.global_search.paths import Box, Indices
 from suffice.global_search.surfaces import Surface, part_of, together, unknown
+from suffice.terms.gram import gram
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Squared
 
@@ -140,13 +141,13 @@ def _known(fold: Fold, low: float, high: float) -> Known:
 def segments(fold: Fold, low: float, high: float) -> Iterator[Segment]:
     """From `high` down to `low`, or to where the path is lost."""
     X, a, y = fold.design.X, host(fold.design.weights), host(fold.model.y)
-    unit = float(fold.B[0, 0])
+    unit, root = float(fold.B[0, 0]), np.sqrt(a)
     g = X.T @ (a * y)
     S, sigma = np.zeros(0, dtype=np.intp), np.zeros(0)
     here, ties = high, 0  # of the parameter
     for _ in range(MOST * min(X.shape) + TIES):
         try:
-            p, q = _line(X[:, S], a, g[S], sigma)
+            p, q = _line(gram(X[:, S], scale=root)[0], g[S], sigma)
         except (LinAlgError, ValueError):
             return
         fit = X.T @ (a[:, None] * (X[:, S] @ np.column_stack([p, q])))
@@ -167,11 +168,11 @@ def segments(fold: Fold, low: float, high: float) -> Iterator[Segment]:
             sigma = np.append(sigma, np.sign(g[j] - fit[j, 0] + here * unit * fit[j, 1]))
 
 
-def _line(X: Array, a: Array, g: Array, sigma: Array) -> tuple[Array, Array]:
+def _line(H: Array, g: Array, sigma: Array) -> tuple[Array, Array]:
     """p and q."""
     if not len(sigma):
         return sigma, sigma
-    found = cho_solve(cho_factor(X.T @ (a[:, None] * X)), np.column_stack([g, sigma]))
+    found = cho_solve(cho_factor(H), np.column_stack([g, sigma]))
     return found[:, 0], found[:, 1]
 
 

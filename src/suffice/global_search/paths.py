@@ -22,6 +22,7 @@ from suffice.arrays import Array, host, norm
 from suffice.global_search.expansions import second, third
 from suffice.global_search.models import Fold
 from suffice.global_search.quadratics import pairs
+from suffice.terms.gram import gram
 
 Indices = npt.NDArray[np.intp]
 
@@ -89,7 +90,7 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     X = fold.columns(fold.design.X, S)
     penalised = np.ones(size)
     penalised[len(S) :] = 0.0
-    H = X.T @ (C[:, None] * X) + np.diag(penalised * (fold.B[1] @ box.centre))
+    H = gram(X, scale=np.sqrt(C))[0] + np.diag(penalised * (fold.B[1] @ box.centre))
     pad = np.zeros(size - len(S))
     try:
         factor = cho_factor(H)

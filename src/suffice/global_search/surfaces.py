@@ -97,11 +97,6 @@ def unknown(box: Box) -> Surface:
     return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m), np.zeros(m))
 
 
-def surface_of(folds: list[Fold], weights: list[Array], box: Box) -> Surface:
-    """What is proven of F over a box, from every fold's weights at its centre; at 0 for an unbounded box."""
-    return together([part_of(fold, w, box) for fold, w in zip(folds, weights, strict=True)], box)
-
-
 def together(parts: list[Surface], box: Box) -> Surface:
     """F of all folds over a box, from what is proven of each in boxes that hold it."""
     centre = box.centre if box.bounded else np.zeros(len(box.low))

@@ -60,13 +60,6 @@ class Fingerprint:
         self.parts[name] = description
 
 
-def describe(name: str, value: Any) -> dict[str, str]:
-    """The fingerprint of one object."""
-    found = Fingerprint()
-    found.add(name, value)
-    return found.parts
-
-
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What differs, each as a phrase that names the part."""
     changed = []

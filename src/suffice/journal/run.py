@@ -36,6 +36,7 @@ from suffice.journal.fingerprint import versions
 from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, Extent, Lines, read_records, shortened
 from suffice.journal.states import Held, check_state, expect, held_by, references, state_from_plain, state_to_plain
 from suffice.options import Options
+from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.scaling import Scaling
@@ -84,7 +85,7 @@ def read(folder: str | os.PathLike[str]) -> Contents:
 
 
 @dataclass
-class Journal:
+class Journal(Closing):
     """A journal open for writing, by this process alone. `settings` is plain data for those who start runs from
     files."""
 
@@ -194,12 +195,6 @@ class Journal:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _take_lock(self) -> files.Lock:
         if self._lock is not None:

@@ -29,6 +29,7 @@ from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, digest_of, get_record, put_record, text_of
 from suffice.journal.run import Contents, Journal, read
+from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.upper.evaluation import Evaluation
 from suffice.upper.state import ManyState, Setting, State
@@ -75,7 +76,7 @@ def _mark(plain: Mapping[str, Any]) -> Mark:
 
 
 @dataclass
-class StartsJournal:
+class StartsJournal(Closing):
     """The journals of a run from many starts, open for writing."""
 
     folder: Path
@@ -202,12 +203,6 @@ class StartsJournal:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-    def __enter__(self) -> StartsJournal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _clear(self) -> None:
         """Journals of a run that was killed before it began hold no evaluation, and go, unless somebody holds them."""

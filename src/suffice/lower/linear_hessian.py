@@ -23,14 +23,14 @@ from uuid import uuid4
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace
+from suffice.arrays import EPS, Array, lives_elsewhere
 from suffice.lower.fields import RECOMPUTED
 from suffice.lower.parts import LinearParts
-from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, on_these
+from suffice.lower.quadratic import Factor, Indices, Matrix, Product, Quadratic, Wide, on_these, with_ridge
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
-from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design, largest_matrix
+from suffice.terms.gram import centred, gram
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LossModel
 from suffice.terms.margin_losses import Squared
@@ -38,7 +38,6 @@ from suffice.terms.row_sums import RowCurvature
 
 READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
 SINGLE = 1e5  # the largest kappa at which H is made in float32
-BLOCK_ELSEWHERE = 1 << 25  # numbers of X that are scaled at a time, where X lives on a device
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
 MEMORY = 1 << 26  # bytes of matrices that are kept to be lent, each no more than an eighth of them
 DEAR = 6.0  # times two products with X: what a matrix costs that is worth keeping
@@ -139,12 +138,6 @@ def ridge_on(terms: LinearParts, W: Indices) -> float | Array:
     return ridge
 
 
-def with_ridge(H: Array, ridge: float | Array) -> Matrix:
-    """H, which is written to, with a ridge."""
-    H[np.diag_indices(len(H))] += ridge
-    return Matrix(H)
-
-
 def _fresh(terms: LinearParts, metric: Metric, image: Any, ridge: float | Array) -> Quadratic:
     known = known_hessian(terms)
     if known is not None:
@@ -182,36 +175,25 @@ def _hessian_on(
 ) -> Quadratic:
     """H with this C and ridge; X^T C X may be known."""
     design, W, count = terms.model.design, metric.working, metric.rows
-    N, centred = design.shape[0], isinstance(terms.model, Intercepted)
-    factors = len(W) > N and has_factors(design)
+    intercept = isinstance(terms.model, Intercepted)
+    factors = len(W) > design.shape[0] and has_factors(design)
     in_blocks = isinstance(design.X, Blocked)
     if in_blocks and known is None:
         curvature = RowCurvature.of(design, curvature)
     if not factors and len(W) > largest_matrix(design) and not (in_blocks and known is not None):
-        return Product(design, W, curvature, ridge, centred)
-    if in_blocks:
-        H = curvature.gram(W, count, centred) if known is None else known[np.ix_(W, W)]
-        if known is not None and centred:  # C = diag(a)
-            H -= np.outer(design.survey.means[W], design.survey.means[W])
-        return with_ridge(H, ridge)
+        return Product(design, W, curvature, ridge, intercept)
     if factors:
-        mean = design.adjoint(curvature)[W] / curvature.sum() if centred and curvature.any() else None
+        mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
         return (Factor if sp.issparse(design.X) else Wide).of(design.X, W, curvature, ridge, mean)
-    if known is not None:
-        rows, weights = np.arange(N), curvature
+    if known is not None:  # C = diag(a)
         H = known[np.ix_(W, W)]
-    else:
-        rows, weights = sample_rows(curvature, design.row_norms, count)
-        H = gram(design.X, W, rows, np.sqrt(weights), np.float32 if metric.single else np.float64)
-    if centred and weights.any():
-        if known is not None:
-            mean = design.mean[W]
-        else:
-            every = np.zeros(N)
-            every[rows] = weights
-            mean = design.adjoint(every)[W]
-        H -= np.outer(mean, mean / weights.sum())
-    return with_ridge(H, ridge)
+        return with_ridge(H - np.outer(design.mean[W], design.mean[W]) if intercept else H, ridge)
+    if in_blocks:
+        return with_ridge(curvature.gram(W, count, intercept), ridge)
+    rows, weights = sample_rows(curvature, design.row_norms, count)
+    dtype = np.float32 if metric.single else np.float64
+    H, _ = gram(design.X, W, np.sqrt(weights), rows, intercept=intercept, dtype=dtype)
+    return with_ridge(centred(H) if intercept else H, ridge)
 
 
 def is_single(problem: Canonical, design: Design) -> bool:
@@ -243,34 +225,3 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
     rows = np.flatnonzero(np.diff(np.floor(np.cumsum(p) + 0.5), prepend=0.0))
     rows = rows[p[rows] > 0.0]
     return rows, curvature[rows] / p[rows]
-
-
-def gram(X: Any, columns: Indices, rows: Indices, scale: Array, dtype: type = np.float64) -> Array:
-    """sum over rows i of scale_i^2 x_i x_i^T on these columns, in blocks of rows; products of a block in `dtype`."""
-    G = np.zeros((len(columns), len(columns)))
-    if lives_elsewhere(X):
-        return _gram_elsewhere(X, columns, rows, scale)
-    if sp.issparse(X) and X.format == "csc":
-        X, columns = X[:, columns].tocsr(), np.arange(len(columns))
-    length = max(64, min(512, (1 << 22) // (8 * (X.shape[1] if sp.issparse(X) else len(columns)))))
-    blocks = DenseBlocks(X, columns, length, dtype)
-    for first in range(0, len(rows), length):
-        part = rows[first : first + length]
-        whole = part[-1] - part[0] == len(part) - 1  # one after the other
-        B = blocks(slice(int(part[0]), int(part[-1]) + 1) if whole else part, scale[first : first + length])
-        G += B.T @ B
-    return G
-
-
-def _gram_elsewhere(X: Any, columns: Indices, rows: Indices, scale: Array) -> Array:
-    """The same where X lives, in blocks of up to BLOCK_ELSEWHERE numbers; it comes here as a whole."""
-    xp, count, size = namespace(X), len(rows), len(columns)
-    every = count == X.shape[0], size == X.shape[1]
-    weights, chosen, taken = like(scale, X), like(columns, X), like(rows, X)
-    G, step = None, max(64, BLOCK_ELSEWHERE // max(size, 1))
-    for first in range(0, count, step):
-        part = slice(first, min(first + step, count))
-        B = X[part, :] if every[0] else xp.take(X, taken[part], axis=0)
-        B = (B if every[1] else xp.take(B, chosen, axis=1)) * weights[part, None]
-        G = B.T @ B if G is None else G + B.T @ B
-    return np.zeros((size, size)) if G is None else np.array(host(G), dtype=np.float64)

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array, norm
+from suffice.arrays import norm
 from suffice.lower.certificate import Certificate, tighter, verified
 from suffice.lower.solution import Ask, Batch, Outcome, Solution, Solver, out_of_reach, patience
-from suffice.lower.solver import SOLVERS, continues, find_solver, refuse, solve, start_point
-from suffice.problem import Composite
+from suffice.lower.solver import continues, find_solver, refuse, solve, start_point
 
 WORTH = 1e-6  # of the weights: a larger radius that rounding leaves is worth a verification
 
@@ -42,38 +41,6 @@ def solve_each(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
         found = [_alone(ask, solver) for ask in group] if kind is None else _batched(group, solver, kind)
         solutions |= dict(zip(numbers, found, strict=True))
     return [solutions[j] for j in range(len(asks))]
-
-
-def solve_together(
-    problems: Sequence[Composite],
-    *,
-    within: Sequence[float] | None = None,
-    steps: int | None = None,
-    solver: str | Solver = "fista",
-    warm: Sequence[Solution | Array | None] | None = None,
-    max_steps: float | Sequence[float] | None = None,
-) -> list[Solution]:
-    """`solve` for every problem, in one batch: `within` and `warm` hold one entry per problem."""
-    if (within is None) == (steps is None):
-        raise ValueError(f"give exactly one of within and steps, got within={within!r}, steps={steps!r}")
-    known = [name for name, method in SOLVERS.items() if _kinds(method)]
-    if isinstance(solver, str) and solver not in known:
-        raise ValueError(f"solver must be one of {', '.join(known)}, got {solver!r}")
-    count = len(problems)
-    limits = np.broadcast_to(np.asarray(np.inf if max_steps is None else max_steps, dtype=np.float64), count)
-    asked = [None] * count if within is None else [float(one) for one in within]
-    starts = [None] * count if warm is None else warm
-    asks = [
-        Ask(problem, start, accuracy, steps, float(limit))
-        for problem, start, accuracy, limit in zip(problems, starts, asked, limits, strict=True)
-    ]
-    kind = _kind(asks, _kinds(find_solver(solver)))
-    if kind is None:
-        raise ValueError(
-            "problems must be linear models that share one design and one loss, with an l1 penalty, or images of one "
-            "format, and the solver must be one that can make their steps at a time"
-        )
-    return _batched(asks, solver, kind)
 
 
 def _kinds(method: Solver) -> tuple[type[Batch], ...]:

@@ -21,11 +21,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, lives_elsewhere, norm
 from suffice.lower.certificate import Evidence
-from suffice.lower.linear_hessian import gram
 from suffice.lower.newton import NewtonState, looks_settled
 from suffice.lower.newton_hessian import Curved
 from suffice.lower.parts import Parts
@@ -34,6 +32,7 @@ from suffice.problem import Canonical
 from suffice.protocols import conforms
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
+from suffice.terms.gram import centred, gram
 from suffice.terms.intercept import Intercepted
 from suffice.terms.linear import LossModel
 from suffice.terms.prox import CertifiableProx
@@ -165,13 +164,10 @@ def hessian(problem: Canonical, here: Evidence, working: Indices) -> Array:
     term, ridge = parts.term, on_these(parts.ridge, working)
     if isinstance(term, LossModel):
         design = term.design
-        C = term.row_curvature(here.z_image)
+        C, intercept = term.row_curvature(here.z_image), isinstance(term, Intercepted)
         rows = np.flatnonzero(C)
-        H = gram(design.X, working, rows, np.sqrt(C[rows]))
-        if isinstance(term, Intercepted) and C.any():
-            X = design.X[:, working]
-            mean = host(X.T @ C) if not sp.issparse(X) else np.asarray(X.T @ C).ravel()
-            H -= np.outer(mean, mean / C.sum())
+        H, _ = gram(design.X, working, np.sqrt(C[rows]), rows, intercept=intercept)
+        H = centred(H) if intercept else H
         H[np.diag_indices(len(H))] += term.l2 + LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
     else:
         assert isinstance(term, Curved)

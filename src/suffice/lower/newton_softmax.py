@@ -44,10 +44,11 @@ from suffice.lower.fields import RECOMPUTED
 from suffice.lower.line_search import search
 from suffice.lower.newton import looks_settled
 from suffice.lower.parts import Parts
-from suffice.lower.quadratic import Indices, Matrix, Quadratic, Solve, fista_on, minimise_model, on_these
+from suffice.lower.quadratic import Indices, Quadratic, Solve, fista_on, minimise_model, on_these, with_ridge
 from suffice.problem import Canonical
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import largest_matrix
+from suffice.terms.gram import centred, gram
 from suffice.terms.multinomial import Multinomial, solve_across
 
 FIRST_WORKING_SET, GROWTH = 128, 1.5
@@ -181,9 +182,7 @@ def _hessian(
         most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
         if len(working) > largest_matrix(model.design, model.classes) or price(model, len(working)) > most:
             return product
-    H = model.hessian(image, working)
-    H[np.diag_indices(len(H))] += on_these(ridge, working)
-    return Matrix(H)
+    return with_ridge(model.hessian(image, working), on_these(ridge, working))
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,10 +324,9 @@ class SoftmaxProduct:
         if sp.issparse(self.X) or d > min(SHARED * K, N):
             return None
         w = self.local.curvature.mean(axis=1)
-        M = self.X.T @ (w[:, None] * self.X)
-        if self.local.of_b is not None and w.any():
-            mean = w @ self.X
-            M -= np.outer(mean, mean / w.sum())
+        intercept = self.local.of_b is not None
+        M, _ = gram(self.X, scale=np.sqrt(w), intercept=intercept)
+        M = centred(M) if intercept else M
         M[np.diag_indices(d)] += l2
         own = np.diag(M).copy()
         factor, failed = dpotrf(M, overwrite_a=True, clean=False)

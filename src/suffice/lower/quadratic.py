@@ -159,9 +159,7 @@ class Factor:
             return part
         B = np.concatenate([block for _, block in part._blocks()], axis=1)
         B *= np.sqrt(self.curvature)[:, None]
-        H = B.T @ B
-        H[np.diag_indices(len(H))] += ridge
-        return Matrix(H)
+        return with_ridge(B.T @ B, ridge)
 
     def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
         return _admm(self, gradient, w, l1)
@@ -250,9 +248,7 @@ class Wide:
         part, ridge = self.B.take(free, axis=1), on_these(self.ridge, free)
         if len(free) > len(part):
             return Wide(part, ridge)
-        H = part.T @ part
-        H[np.diag_indices(len(H))] += ridge
-        return Matrix(H)
+        return with_ridge(part.T @ part, ridge)
 
     def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
         return _admm(self, gradient, w, l1)
@@ -295,6 +291,12 @@ class Product:
 
     def seek(self, gradient: Array, w: Array, l1: float | Array) -> Iterator[Array]:
         return fista_on(self, gradient, w, l1)
+
+
+def with_ridge(H: Array, ridge: float | Array) -> Matrix:
+    """H, which is written to, with a ridge."""
+    H[np.diag_indices(len(H))] += ridge
+    return Matrix(H)
 
 
 def on_these(weights: float | Array, working: Indices) -> float | Array:

@@ -46,13 +46,12 @@ from suffice.lower.linear_hessian import (
     metric_at,
     price_of_passes,
     ridge_on,
-    with_ridge,
 )
 from suffice.lower.newton_columns import goes_together, solve_systems
 from suffice.lower.newton_softmax import Local, SoftmaxProduct, preconditioned, price
 from suffice.lower.newton_tv import has_factor, hessian_solver
 from suffice.lower.parts import LinearParts, Parts
-from suffice.lower.quadratic import Factor, Product, Solve, conjugate_gradients, on_these, scaled
+from suffice.lower.quadratic import Factor, Product, Solve, conjugate_gradients, on_these, scaled, with_ridge
 from suffice.problem import Canonical, Composite
 from suffice.terms.blocks import Blocked
 from suffice.terms.concomitant import ConcomitantHuber

@@ -9,10 +9,10 @@ So ||E + E'|| <= delta, which gives
     (1 - tau) R^T R  <=  H  <=  (1 + tau) R^T R,        tau = delta ||R^-1||^2,        ||R^-1|| <= ||Z|| / (1 - ||F||),
     ||R^-T v||  <=  ||Z^T v|| / (1 - ||F||).
 
-Rows are summed in blocks, so that a term passes about 512 + N/512 roundings, not N. Where X lives on a device, sums are
-made there, in whatever order, each block of rows a product of its own; H comes here, and is factored here. Blocks that
-are never in memory as a whole (`suffice.terms.blocks`) give a part each (`suffice.lower.verified_blocks`). All of this
-but the sums is the same for the softmax's H (`suffice.lower.softmax_factor`): `Factor` is what both have.
+X^T C X, and how many roundings a term of it passes, is told by `suffice.terms.gram`, wherever X lives; it is factored
+here. Blocks that are never in memory as a whole (`suffice.terms.blocks`) give a part each
+(`suffice.lower.verified_blocks`). All of this but the sums is the same for the softmax's H
+(`suffice.lower.softmax_factor`): `Factor` is what both have.
 """
 
 from __future__ import annotations
@@ -24,21 +24,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
-from suffice.terms.dense_blocks import DenseBlocks
 from suffice.terms.design import Design
+from suffice.terms.gram import dense_rows, gram
 from suffice.terms.rounding import gamma
 
 Indices = npt.NDArray[np.intp]
 
 LARGEST_TAU = 0.5
 COPIED_ROWS = 4096  # at a time
-GRAM_ROWS = 512  # in a block of a sum over rows
-BYTES_ELSEWHERE = 1 << 28  # of copies of rows, or of Gram matrices, that a device holds at a time
+ROWS = 512  # that are made dense at a time
 SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
 UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
 LEAST = 1e-200  # more than all that underflows in a sum of scaled entries
@@ -127,13 +125,13 @@ class SignedFactor(Factor):
 
     @classmethod
     def of(
-        cls, design: Design, support: Indices, C: Array, l2: Array, intercept: bool, gram: Array | None = None
+        cls, design: Design, support: Indices, C: Array, l2: Array, intercept: bool, known: Array | None = None
     ) -> SignedFactor | None:
-        """None where it cannot be proven that H is positive definite. `gram` is X^T C X where that is known."""
-        if gram is None:
-            H, terms = weighted_gram(design.X, support, np.sqrt(C), intercept)
+        """None where it cannot be proven that H is positive definite. `known` is X^T C X where it is."""
+        if known is None:
+            H, terms = gram(design.X, support, np.sqrt(C), intercept=intercept)
         else:
-            H, terms = np.asfortranarray(gram[np.ix_(support, support)]), design.shape[0]
+            H, terms = known[np.ix_(support, support)], design.shape[0]
         return cls.of_gram(H, terms, design.shape[0], support, C, l2, intercept)
 
     @classmethod
@@ -150,9 +148,12 @@ class SignedFactor(Factor):
         factor = Factor.of_matrix(H, scale, terms + 12, len(H) * N * UNDERFLOW)
         return None if factor is None else cls(**vars(factor), support=support, intercept=intercept, curvature=C, l2=l2)
 
-    def blocks(self, X: Any) -> Iterator[tuple[slice, Array]]:
+    def blocks(self, X: Any) -> Iterator[tuple[slice, Any]]:
         """Rows of X on the support, scaled, with the intercept's 1, a few at a time."""
-        return _blocks(X, self.support, self.scale)
+        scale, s, xp = like(self.scale, X), len(self.support), namespace(X) if lives_elsewhere(X) else np
+        for place, block in dense_rows(X, self.support, ROWS):
+            ones = xp.broadcast_to(scale[s:], (block.shape[0], len(self) - s))
+            yield place, xp.concat([block * scale[:s], ones], axis=1) if self.intercept else block * scale[:s]
 
     def over_rows(self, X: Any, n: Array) -> tuple[Array, Array, Array]:
         """(t . n, the rounding of that, a bound on ||t||_{(R^T R)^-1}) of all rows t of X, n being scaled."""
@@ -216,78 +217,3 @@ def scale_of(diagonal: Array) -> Array | None:
         return None
     scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
     return scale
-
-
-def rows_at_once(N: int) -> tuple[int, int]:
-    """How many of N rows make a block of a sum over rows, and how many roundings a term then passes at most."""
-    B = max(GRAM_ROWS, math.isqrt(N))
-    return B, B + math.ceil(N / B) + 1
-
-
-def _blocks(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
-    if lives_elsewhere(X):
-        yield from _blocks_elsewhere(X, support, scale)
-        return
-    s, N, B = len(support), X.shape[0], GRAM_ROWS
-    X = X.tocsr() if sp.issparse(X) else X
-    kept, dense = np.empty((min(B, N), len(scale))), DenseBlocks(X, support, B)
-    for first in range(0, N, B):
-        block = dense(slice(first, min(first + B, N)))
-        rows = kept[: block.shape[0]]
-        np.multiply(block, scale[:s], out=rows[:, :s])
-        rows[:, s:] = scale[s:]
-        yield slice(first, first + len(rows)), rows
-
-
-def _blocks_elsewhere(X: Any, support: Indices, scale: Array) -> Iterator[tuple[slice, Any]]:
-    """Blocks as large as a device likes them: what is asked of a row is no sum over rows."""
-    xp, N, s = namespace(X), int(X.shape[0]), len(support)
-    factors, B = like(scale, X), max(BYTES_ELSEWHERE // (8 * len(scale)), 1)
-    for first in range(0, N, B):
-        place = slice(first, min(first + B, N))
-        rows = chosen_columns(X[place, :], support) * factors[:s]
-        if len(scale) > s:
-            rows = xp.concat([rows, xp.broadcast_to(factors[s:], (rows.shape[0], len(scale) - s))], axis=1)
-        yield place, rows
-
-
-def chosen_columns(X: Any, columns: Indices) -> Any:
-    """These columns of a dense X, where it lives."""
-    return X if len(columns) == X.shape[1] else namespace(X).take(X, like(columns, X), axis=1)
-
-
-def weighted_gram(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
-    """X^T C X with the number of roundings that a term of its sums passes at most; `root` is C^(1/2)."""
-    if lives_elsewhere(X):
-        return _gram_elsewhere(X, support, root, intercept)
-    s, (B, terms) = len(support), rows_at_once(X.shape[0])
-    X = X.tocsr() if sp.issparse(X) else X
-    H, dense, N = np.zeros((s + intercept, s + intercept), order="F"), DenseBlocks(X, support, B), X.shape[0]
-    for first in range(0, N, B):
-        block, weight = dense(slice(first, min(first + B, N))), root[first : first + B]
-        rows = np.multiply(block, weight[:, None], out=None if np.may_share_memory(block, X) else block)
-        H[:s, :s] += rows.T @ rows
-        if intercept:
-            H[:s, s] += weight @ rows
-            H[s, s] += weight @ weight
-    H[s:, :s] = H[:s, s:].T
-    return H, terms
-
-
-def _gram_elsewhere(X: Any, support: Indices, root: Array, intercept: bool) -> tuple[Array, int]:
-    """The same blocks, many of them at a time, each a matrix of its own: they are then added in any order."""
-    xp, N, s = namespace(X), int(X.shape[0]), len(support) + intercept
-    B, terms = rows_at_once(N)
-    together = max(BYTES_ELSEWHERE // (8 * s * max(s, B)), 1)  # blocks
-    weights, H = like(root, X)[:, None], None
-    for first in range(0, N, together * B):
-        part = slice(first, min(first + together * B, N))
-        rows = chosen_columns(X[part, :], support) * weights[part, :]
-        rows = xp.concat([rows, weights[part, :]], axis=1) if intercept else rows
-        whole = rows.shape[0] // B
-        parts = xp.reshape(rows[: whole * B, :], (whole, B, s))
-        found = xp.sum(xp.matmul(xp.permute_dims(parts, (0, 2, 1)), parts), axis=0)
-        rest = rows[whole * B :, :]
-        found = found + rest.T @ rest
-        H = found if H is None else H + found
-    return np.array(host(H), order="F"), terms + 1

@@ -27,8 +27,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array
-from suffice.lower.signed_factor import LEAST, Factor, Indices, row_norms, rows_at_once, scale_of
+from suffice.lower.signed_factor import LEAST, Factor, Indices, row_norms, scale_of
 from suffice.terms.design import Design
+from suffice.terms.gram import rows_at_once
 from suffice.terms.rounding import gamma
 
 LEAST_PROBABILITY = 1e-100

@@ -5,7 +5,7 @@ for any chunks and workers. What has one number for every row stays with the row
 a few columns' sums travel. A verification of a smooth psi takes a pass over X for slopes, margins' errors and H at
 once, another one where rows have to be solved for, and one more or two where zeros are in doubt.
 
-A term of H passes the roundings of a sum within its block (`suffice.lower.signed_factor.rows_at_once`) and those of the
+A term of H passes the roundings of a sum within its block (`suffice.terms.gram.rows_at_once`) and those of the
 tree, ceil(log2 of the number of blocks). All other sums are of numbers that are not negative, or of terms whose sizes
 are summed beside them: N roundings at most, whatever the order.
 """
@@ -21,10 +21,12 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
-from suffice.lower.signed_factor import Indices, SignedFactor, chosen_columns, rows_at_once, weighted_gram
+from suffice.lower.signed_factor import Indices, SignedFactor
 from suffice.lower.verified_rows import Change, Slopes
 from suffice.protocols import conforms
 from suffice.terms.blocks import Block, Length, Margins, Most
+from suffice.terms.gram import chosen_columns, gram, rows_at_once
+from suffice.terms.jobs import Gram
 from suffice.terms.linear import LossModel
 from suffice.terms.margin_losses import LARGEST, Bending, slope_size
 from suffice.terms.rounding import TINY, gamma
@@ -61,6 +63,9 @@ class Piecewise:
         doubtful, curved = block["doubtful"][counts], block["kinks"][counts, 2] > 0.0
         counting = curved | doubtful if self.heavy else curved & ~doubtful
         return np.where(counting, self.c * block["a"][counts], 0.0)
+
+    def rows(self, block: Block) -> Array:
+        return self(block, block["a"] >= 0.0)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Facts:
                 return kept, found
             second = loss.second(m, y)
             C = a * second
-            H = weighted_gram(X, self.S, np.sqrt(C), self.intercept)[0] if finite else self._nothing
+            H = gram(X, self.S, np.sqrt(C), intercept=self.intercept)[0] if finite else self._nothing
             largest = (Most(off.max(initial=0.0)), Most(cut), Most(second.max(initial=0.0)))
             return (*found, *largest, Length(norm(np.sqrt(C) * off)), H)
 
@@ -125,25 +130,6 @@ class Facts:
     def _nothing(self) -> Array:
         s = len(self.S) + self.intercept
         return np.zeros((s, s))
-
-
-@dataclass(frozen=True)
-class GramOf:
-    """X_S^T C X_S, with a column of ones if there is an intercept."""
-
-    C: Weights
-    S: Indices
-    intercept: bool
-    reads: bool = True
-    keeps: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.S) ** 2
-
-    def __call__(self, block: Block) -> Array:
-        counts = block["a"] > 0.0
-        return weighted_gram(block.X[counts], self.S, np.sqrt(self.C(block, counts)), self.intercept)[0]
 
 
 @dataclass(frozen=True)
@@ -368,7 +354,7 @@ class KinksInBlocks:
 
     def factor(self, l2: Array) -> SignedFactor | None:
         C = Curved(Piecewise(self.c), self.c, self.kept)
-        H = self.rows.ask(GramOf(C.weights, self.rows.S, self.rows.intercept), **self.kept)
+        H = self.rows.ask(Gram(self.rows.S, curvature=Piecewise(self.c), intercept=self.rows.intercept), **self.kept)
         return self.rows.factored(H, l2, C)
 
     def pulls(self, factor: SignedFactor, up: float) -> tuple[KinksInBlocks, float, float, float]:

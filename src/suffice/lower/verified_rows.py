@@ -14,18 +14,17 @@ for blocks of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, host, like, norm
 from suffice.lazy import cached_property
-from suffice.lower.signed_factor import BYTES_ELSEWHERE, Indices, SignedFactor, chosen_columns
+from suffice.lower.signed_factor import Indices, SignedFactor
 from suffice.terms.design import Design
+from suffice.terms.gram import dense_rows
 from suffice.terms.margin_losses import LARGEST, Squared, slope_size
 from suffice.terms.rounding import TINY, gamma
 
@@ -184,19 +183,15 @@ class InMemory:
         return float(np.max(np.divide(C, self.a, out=np.zeros_like(C), where=self.a > 0.0)))
 
     def squares(self, columns: Indices, C: Array) -> Array:
-        X = self.design.X
-        if lives_elsewhere(X):
-            parts = (host(like(C[place], X) @ block**2) for place, block in _columns_elsewhere(X, columns))
-        else:
-            parts = (C[place] @ block**2 for place, block in _columns(X, columns))
+        blocks = dense_rows(self.design.X, columns, _length(columns))
+        parts = (host(like(C[place], block) @ block**2) for place, block in blocks)
         return sum(parts, np.zeros(len(columns)))
 
     def change(self, columns: Indices, factor: SignedFactor, n: Array) -> Change:
         X, own = self.design.X, factor.curvature  # r is what it leaves of the change
         along, blur, _ = factor.over_rows(X, n)
         change, sizes = np.zeros(len(columns)), np.zeros(len(columns))
-        blocks = _columns_elsewhere(X, columns) if lives_elsewhere(X) else _columns(X, columns)
-        for place, block in blocks:
+        for place, block in dense_rows(X, columns, _length(columns)):
             change += host(block.T @ like((own * along)[place], block))
             sizes += host(abs(block).T @ like((own * np.abs(along))[place], block))
         return Change(change, sizes, math.sqrt(float(own @ along**2)), math.sqrt(float(own @ blur**2)))
@@ -246,20 +241,6 @@ class KinksInMemory:
         return largest, math.sqrt(float(largest @ (self.blur * self.blur)))
 
 
-def _columns(X: Any, columns: Indices) -> Iterator[tuple[slice, Array]]:
-    """These columns, dense, a few rows at a time."""
-    X = X.tocsr() if sp.issparse(X) else X
-    length = max(COLUMN_BYTES // (8 * max(len(columns), 1)), 1)
-    for first in range(0, X.shape[0], length):
-        place = slice(first, first + length)
-        block = X[place][:, columns] if sp.issparse(X) else X[place].take(columns, axis=1)
-        yield place, block.toarray() if sp.issparse(block) else block
-
-
-def _columns_elsewhere(X: Any, columns: Indices) -> Iterator[tuple[slice, Any]]:
-    """The same, where X lives."""
-    length = max(BYTES_ELSEWHERE // (8 * max(len(columns), 1)), 1)
-    N = int(X.shape[0])
-    for first in range(0, N, length):
-        place = slice(first, min(first + length, N))
-        yield place, chosen_columns(X[place, :], columns)
+def _length(columns: Indices) -> int:
+    """How many rows of these columns are copied at a time."""
+    return COLUMN_BYTES // (8 * max(len(columns), 1))

@@ -18,7 +18,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
-from suffice.lower.signed_factor import LEAST, rows_at_once
+from suffice.lower.signed_factor import LEAST
 from suffice.lower.softmax_factor import (
     LEAST_CURVATURE,
     LEAST_PROBABILITY,
@@ -29,6 +29,7 @@ from suffice.lower.softmax_factor import (
 )
 from suffice.lower.verified_softmax_rows import Probable, SoftmaxChange, SoftmaxFacts, changed
 from suffice.terms.blocks import Block, Length, Margins, Most
+from suffice.terms.gram import rows_at_once
 from suffice.terms.rounding import TINY, gamma
 from suffice.terms.row_softmax import RowsMultinomial
 from suffice.terms.softmax_jobs import labels_of, softmax_rows

@@ -15,15 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from suffice import files
 from suffice.report import html
 from suffice.report.formats import number, show
 from suffice.report.panels import DARK_GREY, Chart, Line, Panel, draw
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Data = dict[str, Any]
 
@@ -323,26 +320,6 @@ def charts(data: Data) -> list[Chart]:
 
 
 # --- drawing with matplotlib ---------------------------------------------------------------------------------------
-
-
-def figure1(data: Data) -> Figure:
-    return draw(chart1(data))
-
-
-def figure2(data: Data) -> Figure:
-    return draw(chart2(data))
-
-
-def figure3(data: Data) -> Figure:
-    return draw(chart3(data))
-
-
-def figure4(data: Data) -> Figure:
-    return draw(chart4(data))
-
-
-def figure5(data: Data) -> Figure:
-    return draw(chart5(data))
 
 
 def save(data: Data, out: Path) -> list[Path]:

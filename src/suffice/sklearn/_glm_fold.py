@@ -151,8 +151,6 @@ class FamilyFold(LinearFold):
         psi: MarginLoss | Concomitant,
         sample_weight: Array,
         intercept: Intercept,
-        scaling: float = 1.0,
-        centre: bool = True,
         columns: Columns | None = None,
         structure: Structure | None = None,
     ) -> None:
@@ -162,7 +160,7 @@ class FamilyFold(LinearFold):
         if offset is not None and isinstance(psi, Squared):
             y, offset = y - offset, None
         self.offset = offset
-        super().__init__(X, y, psi, sample_weight, intercept, scaling, centre)
+        super().__init__(X, y, psi, sample_weight, intercept)
 
     def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
         if self.offset is None or isinstance(self.psi, Concomitant):

@@ -22,6 +22,7 @@ from suffice.arrays import Array, positive, whole_number
 from suffice.lower.kernel_machines import Machine
 from suffice.lower.solution import Solution
 from suffice.options import Policy
+from suffice.protocols import Closing
 from suffice.sklearn._kernel_fold import HeldOutMachines, KernelFold
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._words import ends, without_step
@@ -76,7 +77,7 @@ class KernelSpace:
         return self.penalties(evaluation)
 
 
-class KernelProblem:
+class KernelProblem(Closing):
     """The objective of a search: folds of kernel machines with their held-out losses."""
 
     def __init__(
@@ -160,15 +161,6 @@ class KernelProblem:
         """What a journal compares before it is continued."""
         return {"folds": self.folds, "losses": self.losses, "space": self.space.ranges, "total": self.total,
                 "fixed": self.fixed}  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> KernelProblem:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def first_looks(noted: RecordedProblem) -> list[Array]:

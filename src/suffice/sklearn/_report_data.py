@@ -27,6 +27,7 @@ from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
 from suffice.lower.solution import Solution
+from suffice.report.charts import finite
 from suffice.report.traces import Trace
 from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
@@ -207,15 +208,16 @@ def course(search: Any) -> Data:
     made = search.cv_results_
     names = searched(search)
     score = score_of(search.optimised_scoring_)
+    asked, achieved = finite(made["asked_error"]), finite(made["proved_error"])
     evaluations = [
         {
             "number": k + 1,
             "purpose": str(made["purpose"][k]),
             "point": [float(made[f"penalty_{name}"][k]) for name in names],
             "cost": score.offset - float(made["mean_test_score"][k]),
-            "interval": [_finite(score.offset - made[f"test_score_{end}"][k]) for end in ("high", "low")],
-            "asked": _finite(made["asked_error"][k]),
-            "achieved": _finite(made["proved_error"][k]),
+            "interval": finite(score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")),
+            "asked": asked[k],
+            "achieved": achieved[k],
             "work": float(made["work"][k]),
         }
         for k in range(len(made["work"]))
@@ -259,10 +261,6 @@ def trace(data: Data) -> Trace:
         np.array(made[data["evaluation"] - 1]["point"]),
         score_of(data["scoring"]).loss,
     )
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 # --- the figures' data ---------------------------------------------------------------------------------------------

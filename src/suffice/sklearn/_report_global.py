@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from suffice.global_search.pictures import Landscape
+from suffice.report.charts import finite
 
 MOST_POINTS = 2000  # of the gap's history
 
@@ -39,13 +40,13 @@ def collected(search: Any) -> Data:
         "epsilon": float(made.epsilon),
         "message": made.message,
         "evaluations": int(made.evaluations),
-        "ranges": {name: [_finite(end) for end in ends] for name, ends in made.space.ranges.items()},
+        "ranges": {name: finite(ends) for name, ends in made.space.ranges.items()},
         "names": list(drawn.names),
         "best": drawn.best.tolist(),
         "lower": float(drawn.lower),
         "upper": float(drawn.upper),
         "cells": drawn.cells.tolist(),
-        "line": [[_finite(value) for value in row] for row in drawn.line],
+        "line": [finite(row) for row in drawn.line],
         "history": [*history[:-1:step], *history[-1:]],
     }
     return {"global": found}
@@ -76,7 +77,3 @@ def landscape(found: Data) -> Landscape:
     line[:, 2] = np.where(np.isnan(line[:, 2]), math.inf, line[:, 2])
     cells = np.array(found["cells"], dtype=np.float64)
     return Landscape(tuple(found["names"]), np.array(found["best"]), found["lower"], found["upper"], cells, line)
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None

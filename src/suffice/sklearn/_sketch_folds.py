@@ -26,10 +26,10 @@ from sklearn.linear_model import enet_path
 from suffice.arrays import EPS, Array, host, norm
 from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
-from suffice.lower.quadratic import Indices, Matrix, Quadratic, Wide, from_face_to_face
-from suffice.lower.signed_factor import weighted_gram
+from suffice.lower.quadratic import Indices, Quadratic, Wide, from_face_to_face, with_ridge
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
+from suffice.terms.gram import gram
 from suffice.terms.intercept import Intercepted
 from suffice.terms.margin_losses import Bending, MarginLoss
 from suffice.terms.prox import l1_least_subgradient
@@ -95,7 +95,7 @@ class QuadraticFold:
         b = model.intercept(image)[0] if isinstance(model, Intercepted) else 0.0
         psi, m = cast("MarginLoss", fold.psi), host(image) + b
         C, pull = a * cast("Bending", psi).second(m, y), a * psi.derivative(m, y)
-        G = weighted_gram(design.X, np.arange(d), np.sqrt(C), False)[0]
+        G = gram(design.X, scale=np.sqrt(C))[0]
         mean = design.adjoint(C) / C.sum() if isinstance(model, Intercepted) else np.zeros(d)
         left = getattr(psi, "excess", psi.value)  # psi of counts may be negative
         size = math.sqrt(2.0 * float(a @ left(m, y)))
@@ -163,18 +163,14 @@ class QuadraticFold:
     def _on(self, W: Indices, l2: float) -> Quadratic:
         if self.rows is not None:
             return _quadratic(self.rows[:, W], l2)
-        H = self.G[np.ix_(W, W)]
-        H[np.diag_indices(len(H))] += l2
-        return Matrix(H)
+        return with_ridge(self.G[np.ix_(W, W)], l2)
 
 
 def _quadratic(B: Array, l2: float) -> Quadratic:
     """B^T B + l2; with a little more where rows are fewer than columns."""
     if B.shape[1] > len(B):
         return Wide(B, max(l2, EPS * float(np.sum(B * B)), 1e-300))
-    H = B.T @ B
-    H[np.diag_indices(len(H))] += l2
-    return Matrix(H)
+    return with_ridge(B.T @ B, l2)
 
 
 @dataclass(frozen=True, eq=False)

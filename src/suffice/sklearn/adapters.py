@@ -282,7 +282,9 @@ class _CoordinateDescent(Regressor):
         estimator.dual_gap_ = duality_gap(solution.problem, solution.x, solution.certificate.radius)
 
 
-class ElasticNetAdapter(_CoordinateDescent):
+class AlphaAndRatio:
+    """Estimators with alpha = l1 + l2, relative to the mean over samples, and l1_ratio."""
+
     def ratio(self, estimator: Any) -> float:
         return float(estimator.l1_ratio)
 
@@ -294,6 +296,19 @@ class ElasticNetAdapter(_CoordinateDescent):
         if len(names) == 2:
             params["l1_ratio"] = l1 / (l1 + l2) if l1 + l2 > 0.0 else 0.0
         return params
+
+
+class Unweighted:
+    """Estimators whose fit takes no weights of samples."""
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        if np.any(sample_weight != sample_weight[0]):
+            raise ValueError(f"{type(estimator).__name__} is tuned without sample weights, which its fit does not take")
+        return np.ones_like(sample_weight)
+
+
+class ElasticNetAdapter(AlphaAndRatio, _CoordinateDescent):
+    """ElasticNet."""
 
 
 class LassoAdapter(_CoordinateDescent):
@@ -331,18 +346,12 @@ class RidgeAdapter(Regressor):
         estimator.n_iter_, estimator.solver_ = np.array([solution.steps], dtype=np.int32), "suffice"
 
 
-class MultiTaskAdapter(_CoordinateDescent):
+class MultiTaskAdapter(Unweighted, AlphaAndRatio, _CoordinateDescent):
     """MultiTaskElasticNet and MultiTaskLasso: l1 is the penalty of the norms of rows, the weights of a feature."""
 
     def of(self, estimator: Any) -> MultiTaskAdapter:
         """The adapter of this very estimator."""
         return MultiTaskLassoAdapter() if isinstance(estimator, MultiTaskLasso) else MultiTaskAdapter()
-
-    def ratio(self, estimator: Any) -> float:
-        return float(estimator.l1_ratio)
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        """Any of the two penalties will do."""
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         targets = super().targets(estimator, y, classes)
@@ -351,16 +360,8 @@ class MultiTaskAdapter(_CoordinateDescent):
             raise ValueError(f"{type(estimator).__name__} takes several targets, y holds one: use {one}")
         return targets
 
-    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
-        if np.any(sample_weight != sample_weight[0]):
-            raise ValueError(f"{type(estimator).__name__} is tuned without sample weights, which its fit does not take")
-        return np.ones_like(sample_weight)
-
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         return TargetsFold(X, y, weights, bool(estimator.fit_intercept), by_rows=True)
-
-    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return ElasticNetAdapter().params(estimator, l1, l2, total, names)
 
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         super().finish(estimator, fold, solution)

@@ -146,10 +146,8 @@ def timed(data: Tabled, name: str, tool: Tool) -> Run:
     return run
 
 
-def compared(data: Tabled, quick: bool = True) -> list[Run]:
-    """Our search and scikit-learn's on a table, the best loss first; `quick` leaves saga out, which may take hours."""
-    tools = dict(CLASSIFIERS if data.labels else REGRESSORS)
-    if quick or data.l2_alone:
-        tools.pop("saga", None)
-    runs = [timed(data, name, tool) for name, tool in {OURS: ours, **tools}.items()]
+def compared(data: Tabled) -> list[Run]:
+    """Our search and scikit-learn's on a table, the best loss first, without saga, which may take hours."""
+    tools = {OURS: ours, **(CLASSIFIERS if data.labels else REGRESSORS)}
+    runs = [timed(data, name, tool) for name, tool in tools.items() if name != "saga"]
     return sorted(runs, key=lambda run: run.loss)

@@ -25,12 +25,14 @@ from suffice.sklearn._cox_fold import CoxFold
 from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn._glum import glum_loss
 from suffice.sklearn.adapters import (
+    AlphaAndRatio,
     Classifier,
     ElasticNetAdapter,
     Fold,
     LassoAdapter,
     MultiTaskLassoAdapter,
     Regressor,
+    Unweighted,
     register_by_name,
 )
 from suffice.sklearn.folds import LinearFold
@@ -39,20 +41,11 @@ from suffice.terms.families import Gamma
 from suffice.terms.margin_losses import LOGISTIC, SQUARED, Poisson, Squared
 
 
-class _Unweighted:
-    """Estimators whose fit takes no weights of samples."""
-
-    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
-        if np.any(sample_weight != sample_weight[0]):
-            raise ValueError(f"{type(estimator).__name__} is tuned without sample weights, which its fit does not take")
-        return np.ones_like(sample_weight)
-
-
-class SkglmLasso(_Unweighted, LassoAdapter):
+class SkglmLasso(Unweighted, LassoAdapter):
     several = False
 
 
-class SkglmElasticNet(_Unweighted, ElasticNetAdapter):
+class SkglmElasticNet(Unweighted, ElasticNetAdapter):
     several = False
 
 
@@ -104,29 +97,20 @@ def skglm_groups(groups: Any, features: int) -> tuple[Any, ...]:
     return made
 
 
-class SkglmMultiTaskLasso(_Unweighted, MultiTaskLassoAdapter):
+class SkglmMultiTaskLasso(MultiTaskLassoAdapter):
     """skglm's MultiTaskLasso."""
 
 
-class SkglmLogistic(_Unweighted, Classifier):
+class SkglmLogistic(Unweighted, AlphaAndRatio, Classifier):
     """skglm's SparseLogisticRegression, for two classes."""
 
     scorings = ("neg_log_loss", "neg_brier_score")
 
-    def ratio(self, estimator: Any) -> float:
-        return float(estimator.l1_ratio)
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        """Any of the two penalties will do."""
-
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         return LinearFold(X, y, LOGISTIC, weights, "free" if estimator.fit_intercept else "none")
 
-    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return ElasticNetAdapter().params(estimator, l1, l2, total, names)
 
-
-class GlumAdapter(Regressor):
+class GlumAdapter(AlphaAndRatio, Regressor):
     """glum's GeneralizedLinearRegressor, for families with a convex deviance."""
 
     def __init__(self, scorings: tuple[str, ...] = ("neg_mean_deviance",)) -> None:
@@ -178,9 +162,6 @@ class GlumAdapter(Regressor):
             positive = lower == 0.0
         return Structure(None if np.all(factors == 1.0) else factors, positive)
 
-    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return ElasticNetAdapter().params(estimator, l1, l2, total, names)
-
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         # What else predict asks for comes from one step on rows that say nothing.
         plain = {"alpha": 1.0, "l1_ratio": 0.0, "P1": "identity", "P2": "identity", "solver": "lbfgs", "max_iter": 1}
@@ -207,7 +188,7 @@ def _factors(given: Any, name: str, features: int) -> Array:
     return factors
 
 
-class CoxPHAdapter(_Unweighted, Regressor):
+class CoxPHAdapter(Unweighted, Regressor):
     """scikit-survival's CoxPHSurvivalAnalysis."""
 
     scorings: tuple[str, ...] = ("neg_partial_likelihood",)

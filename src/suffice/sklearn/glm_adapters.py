@@ -20,6 +20,7 @@ from suffice.arrays import Array
 from suffice.sklearn._cox_fold import CoxFold
 from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn.adapters import (
+    AlphaAndRatio,
     Classifier,
     Fold,
     PoissonAdapter,
@@ -99,8 +100,6 @@ def structure_of(estimator: Any, features: int) -> Structure:
 
 class GLMAdapter(Regressor):
     """`ElasticNetGLM`, of one family."""
-
-    many = False
 
     def __init__(self, family: str = "gaussian") -> None:
         self.family = family
@@ -256,7 +255,7 @@ class RidgeClassifierAdapter(Classifier):
         RidgeAdapter().finish(estimator, fold, solution)
 
 
-class _Descent:
+class _Descent(AlphaAndRatio):
     """SGD*: alpha is relative to the mean over samples, which are to count alike."""
 
     def ratio(self, estimator: Any) -> float:
@@ -274,12 +273,6 @@ class _Descent:
             raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2")
         if estimator.average:
             raise ValueError("average is not supported: coefficients are exact without")
-
-    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        params = {"alpha": l1 + l2}
-        if len(names) == 2:
-            params["l1_ratio"] = l1 / (l1 + l2) if l1 + l2 > 0.0 else 0.0
-        return params
 
     def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
         if np.any(sample_weight != sample_weight[0]) or getattr(estimator, "class_weight", None) is not None:

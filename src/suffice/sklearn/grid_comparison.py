@@ -161,7 +161,7 @@ def counted() -> Iterator[list[float]]:
     try:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))
         patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
-        patch(linear_hessian, "gram", lambda X, columns, rows, *_: len(rows) * len(columns) * (len(columns) + 1) / 2)
+        patch(linear_hessian, "gram", lambda X, columns, scale, *_: len(scale) * len(columns) * (len(columns) + 1) / 2)
         patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "hessian", of_hessian)

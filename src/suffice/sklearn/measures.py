@@ -176,10 +176,10 @@ def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) ->
     return Predicted.joined(made)
 
 
-def shown(found: Mapping[str, float], digits: int = 4) -> str:
+def shown(found: Mapping[str, float]) -> str:
     """Measures in one line."""
     words = ((MEASURES[name][0], name, value) for name, value in found.items() if name in MEASURES)
-    return ", ".join(f"{word} {as_text(name, value, digits)}" for word, name, value in words)
+    return ", ".join(f"{word} {as_text(name, value)}" for word, name, value in words)
 
 
 def as_text(name: str, value: float, digits: int = 4) -> str:

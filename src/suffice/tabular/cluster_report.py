@@ -20,6 +20,7 @@ from suffice.arrays import Array, norm
 from suffice.journal.fingerprint import versions
 from suffice.lower.solution import Solution
 from suffice.lower.solver import solve
+from suffice.report.charts import finite
 from suffice.result import Result
 from suffice.sklearn.report import FORMAT
 from suffice.tabular.models import MODELS, POSITIVE
@@ -170,16 +171,16 @@ def _course(result: Result, names: list[str]) -> Data:
     assert result.space is not None
     evaluations = []
     for record in result.history:
-        params, (low, high) = result.space.params(np.array(record.theta)), record.interval
-        errors = max(record.errors, default=0.0)
+        params = result.space.params(np.array(record.theta))
+        asked, achieved = finite((record.within, max(record.errors, default=0.0)))
         evaluations.append({
             "number": record.number,
             "purpose": str(record.purpose),
             "point": [float(params[name]) for name in names],
             "cost": float(record.cost),
-            "interval": [_finite(low), _finite(high)],
-            "asked": _finite(record.within),
-            "achieved": _finite(errors),
+            "interval": finite(record.interval),
+            "asked": asked,
+            "achieved": achieved,
             "work": float(record.work),
         })  # fmt: skip
     path = [result.space.params(np.array(record.incumbent)) for record in result.history]
@@ -190,10 +191,6 @@ def _course(result: Result, names: list[str]) -> Data:
         "evaluation": best + 1,
         "path": [[float(point[name]) for name in names] for point in path],
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _path(made: Made) -> Data:

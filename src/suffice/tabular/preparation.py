@@ -142,7 +142,6 @@ class Digits:
 
     prefix: npt.NDArray[np.uint64]  # one for every (fold, column)
     shift: int  # bits after the digit
-    folds: int
     reads: bool = True
     keeps: bool = False
 
@@ -176,7 +175,7 @@ def _selected(raw: Blocked, numeric: int, folds: int, rank: Array, fold: Any) ->
         return np.zeros((folds + 1, 0))
     prefix, rank = np.zeros((folds + 1, numeric), dtype=np.uint64), rank.copy()
     for shift in range(64 - DIGIT, -1, -DIGIT):
-        below = np.cumsum(raw.run(Digits(prefix, shift, folds), fold=fold), axis=2)
+        below = np.cumsum(raw.run(Digits(prefix, shift), fold=fold), axis=2)
         digit = np.minimum((below <= rank[:, :, None]).sum(axis=2), (1 << DIGIT) - 1)
         before = np.take_along_axis(below, np.maximum(digit - 1, 0)[:, :, None], axis=2)[:, :, 0]
         rank -= np.where(digit > 0, before, 0.0)

@@ -192,7 +192,7 @@ class ClusterRows(Blocked):
 
     here = False
 
-    def __init__(self, X: Any, client: Any, *, block: int | None = None, hold: bool | None = None) -> None:
+    def __init__(self, X: Any, client: Any, *, block: int | None = None) -> None:
         if X.ndim != 2 or 0 in X.shape:
             raise ValueError(f"X must be a matrix with at least one row and column, got shape {X.shape}")
         if X.dtype.kind not in "biuf":
@@ -207,7 +207,7 @@ class ClusterRows(Blocked):
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
         limits = [worker["memory_limit"] or math.inf for worker in workers]
-        self.held = X.nbytes <= FITTING * sum(limits) if hold is None else hold
+        self.held = X.nbytes <= FITTING * sum(limits)
         most = HELD_BYTES if self.held else PIECE_BYTES
         fitting = min([most, *(limit / PIECES_IN_MEMORY for limit in limits)])
         self.piece = self.block * blocks_of_piece(self.shape, self.block, threads, int(fitting))
@@ -407,20 +407,17 @@ class _Unit:
         return (self.rows, self.total) if self.request.job.keeps else self.total
 
 
-def rows_of(X: Any, *, block: int | None = None, client: Any = None, hold: bool | None = None) -> Blocked:
-    """The rows of a `dask.array` on the cluster of the current `distributed.Client`, or of `client`; without one, and
-    for more columns than rows, in blocks that Dask brings here. The same array is cut once."""
-    X = _known(X)
-    if client is None:
-        with suppress(ImportError, ValueError):
-            client = import_module("distributed").get_client()
+def rows_of(X: Any) -> Blocked:
+    """The rows of a `dask.array` on the cluster of the current `distributed.Client`; without one, and for more columns
+    than rows, in blocks that Dask brings here. The same array is cut once."""
+    X, client = _known(X), None
+    with suppress(ImportError, ValueError):
+        client = import_module("distributed").get_client()
     if client is None or X.ndim != 2 or X.shape[0] < X.shape[1]:
-        return RowBlocks(_Fetched(X), tuple(X.shape), block=block)
-    key = (client.id, X.name, block, hold)
-    found = _cut.get(key)
+        return RowBlocks(_Fetched(X), tuple(X.shape))
+    found = _cut.get((client.id, X.name))
     if found is None:
-        found = ClusterRows(X, client, block=block, hold=hold)
-        _cut[key] = found
+        found = _cut[client.id, X.name] = ClusterRows(X, client)
     return found
 
 

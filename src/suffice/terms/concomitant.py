@@ -33,6 +33,7 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
+from suffice.terms.gram import gram
 from suffice.terms.intercept import MOST_STEPS
 from suffice.terms.linear import CARRIED, MarginModel
 from suffice.terms.rounding import TINY, dot, gamma, roundings
@@ -103,7 +104,7 @@ class ConcomitantHuber(MarginModel):
         z = (image + b - self.y) / s
         C = self.design.weights / s * (np.abs(z) <= self.epsilon)
         others = np.stack([np.ones(len(z)), -z], axis=1)
-        M = others.T @ (C[:, None] * others)
+        M = gram(others, scale=np.sqrt(C))[0]
         return -self.design.adjoint(C * (others @ np.linalg.pinv(M, hermitian=True)[0]))
 
     @cached_property
@@ -209,10 +210,9 @@ class ConcomitantHuber(MarginModel):
         X, C = self.design.X[inside], self.design.weights[inside] / s
         X = X[:, working]
         X = X.toarray() if hasattr(X, "toarray") else X
-        H: Array = X.T @ (C[:, None] * X)
         others = np.stack([np.ones(len(inside)), -z[inside]], axis=1)[:, 0 if self.intercepted else 1 :]
-        U, M = X.T @ (C[:, None] * others), others.T @ (C[:, None] * others)
-        H -= U @ np.linalg.pinv(M, hermitian=True) @ U.T
+        G, d = gram(np.hstack([X, others]), scale=np.sqrt(C))[0], len(working)
+        H: Array = G[:d, :d] - G[:d, d:] @ np.linalg.pinv(G[d:, d:], hermitian=True) @ G[d:, :d]
         H[np.diag_indices(len(H))] += self.l2
         return H
 

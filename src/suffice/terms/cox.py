@@ -42,6 +42,7 @@ from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.terms.blocks import Blocked
 from suffice.terms.design import Design
+from suffice.terms.gram import centred, gram
 from suffice.terms.linear import CARRIED, MarginModel
 from suffice.terms.offset import offsets
 from suffice.terms.rounding import TINY, gamma
@@ -396,14 +397,13 @@ class CoxModel(MarginModel):
             part, e = of.part, of.e
             weight = e * part.back(of.inverse)[0]
             rows = X[part.rows]
-            H += rows.T @ (np.maximum(weight, 0.0)[:, None] * rows)
+            H += gram(rows, scale=np.sqrt(np.maximum(weight, 0.0)))[0]
             dead = (self.sets.weight[part.dead] * np.exp(image[part.dead] - of.top))[:, None] * X[part.dead]
             shares = np.where(of.inverse > 0.0, part.share, 1.0)
             means = part.sums(e[:, None] * rows, dead)[0] * (of.inverse / shares)[:, None]
-            H -= means.T @ (part.share[:, None] * means)
+            H -= gram(means, scale=np.sqrt(part.share))[0]
             for those, pull in of.alone:
-                mean = pull @ X[those] / pull.sum()
-                H += X[those].T @ (pull[:, None] * X[those]) - pull.sum() * np.outer(mean, mean)
+                H += centred(gram(X[those], scale=np.sqrt(pull), intercept=True)[0])
         H /= self.total
         H[np.diag_indices(len(H))] += self.l2
         return H

@@ -27,7 +27,8 @@ from scipy.linalg.lapack import dpotrf
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
 from suffice.terms.blocks import Blocked, Chosen, Even, RowBlocks, View
-from suffice.terms.jobs import Normal, ScaledGram, Survey
+from suffice.terms.gram import gram
+from suffice.terms.jobs import Normal, Survey
 from suffice.terms.products import Adjoint, adjoint
 from suffice.terms.rounding import TINY, gamma
 
@@ -37,7 +38,6 @@ CHOLESKY_SLACK = 0.005
 MOST_WORK = 2e11  # multiplications for a bound: a few seconds
 MOST_BLOCKS = 16
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
-DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
@@ -259,9 +259,9 @@ class Design:
         if isinstance(self.X, Blocked):
             return blocks_norm_bound(self)
         known = vars(self).get("gram")
-        gram = self._made_gram() if known is None else known
-        if gram is not None:
-            return _gram_bound(gram, *self.shape)
+        known = self._made_gram() if known is None else known
+        if known is not None:
+            return _gram_bound(known, *self.shape)
         return squared_norm_bound(self._weighted())
 
     @cached_property
@@ -284,10 +284,7 @@ class Design:
             return None
         if not 1e-100 < _largest(X) < 1e100:
             return None
-        if sp.issparse(X):
-            return _gram(self._weighted())
-        root = np.sqrt(self.weights)[:, None]
-        return sum((_gram(root[place] * X[place]) for place in self._places), np.zeros((columns, columns)))
+        return gram(X, scale=np.sqrt(self.weights))[0]
 
     @cached_property
     def least_curvature(self) -> float:
@@ -364,7 +361,7 @@ class Design:
     @cached_property
     def mean(self) -> Array:
         """sum_i a_i x_i."""
-        return self.adjoint(self.weights)
+        return self.survey.means if isinstance(self.X, Blocked) else self.adjoint(self.weights)
 
     def _squares(self) -> Any:
         if sp.issparse(self.X):
@@ -414,11 +411,10 @@ def squared_norm_bound(A: Any) -> float:
     rows, columns = A.shape
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
-        A = A if columns <= rows else A.T
-        return _gram_bound(_gram(A), rows, columns)
+        return _gram_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
     memory = _bytes(A)
     if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
-        bound = _cholesky_bound(_gram(A if columns <= rows else A.T), rows, columns)
+        bound = _cholesky_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
         if bound < math.inf:
             return bound
     if sp.issparse(A) and A.has_canonical_format:
@@ -445,23 +441,6 @@ def _absolute(A: Any) -> Any:
 
 def _bytes(A: Any) -> int:
     return int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
-
-
-def _gram(A: Any) -> Array:
-    return _sparse_gram(A) if sp.issparse(A) else host(A.T @ A)
-
-
-def _sparse_gram(A: Any) -> Array:
-    """A^T A as a dense matrix, by dense blocks of rows where zeros are too few to be worth skipping."""
-    rows, columns = A.shape
-    if A.nnz <= DENSE_SHARE * rows * columns:
-        gram: Array = (A.T @ A).toarray()
-        return gram
-    A, gram = A.tocsr(), np.zeros((columns, columns))
-    for first in range(0, rows, 512):
-        block = A[first : first + 512].toarray()
-        gram += block.T @ block
-    return gram
 
 
 @dataclass(frozen=True, eq=False)
@@ -575,7 +554,7 @@ def _blocks_norm_bound(design: Design) -> float:
             if bound < math.inf:
                 return bound
     elif rows * columns * small <= MOST_WORK and 8 * columns**2 <= SMALL_GRAM:
-        bound = _cholesky_bound(X.run(ScaledGram(unit), a=a), rows, columns)
+        bound = _cholesky_bound(X.run(Survey(unit, True, columns**2, keeps=False), a=a)[-1], rows, columns)
         if bound < math.inf:
             return bound
     frobenius = float(design.survey.columns.sum())

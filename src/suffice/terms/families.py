@@ -40,6 +40,7 @@ from suffice.terms.margin_losses import (
     POISSON,
     SQUARED,
     WEIGHTS,
+    LogMean,
     MarginLoss,
     Real,
     bent,
@@ -67,35 +68,8 @@ def bernoulli_bent(s: Array, q: Array, u: Array) -> Array:
     return result
 
 
-class Deviant:
-    """What a score by deviance needs besides psi: `excess`, and the m at which it is 0."""
-
-    def excess(self, m: Array, y: Array) -> Array:
-        """psi(m, y) less its infimum over m."""
-        raise NotImplementedError
-
-    def best(self, y: Array) -> Array:
-        """The minimiser of psi over m; infinite where there is none."""
-        raise NotImplementedError
-
-
-class _Mean(Real, Deviant):
-    """A loss whose margin is the logarithm of the mean."""
-
-    def best(self, y: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            result: Array = np.log(y)
-        return result
-
-    def targets(self, y: Any) -> Array:
-        targets = super().targets(y)
-        if (targets < 0.0).any():
-            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
-        return targets
-
-
 @dataclass(frozen=True)
-class Gamma(_Mean):
+class Gamma(LogMean):
     """psi = y exp(-m) + m for y > 0: the mean of row i is exp(m_i), its standard deviation proportional to that."""
 
     curvature: float = math.inf
@@ -124,7 +98,7 @@ class Gamma(_Mean):
 
 
 @dataclass(frozen=True)
-class Tweedie(_Mean):
+class Tweedie(LogMean):
     """psi = exp((2-p) m)/(2-p) + y exp(-(p-1) m)/(p-1), 1 < p < 2, for y >= 0 with a share of zeros, such as the
     cost of claims: the mean of row i is exp(m_i), its variance proportional to mean^p. `tweedie` has powers 0, 1
     and 2."""
@@ -181,7 +155,7 @@ def tweedie_excess(p: float, m: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(_Mean):
+class NegativeBinomial(LogMean):
     """psi = (y + k) log(1 + exp(m)/k) - y m, k = 1/theta, for counts y >= 0: the mean of row i is mu = exp(m_i), its
     variance mu + theta mu^2."""
 
@@ -234,7 +208,7 @@ class NegativeBinomial(_Mean):
 
 
 @dataclass(frozen=True)
-class Binomial(Real, Deviant):
+class Binomial(Real):
     """psi = log(1 + exp(m)) - y m for shares 0 <= y <= 1 of trials that succeed: their probability is sigm(m_i). A row
     of n trials has n times the weight."""
 

@@ -34,7 +34,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
 from suffice.terms.design import OF_FACTORS, Design
-from suffice.terms.linear import CARRIED, LossModel, rounding_of_pull, rounding_through
+from suffice.terms.linear import LossModel, rounding_of_pull, rounding_through
 from suffice.terms.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend, slope_size
 from suffice.terms.rounding import TINY, dot, gamma, roundings
 
@@ -266,12 +266,6 @@ class Intercepted(LossModel):
     def row_curvature(self, image: Array) -> Array:
         curvature: Array = self.design.weights * self.at(image).bend
         return curvature
-
-    def gradient_rounding(self, x: Array, image: Array) -> float:
-        return self._rounding(x, image, CARRIED)
-
-    def rounding_at(self, x: Array, image: Array) -> float:
-        return self._rounding(x, image, 1.0)
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
         # b errs by the largest error of a margin, and has its own.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.blocks import Block, Length, Most
+from suffice.terms.gram import gram
 from suffice.terms.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
 from suffice.terms.rounding import TINY, block_length, dense_product, dot
 
@@ -49,8 +50,7 @@ class Survey:
             squares = np.einsum("ij,ij->i", X, X)
             norms = np.sqrt(squares + X.shape[1] * TINY) * self.unit
             columns, means = a @ X**2, a @ X
-            B = np.sqrt(a)[:, None] * X if self.gram else None
-            gram = np.zeros((0, 0)) if B is None else B.T @ B
+            G = gram(X, scale=np.sqrt(a))[0] if self.gram else np.zeros((0, 0))
         counting = norms[a > 0.0]
         found = (
             Most(largest if finite else math.inf),
@@ -58,7 +58,7 @@ class Survey:
             Most(counting.max(initial=0.0)),
             columns,
             means,
-            gram,
+            G,
         )
         return (norms, found) if self.keeps else found
 
@@ -166,12 +166,13 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Gram:
-    """X_W^T C X_W, X_W^T C 1 and 1^T C 1; from a sample of rows where each is taken with the probability `rate` times
-    its influence. C, norms are given, or all rows count and C is made on the way."""
+    """X_W^T C X_W, with a column of ones if there is an `intercept`; from a sample of rows where each is taken with the
+    probability `rate` times its influence. C, norms are given, or all rows count and C is made on the way."""
 
     W: npt.NDArray[np.intp]
     rate: float = math.inf
-    curvature: Curvature | None = None
+    curvature: Any = None  # one that has C of the `rows` of a block
+    intercept: bool = False
     reads: bool = True
     keeps: bool = False
 
@@ -179,8 +180,7 @@ class Gram:
     def size(self) -> int:
         return len(self.W) ** 2
 
-    def __call__(self, block: Block) -> Any:
-        X = block.X
+    def __call__(self, block: Block) -> Array:
         C = block["C"] if self.curvature is None else self.curvature.rows(block)
         if self.rate < math.inf:
             number = block.start // (block.stop - block.start) + 1  # the last, shorter one shares a number: no harm
@@ -188,11 +188,7 @@ class Gram:
         else:
             rows = np.flatnonzero(C)
             C = C[rows]
-        B = X[rows] if len(rows) < len(X) else X
-        B = B[:, self.W] if len(self.W) < X.shape[1] else B
-        mean = B.T @ C
-        B = np.multiply(B, np.sqrt(C)[:, None], out=None if B is X else B)
-        return B.T @ B, mean, float(C.sum())
+        return gram(block.X, self.W, np.sqrt(C), rows, intercept=self.intercept)[0]
 
 
 def sampled(C: Array, norms: Array, rate: float, phase: float) -> tuple[npt.NDArray[np.intp], Array]:
@@ -261,20 +257,6 @@ class Slope:
         m, n = block.margins[0] + self.shift, block.margins[1] + self.shift_there
         with np.errstate(over="ignore", invalid="ignore"):
             return float(block["a"] @ (self.loss.derivative(0.5 * m + 0.5 * n, block["y"]) * (n - m)))
-
-
-@dataclass(frozen=True)
-class ScaledGram:
-    """X^T diag(a) X / unit^2. a is given."""
-
-    unit: float = 1.0
-    size: int = 1 << 22
-    reads: bool = True
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Array:
-        B: Array = np.sqrt(block["a"])[:, None] * (block.X / self.unit)
-        return B.T @ B
 
 
 @dataclass(frozen=True)

@@ -116,10 +116,14 @@ class LossModel(MarginModel):
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         """A bound on the norm of the rounding error of the gradient."""
-        raise NotImplementedError
+        return self._rounding(x, image, CARRIED)
 
     def rounding_at(self, x: Array, image: Array) -> float:
         """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
+        return self._rounding(x, image, 1.0)
+
+    def _rounding(self, x: Array, image: Array, products: float) -> float:
+        """For margins that err by no more than so many products."""
         raise NotImplementedError
 
     def losses(self, image: Array) -> Array:

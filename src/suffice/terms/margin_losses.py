@@ -263,18 +263,28 @@ class SquaredHinge(Labelled):
         return result
 
 
-@dataclass(frozen=True)
-class Poisson(Real):
-    """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
-
-    curvature: float = math.inf
-    third: ClassVar[float] = 1.0
+class LogMean(Real):
+    """A loss whose margin is the logarithm of a mean that is not negative."""
 
     def targets(self, y: Any) -> Array:
         targets = super().targets(y)
         if (targets < 0.0).any():
             raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
         return targets
+
+    def best(self, y: Array) -> Array:
+        """The minimiser of psi over m; -infinity for y = 0."""
+        with np.errstate(divide="ignore"):
+            result: Array = np.log(y)
+        return result
+
+
+@dataclass(frozen=True)
+class Poisson(LogMean):
+    """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
+
+    curvature: float = math.inf
+    third: ClassVar[float] = 1.0
 
     def value(self, m: Array, y: Array) -> Array:
         return rate(m) - y * m
@@ -287,12 +297,6 @@ class Poisson(Real):
 
     def second(self, m: Array, y: Array) -> Array:
         return rate(m)
-
-    def best(self, y: Array) -> Array:
-        """The minimiser of psi over m; -infinity for y = 0."""
-        with np.errstate(divide="ignore"):
-            result: Array = np.log(y)
-        return result
 
     def excess(self, m: Array, y: Array) -> Array:
         """psi less its infimum over m, half the unit deviance: y (exp(t) - 1 - t), t = m - log(y)."""

@@ -32,8 +32,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -303,27 +304,13 @@ class Multinomial(MarginModel):
 
     def hessian(self, image: Array, working: npt.NDArray[np.intp]) -> Array:
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
-        X, a, K, (N, d) = self.design.X, self.design.weights, self.classes, self.design.shape
+        X, a, K, d = self.design.X, self.design.weights, self.classes, self.design.shape[1]
         p = self.probabilities(image)
         parts = [working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K)]
         if sp.issparse(X):
             used = np.unique(working % d)
             X, parts = X[:, used].tocsr(), [np.searchsorted(used, part) for part in parts]
-        ends = np.cumsum([0, *(len(part) for part in parts)])
-        places = [slice(ends[k], ends[k + 1]) for k in range(K)]
-        H, across = np.zeros((len(working), len(working))), np.zeros((len(working), K))
-        # diag(p) - p p^T, class by class and for all at once, a few rows at a time
-        for first in range(0, N, HESSIAN_ROWS):
-            rows = slice(first, first + HESSIAN_ROWS)
-            block = X[rows].toarray() if sp.issparse(X) else X[rows]
-            every = np.empty((len(block), len(working)))
-            for k, (part, place) in enumerate(zip(parts, places, strict=True)):
-                columns = block[:, part] * np.sqrt(a[rows] * p[rows, k])[:, None]
-                H[place, place] += columns.T @ columns
-                across[place, k] += columns.T @ np.sqrt(a[rows] * p[rows, k])
-                every[:, place] = columns * np.sqrt(p[rows, k])[:, None]
-            H -= every.T @ every
-            across -= every.T @ (np.sqrt(a[rows])[:, None] * p[rows])
+        H, across = softmax_hessian(X, a, p, parts)
         if self.intercept:
             H -= across @ solve_across(np.diag(a @ p) - p.T @ (a[:, None] * p), across.T)
         H[np.diag_indices(len(H))] += self.l2
@@ -344,13 +331,6 @@ class Multinomial(MarginModel):
             return bent
 
         return product
-
-    def hessian_diagonal(self, image: Array) -> Array:
-        """That of the Hessian, but for what the intercepts take up."""
-        p = self.probabilities(image)
-        C = self.design.weights[:, None] * p * (1.0 - p)
-        squares = self.design.X.multiply(self.design.X) if sp.issparse(self.design.X) else self.design.X**2
-        return np.asarray(squares.T @ C).T.ravel() + self.l2
 
     def intercept_product(self, image: Array, M: Array) -> Array:
         """How the intercepts move with margins that move by M, N x K x k: K x k."""
@@ -404,6 +384,27 @@ class Multinomial(MarginModel):
         change = x_image - z_image
         spread = change.max(axis=1) - change.min(axis=1)  # a variance is at most range^2 / 4, wherever p is
         return min(majoriser_along(self.design, 0.5, z, x, spread, np.full(len(spread), 0.25)) + self.l2, self.L)
+
+
+def softmax_hessian(X: Any, a: Array, p: Array, parts: Sequence[npt.NDArray[np.intp]]) -> tuple[Array, Array]:
+    """sum_i a_i (diag(p_i) - p_i p_i^T) (x) x_i x_i^T on the variables whose columns are `parts`, class by class, and
+    the part of it that has these variables' rows and the intercepts' columns."""
+    ends = np.cumsum([0, *(len(part) for part in parts)])
+    H, across = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], len(parts)))
+    # diag(p) - p p^T, class by class and for all at once, a few rows at a time
+    for first in range(0, len(a), HESSIAN_ROWS):
+        rows = slice(first, first + HESSIAN_ROWS)
+        block = X[rows].toarray() if sp.issparse(X) else X[rows]
+        every = np.empty((len(block), ends[-1]))
+        for k, part in enumerate(parts):
+            place, root = slice(ends[k], ends[k + 1]), np.sqrt(a[rows] * p[rows, k])
+            columns = block[:, part] * root[:, None]
+            H[place, place] += columns.T @ columns
+            across[place, k] += columns.T @ root
+            every[:, place] = columns * np.sqrt(p[rows, k])[:, None]
+        H -= every.T @ every
+        across -= every.T @ (np.sqrt(a[rows])[:, None] * p[rows])
+    return H, across
 
 
 def solve_across(H: Array, b: Array) -> Array:

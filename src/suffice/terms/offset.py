@@ -19,7 +19,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, norm
 from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import CARRIED, LossModel, rounding_through
+from suffice.terms.linear import LossModel, rounding_through
 
 
 def offsets(offset: Any, rows: int, name: str = "offset") -> Array:
@@ -55,12 +55,6 @@ class OffsetModel(LossModel):
 
     def shifted(self, image: Array, by: Array) -> Array:
         return image
-
-    def gradient_rounding(self, x: Array, image: Array) -> float:
-        return self._rounding(x, image, CARRIED)
-
-    def rounding_at(self, x: Array, image: Array) -> float:
-        return self._rounding(x, image, 1.0)
 
     def _rounding(self, x: Array, image: Array, products: float) -> float:
         design = self.design

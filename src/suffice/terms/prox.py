@@ -236,8 +236,8 @@ class Group:
         owner, members = self._array("_owner"), self._array("_members")
         return np.sqrt(np.bincount(owner, weights=x[members] ** 2, minlength=len(self.groups)))
 
-    def _scale_groups(self, x: Array, factors: Array, elsewhere: float) -> Array:
-        scale = np.full(x.shape, elsewhere)
+    def _scale_groups(self, x: Array, factors: Array) -> Array:
+        scale = np.zeros(x.shape)
         scale[self._array("_members")] = factors[self._array("_owner")]
         return scale * x
 
@@ -245,7 +245,7 @@ class Group:
         """Each group of v projected to the ball of its radius; zero outside the groups."""
         norms = self.norms(v)
         factors = np.where(norms > radii, radii / np.where(norms > 0, norms, 1.0), 1.0)
-        return self._scale_groups(v, factors, 0.0)
+        return self._scale_groups(v, factors)
 
     def value(self, x: Array) -> float:
         return float(self._array("weights") @ self.norms(x))
@@ -260,16 +260,16 @@ class Group:
         owner, members = self._array("_owner"), self._array("_members")
         sizes, outer = self.norms(x), self.norms(v)
         lengths = np.minimum(outer, weights)
-        e = self._scale_groups(v, 1.0 / np.where(outer > 0, outer, 1.0), 0.0)
+        e = self._scale_groups(v, 1.0 / np.where(outer > 0, outer, 1.0))
         along: Array = np.bincount(owner, weights=(x * e)[members], minlength=len(self.groups)).astype(np.float64)
-        across = self.norms(x - self._scale_groups(e, along, 0.0))
+        across = self.norms(x - self._scale_groups(e, along))
         bend = np.where(along > 0, across**2 / np.where(along > 0, sizes + along, 1.0), sizes - along)
         return (v - p) / mu, float(np.sum((weights - lengths) * sizes + lengths * bend))
 
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
         norms, weights = self.norms(x), self._array("weights")
         at_zero = gradient - self._ball_part(gradient, np.where(norms == 0, weights, 0.0))
-        return at_zero + self._scale_groups(x, np.where(norms > 0, weights / np.where(norms > 0, norms, 1.0), 0.0), 0.0)
+        return at_zero + self._scale_groups(x, np.where(norms > 0, weights / np.where(norms > 0, norms, 1.0), 0.0))
 
 
 @dataclass(frozen=True, eq=False)

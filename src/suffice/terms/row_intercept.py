@@ -55,9 +55,6 @@ class RowsIntercepted(RowSums, Intercepted):
             roots.origin = root.b, self._off(root, None, 0.0)
         return roots.origin
 
-    def image(self, x: Array) -> Any:
-        return RowSums.image(self, x)
-
     def at(self, image: Any) -> Any:
         """b at these margins, with all that was found on the way."""
         return image.once("root", self.owners, lambda: self._rooted(image, self._found(image, *self._bracket(image))))
@@ -95,9 +92,6 @@ class RowsIntercepted(RowSums, Intercepted):
 
         gradient: Array = image.once("gradient of b", self.owners, find)
         return gradient
-
-    def shift_within(self, image: Any, radius: float) -> float:
-        return self.reach * radius + self.intercept(image)[1]
 
     def _balance_at(self, b: float) -> Balance:
         return Balance(self.loss, b, self._third < math.inf)
@@ -201,12 +195,6 @@ class RowsIntercepted(RowSums, Intercepted):
         else:
             loss = Point.of(self.design.X.run(self._shifted_job(x, image, 1.0, False), [image], **self.given)).loss
         return loss + 0.5 * self.l2 * float(x @ x)
-
-    def gradient_at(self, x: Array, image: Any) -> Array:
-        return RowSums.gradient_at(self, x, image)
-
-    def rounding_at(self, x: Array, image: Any) -> float:
-        return RowSums.rounding_at(self, x, image)
 
     def gradient_rounding(self, x: Array, image: Any) -> float:
         found = Point.of(self.design.X.run(self._shifted_job(x, image, CARRIED, False), [image], **self.given))

@@ -23,6 +23,7 @@ from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.terms.blocks import Margins
 from suffice.terms.design import Design
+from suffice.terms.gram import centred
 from suffice.terms.jobs import Along, At, Curvature, Gram, Normal, Slope, SlopeAtZero
 from suffice.terms.linear import CARRIED, LinearModel, LossModel, majoriser_of
 from suffice.terms.rounding import TINY, gamma
@@ -98,17 +99,16 @@ class RowCurvature:
     def any(self) -> bool:
         return self.sum() > 0.0
 
-    def gram(self, W: npt.NDArray[np.intp], count: int, centred: bool) -> Array:
+    def gram(self, W: npt.NDArray[np.intp], count: int, intercept: bool) -> Array:
         """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
         X, W = self.design.X, np.asarray(W)
         whole = count >= self.design.shape[0]
         if whole and self.job is not None and "_made" not in vars(self):
-            G, mean, total = X.run(Gram(W, curvature=self.job), self.images, **self.given)
+            G: Array = X.run(Gram(W, curvature=self.job, intercept=intercept), self.images, **self.given)
         else:
-            job = Gram(W, math.inf if whole or not self.influence > 0.0 else count / self.influence)
-            G, mean, total = X.run(job, C=self.rows, norms=self.design.row_norms)
-        H: Array = G - np.outer(mean, mean / total) if centred and total > 0.0 else G
-        return H
+            rate = math.inf if whole or not self.influence > 0.0 else count / self.influence
+            G = X.run(Gram(W, rate, intercept=intercept), C=self.rows, norms=self.design.row_norms)
+        return centred(G) if intercept else G
 
     def product(self, V: Array) -> Array:
         """X^T C X V."""
@@ -161,8 +161,7 @@ class RowSums(LossModel):
     def rounding_at(self, x: Array, image: Any) -> float:
         return self.point(x, image).rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
 
-    def carried_rounding(self, x: Array, image: Any) -> float:
-        """`rounding_at`, for an image that was carried along straight lines."""
+    def gradient_rounding(self, x: Array, image: Any) -> float:
         found = Point.of(self.design.X.run(self._job(x, CARRIED, False), [image], **self.given))
         return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
 
@@ -191,7 +190,7 @@ class RowsModel(RowSums, LinearModel):
 
     def gradient_rounding(self, x: Array, image: Any) -> float:
         if math.isinf(self.loss.curvature):
-            return self.carried_rounding(x, image)
+            return RowSums.gradient_rounding(self, x, image)
         return LinearModel.gradient_rounding(self, x, image)
 
     @cached_property
@@ -208,6 +207,3 @@ class RowsOffset(RowSums):
 
     def shifted(self, image: Any, by: Any) -> Any:
         return image
-
-    def gradient_rounding(self, x: Array, image: Any) -> float:
-        return self.carried_rounding(x, image)

@@ -113,17 +113,10 @@ class RowsTargets(Targets):
         return np.ascontiguousarray(self._at(image)[1].T).ravel() + self.l2 * x
 
     def gradient_rounding(self, x: Array, image: Any) -> float:
-        return self._rounding(x, image, CARRIED)
-
-    def rounding_at(self, x: Array, image: Any) -> float:
-        """A sharper `gradient_rounding`, for an image that is a product."""
-        return self._rounding(x, image, 1.0)
-
-    def _rounding(self, x: Array, image: Any, products: float) -> float:
         design, (_, _, rows, gaps) = self.design, self._at(image, pull=False)
         each = [design.margin_rounding(w) * norm(w) for w in x.reshape(self.count, -1)]
         up = 1.0 + gamma(design.shape[0] + self.count + 16)
-        off = (products * norm(np.array(each)) * rows + TINY * len(x) * math.sqrt(self.count)) * up
+        off = (CARRIED * norm(np.array(each)) * rows + TINY * len(x) * math.sqrt(self.count)) * up
         through = math.sqrt(design.squared_norm) * off + design.pull_rounding * (gaps * up + off)
         return float(through * up + 2.0 * EPS * self.l2 * norm(x) + math.sqrt(self.count) * design.underflow)
 
@@ -134,8 +127,8 @@ class RowsTargets(Targets):
     def _gram(self, columns: npt.NDArray[np.intp]) -> Array:
         if self.design.gram is not None:
             return self.design.gram[np.ix_(columns, columns)]
-        gram: Array = self.design.X.run(Gram(columns), C=self.design.weights, norms=self.design.row_norms)[0]
-        return gram
+        G: Array = self.design.X.run(Gram(columns), C=self.design.weights, norms=self.design.row_norms)
+        return G
 
     def losses(self, image: Any) -> Array:
         raise TypeError("losses of blocks of rows stay with them")

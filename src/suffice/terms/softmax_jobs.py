@@ -19,7 +19,7 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, norm
 from suffice.terms.blocks import Block, Length, Most
 from suffice.terms.jobs import pulled
-from suffice.terms.multinomial import HESSIAN_ROWS, Balance
+from suffice.terms.multinomial import Balance, softmax_hessian
 
 Indices = npt.NDArray[np.intp]
 
@@ -146,8 +146,7 @@ class SoftmaxAlong:
 
 @dataclass(frozen=True)
 class SoftmaxHessian:
-    """sum_i a_i (diag(p_i) - p_i p_i^T) (x) x_i x_i^T on the variables whose columns are `parts`, class by class; with
-    intercepts, also the part that has these variables' rows and the intercepts' columns. a is given."""
+    """`softmax_hessian` on variables whose columns are `parts`; its second part with intercepts only. a is given."""
 
     parts: tuple[Indices, ...]
     b: Array | None = None
@@ -164,19 +163,7 @@ class SoftmaxHessian:
         if not counts.all():
             X, m, a = X[counts], m[counts], a[counts]
         p, _ = softmax_rows(m, np.zeros(len(m), dtype=np.intp))
-        ends = np.cumsum([0, *(len(part) for part in self.parts)])
-        H, across = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], len(self.parts)))
-        for first in range(0, len(X), HESSIAN_ROWS):
-            rows = slice(first, first + HESSIAN_ROWS)
-            every = np.empty((len(m[rows]), ends[-1]))
-            for k, part in enumerate(self.parts):
-                place, root = slice(ends[k], ends[k + 1]), np.sqrt(a[rows] * p[rows, k])
-                columns = X[rows][:, part] * root[:, None]
-                H[place, place] += columns.T @ columns
-                across[place, k] += columns.T @ root
-                every[:, place] = columns * np.sqrt(p[rows, k])[:, None]
-            H -= every.T @ every
-            across -= every.T @ (np.sqrt(a[rows])[:, None] * p[rows])
+        H, across = softmax_hessian(X, a, p, self.parts)
         return H if self.b is None else (H, across)
 
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import Array
+from suffice.arrays import Array, host
 from suffice.lazy import cached_property
 from suffice.terms.design import Design
+from suffice.terms.gram import gram
 from suffice.terms.linear import LinearModel, MarginModel, majoriser_along
 from suffice.terms.margin_losses import SQUARED
 
@@ -86,12 +87,7 @@ class Targets(MarginModel):
     def _gram(self, columns: npt.NDArray[np.intp]) -> Array:
         if self.design.gram is not None:
             return self.design.gram[np.ix_(columns, columns)]
-        part = self.design.X[:, columns]
-        weighted = part.multiply(self.design.weights[:, None]) if hasattr(part, "multiply") else None
-        if weighted is None:
-            result: Array = part.T @ (self.design.weights[:, None] * part)
-            return result
-        return np.asarray((part.T @ weighted).todense())
+        return gram(self.design.X, columns, np.sqrt(host(self.design.weights)))[0]
 
 
 def rows(columns: int, count: int) -> list[npt.NDArray[np.intp]]:
