@@ -289,3 +289,12 @@ def test_a_range_of_ours_that_is_too_narrow_is_widened(ends, monkeypatch):
     assert -search.best_score_ <= 1.002 * -whole.best_score_
     low, high = search.result_.space.ranges["l2"]
     assert high / low > 10.0 * ends[1] / ends[0]
+
+
+def test_what_goes_on_beyond_an_edge_counts_towards_the_budget(monkeypatch):
+    X, y = data(rows=80, columns=5)
+    monkeypatch.setattr(penalties, "NARROWER", {"l1": (1e-6, 1.1), "l2": (1.0, 1e2)})
+    for most in (4, 6, 8):
+        options = suffice.Options(max_evaluations=most, final_radius=1e-3)
+        search = SufficeSearchCV(HuberRegressor(), cv=CV, refit=False, options=options).fit(X, y)
+        assert np.isin(search.cv_results_["purpose"], ["search", "edge"]).sum() <= most

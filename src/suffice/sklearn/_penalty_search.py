@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -212,11 +212,13 @@ class PenaltySearch:
             self.result = search_with_edges(search, look, problem.space.bounds, starts, options, looked_at)
         else:  # which has seen the edges
             self.result = search(starts, options)
-        for _ in range(WIDENED if self.result.success or self.result.status is Status.ACCURACY else 0):
-            there = self._beyond_our_edge(min((made for _, _, made in problem.notes), key=lambda made: made.cost))
-            if there is None:
+        for _ in range(WIDENED):
+            left_over = self._left_of(options)
+            ended = self.result.success or self.result.status is Status.ACCURACY
+            there = self._beyond_our_edge() if ended and left_over is not None else None
+            if there is None or left_over is None:
                 break
-            self.result = search([there], options)
+            self.result = search([there], left_over)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -264,42 +266,54 @@ class PenaltySearch:
         the search has come to its end, or to that of its evaluations."""
         problem = self.problem
         affordable = self.result.success or self.result.status is Status.MAX_EVALUATIONS
-        lower, upper = problem.space.bounds
-        for i, name in enumerate(problem.space.names):
-            down = bool(best.point[i] <= lower[i] + AT_EDGE)
-            if (not down and best.point[i] < upper[i] - AT_EDGE) or (down and problem.space.ranges[name][0] == 0.0):
-                continue  # nothing lies beyond no penalty
+        for there, name, down in self._beyond_edges(best):
             if name in self.space.ours:
-                continue  # nor beyond what the data can tell
-            there = np.array(best.point)
-            there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
+                continue  # nothing lies beyond what the data can tell
             made = None
             if affordable and best.cost > 0.0 and len(self.edges) < MOST_BEYOND:
-                within = for_decision(BEYOND * best.cost, best)
                 with suppress(TimeOver):
-                    made = problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+                    made = self._peek(there, best)
             end = problem.space.ranges[name][0 if down else 1]
             edge = Beyond(name, down, end, made, others=len(problem.space) > 1)
             if made is not None and edge.matters(best):
                 edge = replace(edge, most=self._at_most(edge, best))
             self.edges.append(edge)
 
-    def _beyond_our_edge(self, best: Evaluation) -> Array | None:
-        """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
-        lower, upper = self.problem.space.bounds
+    def _beyond_edges(self, best: Evaluation) -> Iterator[tuple[Array, str, bool]]:
+        """A place one decade beyond every edge on which the best point lies, the parameter, and whether it is the lower
+        one; nothing lies beyond no penalty."""
+        (lower, upper), ranges = self.problem.space.bounds, self.problem.space.ranges
         for i, name in enumerate(self.problem.space.names):
             down = bool(best.point[i] <= lower[i] + AT_EDGE)
-            if name not in self.space.ours or not (down or best.point[i] >= upper[i] - AT_EDGE):
-                continue
-            there = np.array(best.point)
-            there[i] += -1.0 if down else 1.0
-            within = for_decision(BEYOND * best.cost, best)
-            made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
-            if estimate(made) < (1.0 - BEYOND) * best.cost:
+            if (down or best.point[i] >= upper[i] - AT_EDGE) and not (down and ranges[name][0] == 0.0):
+                there = np.array(best.point)
+                there[i] = lower[i] - 1.0 if down else upper[i] + 1.0
+                yield there, name, down
+
+    def _peek(self, there: Array, best: Evaluation) -> Evaluation:
+        within = for_decision(BEYOND * best.cost, best)
+        return self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+
+    def _beyond_our_edge(self) -> Array | None:
+        """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
+        best = min((made for _, _, made in self.problem.notes), key=lambda made: made.cost)
+        for there, name, down in self._beyond_edges(best):
+            if name in self.space.ours and estimate(self._peek(there, best)) < (1.0 - BEYOND) * best.cost:
                 self.space = self.space.widened(name, down)
                 self.problem.widen(self.space.space)
                 return there
         return None
+
+    def _left_of(self, options: Options) -> Options | None:
+        """What the search and its looks at edges have left of the budgets, or None."""
+        spent = [made for purpose, _, made in self.problem.notes if purpose in ("search", "edge")]
+        evaluations = options.max_evaluations - len(spent)
+        work = options.max_work - sum(made.work for made in spent)
+        seconds = self.problem.until - time.monotonic()
+        if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
+            return None
+        seconds = min(options.max_seconds, seconds)
+        return replace(options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
 
     def _at_most(self, edge: Beyond, best: Evaluation) -> float | None:
         """By what share of F any value beyond the edge is better at most, up to infinity or down to 0, with the others

@@ -1,7 +1,7 @@
 """The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell.
 
 Without an l2 a solution need not be unique, and where it is not nothing can be verified. The first evaluation that ends
-so is made again with the smallest ridge that proves it, and all that follow have that ridge.
+so is made again with the ridge that proves it and changes it least, and all that follow have that ridge.
 """
 
 from __future__ import annotations

@@ -199,8 +199,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
-        two classes, HuberRegressor) or was not (columns of which some add up to others: the smallest with which the
-        loss is proven); the largest over folds, 0 otherwise.
+        two classes, HuberRegressor) or was not (columns of which some add up to others: the one that proves the loss
+        and changes it least); the largest over folds, 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at

@@ -28,12 +28,10 @@ USUAL_RANGE = (1e-6, 1e2)  # of data without any l1 or l2 that matters
 # Of the l1 that makes all weights zero, and of the largest curvature: nothing changes above them, next to nothing below
 # the lower ends, where arithmetic has no more digits to spare.
 OF_DATA = {"l1": (1e-8, 1.1), "l2": (1e-11, 1e3)}
-NARROWER = {
-    "l1": (1e-6, 1.1),
-    "l2": (1e-7, 1e2),
-}  # for models whose small penalties are dear; widened if need be
-# Of the largest curvature: the least of these with which solutions are proven stands in for no l2, where that cannot be
-# verified (columns of which some add up to others, above all).
+# For models whose small penalties are dear; widened if need be.
+NARROWER = {"l1": (1e-6, 1.1), "l2": (1e-7, 1e2)}
+# Of the largest curvature: the one of these that proves the loss and changes it least stands in for no l2, where that
+# cannot be verified (columns of which some add up to others, above all).
 RIDGES = (1e-13, 1e-11, 1e-9, 1e-7)
 WIDER = 2.0  # decades
 LARGEST = 1e100  # of them: other data are searched over the usual range
