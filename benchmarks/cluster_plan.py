@@ -45,9 +45,10 @@ from distributed import Client, LocalCluster, WorkerPlugin, wait
 from scipy.optimize import nnls
 
 from suffice import BilevelProblem, Space, losses, problems, terms
-from suffice.terms import blocks, cluster
-from suffice.terms.cluster import ClusterRows
-from suffice.terms.kept_memory import kept_memory
+from suffice.rows import blocks
+from suffice.rows import dask as cluster
+from suffice.rows.dask import ClusterRows
+from suffice.rows.kept_memory import kept_memory
 
 D = 50
 CORES = 2  # of the machine that cases are measured on

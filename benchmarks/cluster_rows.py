@@ -43,7 +43,7 @@ from distributed import Client, LocalCluster
 
 import suffice
 from suffice import BilevelProblem, Options, Space, losses, problems, terms, tune
-from suffice.terms import blocks
+from suffice.rows import blocks
 
 SPACE = Space(l1=(1e-6, 1.0), l2=(1e-6, 1.0))
 

@@ -194,8 +194,8 @@ ABLATIONS = (
 
 def _patched(name: str) -> Any:
     """One change taken back."""
-    from suffice.lower import auto, newton
     from suffice.sklearn import _penalty_search, folds
+    from suffice.solvers import auto, newton
 
     if name == ABLATIONS[1]:
         return mock.patch.object(_penalty_search, "sketches", lambda *_: None)

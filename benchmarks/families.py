@@ -24,9 +24,9 @@ from common import parser, provenance, table, write_json, write_text
 
 import suffice
 from suffice import problems, terms
-from suffice.problem import Composite
-from suffice.terms.design import Design
-from suffice.terms.linear import LinearModel
+from suffice.models.linear import LinearModel
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 WITHIN = 1e-8
 warnings.filterwarnings("ignore")

@@ -35,9 +35,9 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice import losses, problems
-from suffice.global_search.centres import minimised
-from suffice.global_search.models import folds_of
-from suffice.global_search.rotation import rotated
+from suffice.globally.centres import minimised
+from suffice.globally.models import folds_of
+from suffice.globally.rotation import rotated
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import SearchData

@@ -29,12 +29,12 @@ from threadpoolctl import threadpool_limits
 
 from suffice import solve
 from suffice.datasets import load_mnist, load_mnist_full
-from suffice.lower.many import solve_each
-from suffice.lower.solution import Ask, Solution
-from suffice.problem import Composite
 from suffice.problems import ElasticNetLogistic
 from suffice.reproduce.study import PRESETS
-from suffice.terms.design import Design
+from suffice.rows.design import Design
+from suffice.solvers.many import solve_each
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Ask, Solution
 
 L2 = [10.0**exponent for exponent in PRESETS["full"].starts]
 

@@ -1,4 +1,4 @@
-"""Tiles of the fused kernels (`suffice.lower.fused`): which are fastest on this device?
+"""Tiles of the fused kernels (`suffice.cuda.fused`): which are fastest on this device?
 
 Kernels and whole iterations are timed as parts of a recorded graph, for the two sizes of `benchmarks/gpu.py` and random
 data: 5,000 x 784 with 42 columns and 60,000 x 784 with 70. A tile of a product is (rows, depth of one read, warps,
@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.lower import fused
-from suffice.lower.batched_columns import Columns
-from suffice.terms.design import Design
-from suffice.terms.margin_losses import Logistic
+from suffice.cuda import fused
+from suffice.cuda.batched_columns import Columns
+from suffice.models.margin_losses import Logistic
+from suffice.rows.design import Design
 
 PARTS, WAVES = (2, 3, 4, 5), (1, 2, 3, 4)
 SMALL = [

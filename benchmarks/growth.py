@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 import suffice
 from suffice.losses import Brier
 from suffice.problems import ElasticNetLogistic
-from suffice.terms.design import Design
+from suffice.rows.design import Design
 
 ROWS = (1000, 3000, 10_000, 30_000, 60_000)
 COLUMNS = (50, 150, 500, 1500, 5000)

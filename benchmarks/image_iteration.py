@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.lower.certificate import certify_step
-from suffice.lower.fista import Fista
+from suffice.imaging.variation import Variation
 from suffice.problems import Denoising
-from suffice.terms.variation import Variation
+from suffice.solvers.certificate import certify_step
+from suffice.solvers.fista import Fista
 
 STEPS, REPEATS = 200, 7
 

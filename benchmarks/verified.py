@@ -37,13 +37,13 @@ from threadpoolctl import threadpool_limits
 
 import suffice
 from suffice import datasets, problems
-from suffice.lower import solver
-from suffice.lower.certificate import Evidence, verified
-from suffice.lower.solver import iterate
-from suffice.lower.verified import Verifiable
+from suffice.prove.verified import Verifiable
 from suffice.sklearn import SufficeSearchCV
+from suffice.solvers import solver
+from suffice.solvers.certificate import Evidence, verified
+from suffice.solvers.solver import iterate
 from tests.attack_targets import target_of
-from tests.lower.test_verified import PSI, data, minimiser, model
+from tests.prove.test_verified import PSI, data, minimiser, model
 
 L2 = (1e-2, 1e-4, 1e-6, 0.0)
 KINDS = ("linear", "scales", "cancelling", "flat", "borderline", "means", "intercept")

@@ -22,9 +22,9 @@ from scipy.fft import idctn
 from scipy.signal import correlate2d
 
 import suffice
-from suffice.held_out import Linear
 from suffice.losses import LossAt
 from suffice.problems import Denoising
+from suffice.prove.held_out import Linear
 
 NOISE, EPS = 0.1, 0.01
 SHAPE = (12, 5, 5)

@@ -18,12 +18,12 @@ from flint import arb
 import suffice
 from suffice import problems, terms
 from suffice.arrays import like
-from suffice.lower.newton_hessian import NewtonHessian
+from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.intercept import Intercepted
+from suffice.models.multinomial import Multinomial
 from suffice.problems.linear import penalised
-from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
-from suffice.terms.multinomial import Multinomial
+from suffice.rows.design import Design
+from suffice.solvers.newton_hessian import NewtonHessian
 from tests.attacks import LINEAR, Target
 from tests.reference import OwnProx, _quadratic
 from tests.reference_balls import Concomitant, Linear, Quadratic, Softmax, precision, times, total

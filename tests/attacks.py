@@ -18,8 +18,8 @@ import numpy as np
 from flint import arb
 
 import suffice
-from suffice.lower.certificate import RULES
-from suffice.lower.solver import iterate
+from suffice.solvers.certificate import RULES
+from suffice.solvers.solver import iterate
 from tests.batches import solve_together
 from tests.reference_exact import Enclosure, truth
 

@@ -1,10 +1,10 @@
-"""Problems that go through one iteration on matrices, as `suffice.lower.many.solve_each` sends them there."""
+"""Problems that go through one iteration on matrices, as `suffice.solvers.many.solve_each` sends them there."""
 
 import numpy as np
 
-from suffice.lower.many import solve_each
-from suffice.lower.solution import Ask
-from suffice.lower.solver import find_solver
+from suffice.solvers.many import solve_each
+from suffice.solvers.solution import Ask
+from suffice.solvers.solver import find_solver
 
 
 def solve_together(problems, *, within=None, steps=None, solver="fista", warm=None, max_steps=None):

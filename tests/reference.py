@@ -15,8 +15,8 @@ import scipy.sparse as sp
 
 import suffice
 from suffice import terms
-from suffice.lower.solver import SOLVERS, refusal
-from suffice.terms.design import Design
+from suffice.rows.design import Design
+from suffice.solvers.solver import SOLVERS, refusal
 
 LONG = np.longdouble
 EPS = np.finfo(LONG).eps

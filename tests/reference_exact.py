@@ -26,9 +26,9 @@ from flint import arb, arb_mat
 
 from suffice import terms
 from suffice.arrays import host
-from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.intercept import Intercepted
-from suffice.terms.smooth import Ridged
+from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.intercept import Intercepted
+from suffice.models.smooth import Ridged
 from tests import reference
 from tests.reference_balls import (
     EXACT,

@@ -1,4 +1,4 @@
-"""Losses of `suffice.terms.families` in ball arithmetic, as those of `tests.reference_balls`."""
+"""Losses of `suffice.models.families` in ball arithmetic, as those of `tests.reference_balls`."""
 
 from flint import arb
 

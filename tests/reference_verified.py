@@ -6,14 +6,14 @@ from flint import arb, arb_mat
 import suffice
 from suffice import terms
 from suffice.arrays import like
-from suffice.lower.solver import iterate
-from suffice.terms.blocks import Blocked
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
-from suffice.terms.prox import WeightedL1
-from suffice.terms.row_intercept import RowsIntercepted
-from suffice.terms.row_sums import RowsModel
-from suffice.terms.smooth import Ridged
+from suffice.models.intercept import Intercepted
+from suffice.models.row_intercept import RowsIntercepted
+from suffice.models.row_sums import RowsModel
+from suffice.models.smooth import Ridged
+from suffice.penalties.prox import WeightedL1
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.solvers.solver import iterate
 from tests.reference_balls import ZERO, column, norm, precision
 from tests.reference_exact import Enclosure, _minimised, stated, truth
 

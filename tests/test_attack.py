@@ -10,8 +10,8 @@ import pytest
 
 import suffice
 from suffice import problems, terms
-from suffice.lower.certificate import RULES
-from suffice.lower.solver import iterate
+from suffice.solvers.certificate import RULES
+from suffice.solvers.solver import iterate
 
 pytest.importorskip("flint")
 

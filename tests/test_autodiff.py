@@ -9,9 +9,9 @@ import pytest
 import suffice
 from suffice.arrays import norm
 from suffice.losses import SquaredDistance, SquaredError
+from suffice.penalties.prox import L1
 from suffice.problems import ElasticNet
-from suffice.terms.prox import L1
-from tests.test_derivatives import check, relative
+from tests.search.test_derivatives import check, relative
 
 rng = np.random.default_rng(3)
 X, y = rng.standard_normal((30, 5)), rng.standard_normal(30)

@@ -8,7 +8,7 @@ import pytest
 from suffice import BilevelProblem, Options, Space, solve, tune
 from suffice.losses import Brier, LogLoss, SquaredError
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
-from suffice.terms.design import Design
+from suffice.rows.design import Design
 
 rng = np.random.default_rng(1)
 X, X_val = rng.standard_normal((80, 12)), rng.standard_normal((40, 12))
@@ -74,7 +74,7 @@ def test_the_norms_of_a_design_are_those_of_its_numpy_twin(library, shape):
 
 @pytest.mark.parametrize("library", ["array_api_strict", "torch"])
 def test_a_norm_too_large_for_its_gram_matrix_is_bounded_wherever_the_matrix_lives(library, monkeypatch):
-    monkeypatch.setattr("suffice.terms.design.DENSE_GRAM_SIZE", 5)
+    monkeypatch.setattr("suffice.rows.design.DENSE_GRAM_SIZE", 5)
     exact = np.linalg.norm(X, 2) ** 2 / len(X)
     assert exact <= Design.of(array(library, X)).squared_norm <= 1.06 * exact
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 from suffice import BilevelProblem, Options, OracleError, Space, Status, losses, problems, resume, tune
 from suffice import journal as journals
 from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find
-from suffice.terms.design import Design
+from suffice.rows.design import Design
 
 SPACE = Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1))
 START = {"l1": 0.1, "l2": 0.3}
@@ -315,7 +315,7 @@ def test_solutions_that_cannot_be_are_complained_about(spoil, complaint):
     problem = bilevel()
     from dataclasses import replace as changed
 
-    from suffice.bilevel import Task
+    from suffice.search.bilevel import Task
 
     task = Task(0, {"l1": 0.1, "l2": 0.1}, "residual", 1e-3)
     solution = problem._share.solve(task)

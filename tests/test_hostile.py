@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from suffice import BilevelProblem, Evaluation, Options, Space, losses, problems, solve, terms, tune
-from suffice.problem import Composite
+from suffice.solvers.problem import Composite
 from tests.reference import GroupNorms, Margins, minimise, norm
 
 rng = np.random.default_rng(7)

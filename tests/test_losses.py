@@ -9,7 +9,8 @@ import pytest
 import scipy.sparse as sp
 from flint import arb, ctx, fmpq
 
-from suffice.held_out import (
+from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError, SquaredErrors
+from suffice.prove.held_out import (
     BRIER_CURVATURE,
     BrierScore,
     HeldOut,
@@ -19,10 +20,9 @@ from suffice.held_out import (
     error_of_moved,
     least_error,
 )
-from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError, SquaredErrors
+from suffice.rows.design import Design
+from suffice.rows.rounding import norm_rounding
 from suffice.terms import POISSON, RowBlocks
-from suffice.terms.design import Design
-from suffice.terms.rounding import norm_rounding
 from tests.reference import LONG, norm
 
 N, D = 40, 6

@@ -6,8 +6,8 @@ import pytest
 
 import suffice
 from suffice.losses import Brier, SquaredDistance
-from suffice.lower.fista import Fista
 from suffice.problems import Denoising, ElasticNetLogistic
+from suffice.solvers.fista import Fista
 
 OPTIONS = suffice.Options(max_evaluations=24)
 STARTS = {"one start": [[-1.0, -1.0]], "many starts": [[-1.0, -1.0], [-2.0, -3.0], [-3.0, -1.0]]}

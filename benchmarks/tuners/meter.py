@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.lower import linear_hessian, newton_prox, newton_softmax, quadratic, signed_factor
-from suffice.terms import cox, design, multinomial
+from suffice.models import cox, multinomial
+from suffice.prove import signed_factor
+from suffice.rows import design
+from suffice.solvers import linear_hessian, newton_prox, newton_softmax, quadratic
 
 
 class Meter:

@@ -21,10 +21,10 @@ from benchmarks.tuners import data
 from benchmarks.tuners.protocol import Problem
 from suffice import losses, problems
 from suffice.datasets import load_mnist
-from suffice.held_out_softmax import HeldOutSoftmax
+from suffice.prove.held_out_softmax import HeldOutSoftmax
 from suffice.reproduce import imaging
 from suffice.reproduce.study import PRESETS, mnist_problem
-from suffice.terms.design import Design
+from suffice.rows.design import Design
 
 BOX = (1e-6, 1e2)
 WIDE = {"l1": (1e-5, 1e1), "l2": (1e-2, 1e3)}  # of thousands of columns

@@ -1,21 +1,21 @@
 """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
 
 from suffice import autodiff, datasets, losses, problems, terms
-from suffice.bilevel import BilevelProblem
 from suffice.certifying import FitReport, certify
-from suffice.global_search import GlobalCertificate, GlobalOptions, certify_global
+from suffice.evaluation import Evaluation
+from suffice.globally import GlobalCertificate, GlobalOptions, certify_global
 from suffice.journal import Journal, JournalError
-from suffice.lower.certificate import Certificate
-from suffice.lower.solution import Outcome, Solution
-from suffice.lower.solver import iterate, solve
-from suffice.objective import Objective, exact
 from suffice.options import Options
-from suffice.problem import Composite
 from suffice.result import OracleError, Record, Result, Status
+from suffice.search.bilevel import BilevelProblem
+from suffice.search.objective import Objective, exact
+from suffice.search.tune import resume, tune
+from suffice.search.tuner import Request, Tuner
+from suffice.solvers.certificate import Certificate
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Outcome, Solution
+from suffice.solvers.solver import iterate, solve
 from suffice.space import Space
-from suffice.tune import resume, tune
-from suffice.tuner import Request, Tuner
-from suffice.upper.evaluation import Evaluation
 
 __version__ = "0.1.0"
 

@@ -3,12 +3,12 @@ r"""A lower-level problem from one function f(w, **params), differentiated by to
     smooth(fun)              f as a function of w and named parameters p
     smooth(fun).at(**p)      f at fixed parameters: value, gradient, hess f(w) v, and the cross derivatives
     smooth(fun).problem(...) with mu and L a certified lower-level problem for `suffice.BilevelProblem`, which can be
-                             differentiated: K = d grad f / d p of `suffice.lower.sensitivity`
+                             differentiated: K = d grad f / d p of `suffice.solvers.sensitivity`
 
 Derivatives are the library's: grad f by one pass backwards; hess f(w) v as the derivative of <grad f(w), v>; K^T q as
 that of <grad f(w; p), q> in p, and K v as that of <df/dp, v> in w. Nothing is known about the rounding of a function
 that anybody may write: certificates assume that its gradient is backward stable, as for any smooth term of a user's own
-(`suffice.terms.smooth`). mu and L are the user's word.
+(`suffice.models.smooth`). mu and L are the user's word.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from suffice.arrays import Array, host, whole_number
-from suffice.lower.sensitivity import matrix_of
-from suffice.problem import Composite
-from suffice.terms.prox import Prox, Zero
+from suffice.penalties.prox import Prox, Zero
+from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import matrix_of
 
 Backend = Literal["torch", "jax"]
 Constant = float | Callable[[Mapping[str, float]], float]
@@ -148,7 +148,7 @@ class Problem:
         return Composite(self.function.at(**params), self.prox, mu=mu, L=L, size=self.size)
 
     def cross(self, x: Array, **params: float) -> Any:
-        """d grad f(x) / d p, a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d grad f(x) / d p, a column for every parameter p (`suffice.solvers.sensitivity`)."""
         term = self.function.at(**params)
 
         return matrix_of(lambda V: term.cross_forward(x, V), lambda Q: term.cross_product(x, Q), (len(x), len(params)))

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 from suffice.arrays import Array
-from suffice.lower.certificate import Certificate
-from suffice.lower.certificate import certify as certify_point
-from suffice.problem import Composite
+from suffice.solvers.certificate import Certificate
+from suffice.solvers.certificate import certify as certify_point
+from suffice.solvers.problem import Composite
 
 MOST_STEPS = 2_000  # of our own solver, for one model
 

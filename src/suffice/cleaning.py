@@ -27,13 +27,13 @@ d_i = gamma_d ||x_i|| ||W||, probabilities by d_i / 2 + c, c = eps sqrt(K) (K + 
     e_F = mean_j (2^(1/2) d_j) + c + gamma_(M+8) F.
 
 *The gradient.* On the way to W_s margins of row i move by no more than ||x_i|| R + d_i, so that H changes by no more
-than the factor e^(+-a), a = 2^(1/2) max_i (||x_i|| R + d_i) (`suffice.lower.verified_softmax`). With r = grad F(W) -
+than the factor e^(+-a), a = 2^(1/2) max_i (||x_i|| R + d_i) (`suffice.prove.verified_softmax`). With r = grad F(W) -
 H q as computed, and what rounding, R and |ce''| add to it,
 
     ||q^ - q||  <=  e^(a/2) / mu ( ||r|| + ||Z||^2 R / (2 M) + rounding + mu^(1/2) (e^a - 1) ||q||_H ),
 
 ||q||_H^2 <= ||q|| ||H q||, and dF/ds_i errs by (1/N) ( ||P^ - P||_i ||X q||_i + ||P^ - Y||_i ||X (q^ - q)||_i ), of
-which the last in all is at most (1/N) 2^(1/2) ||X|| ||q^ - q||. `suffice.stationarity` says what becomes of it.
+which the last in all is at most (1/N) 2^(1/2) ||X|| ||q^ - q||. `suffice.prove.stationarity` says what becomes of it.
 
 X may live elsewhere (torch on a GPU); everything of its size stays there. A solution is W and q, as NumPy arrays.
 """
@@ -47,13 +47,13 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm, positive, vector
-from suffice.held_out import root_error
+from suffice.evaluation import Evaluation
 from suffice.lazy import cached_property
-from suffice.stationarity import projected
-from suffice.terms.design import Design
-from suffice.terms.gram import gram
-from suffice.terms.rounding import gamma
-from suffice.upper.evaluation import Evaluation
+from suffice.prove.held_out import root_error
+from suffice.prove.stationarity import projected
+from suffice.rows.design import Design
+from suffice.rows.gram import gram
+from suffice.rows.rounding import gamma
 
 FORCING = 0.1  # of the gradient: what is left of a Newton system
 FINEST, COARSEST = 1e-8, 1e-2  # of its right-hand side: what is left of the adjoint system

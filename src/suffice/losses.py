@@ -4,14 +4,14 @@ The minimiser w_hat lies within `radius` of the w at hand. Each loss bounds |r(w
 argument:
 
 - `SquaredDistance(target)`: r = ||w - target||, error = radius.
-- losses of margins m = X w on held-out data, loss = sum_i phi(m_i), by `suffice.held_out`, with |phi''| <= c and the
+- losses of margins m = X w on held-out data, loss = sum_i phi(m_i), by `prove.held_out`, with |phi''| <= c and the
   root of phi slope-Lipschitz:
     `Brier`         phi = (sigm(m) - p)^2, p in {0, 1}:   c = 0.1541,  slope 1/4
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
-    `Deviance`      phi = the unit deviance of any family of `suffice.terms.families`, with weights and offsets
+    `Deviance`      phi = the unit deviance of any family of `suffice.models.families`, with weights and offsets
 - `SquaredErrors`: the same squares of several targets, whose root is a norm that is linear in w.
-- `MultinomialLogLoss`, `MultinomialBrier`: of several classes, by `suffice.held_out_softmax`.
+- `MultinomialLogLoss`, `MultinomialBrier`: of several classes, by `suffice.prove.held_out_softmax`.
 - `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
@@ -26,7 +26,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, lives_elsewhere, norm, positive, vector
-from suffice.held_out import (
+from suffice.lazy import cached_property
+from suffice.models.cox import CoxModel
+from suffice.models.labels import signs
+from suffice.models.margin_losses import Real
+from suffice.models.offset import offsets
+from suffice.models.row_softmax import RowsMultinomial
+from suffice.models.row_targets import rows_of_targets
+from suffice.prove.held_out import (
     BrierScore,
     DevianceScore,
     HeldOut,
@@ -37,21 +44,14 @@ from suffice.held_out import (
     SquaredScore,
     root_error,
 )
-from suffice.held_out_rows import HeldOutRows
-from suffice.held_out_softmax import HeldOutSoftmax
-from suffice.held_out_softmax_rows import HeldOutSoftmaxRows
-from suffice.held_out_targets_rows import HeldOutTargetsRows
-from suffice.lazy import cached_property
-from suffice.lower.doubt import Doubt, Steep
-from suffice.terms.blocks import Blocked, Chosen, Even
-from suffice.terms.cox import CoxModel
-from suffice.terms.design import Design
-from suffice.terms.labels import signs
-from suffice.terms.margin_losses import Real
-from suffice.terms.offset import offsets
-from suffice.terms.rounding import TINY, norm_rounding
-from suffice.terms.row_softmax import RowsMultinomial
-from suffice.terms.row_targets import rows_of_targets
+from suffice.prove.held_out_rows import HeldOutRows
+from suffice.prove.held_out_softmax import HeldOutSoftmax
+from suffice.prove.held_out_softmax_rows import HeldOutSoftmaxRows
+from suffice.prove.held_out_targets_rows import HeldOutTargetsRows
+from suffice.rows.blocks import Blocked, Chosen, Even
+from suffice.rows.design import Design
+from suffice.rows.rounding import TINY, norm_rounding
+from suffice.solvers.doubt import Doubt, Steep
 
 __all__ = [
     "Brier",
@@ -368,7 +368,7 @@ class MultinomialBrier(_Multinomial):
 class PartialLikelihood:
     """loss = minus Cox's mean partial log-likelihood on held-out data, of which the rows at risk are held out as well.
 
-    `y` holds times, negative where they are censored (or what `suffice.terms.cox.signed_times` takes). With ||w -
+    `y` holds times, negative where they are censored (or what `suffice.models.cox.signed_times` takes). With ||w -
     w_hat|| <= R the linear predictors of rows move by no more than h = max_j ||x_j - c|| R against each other's centre;
     the loss then moves by at most ||gradient|| R + (h^2/2) times the mean weight of events, since a variance is at most
     the square of half a range.

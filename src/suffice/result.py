@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from suffice.arrays import Array
+from suffice.evaluation import Evaluation
 from suffice.space import Space
-from suffice.upper.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,7 +195,7 @@ class Result:
         What `within` of the records bounds, see Options.policy.
     stationarity : float | None, default None
         A proven bound on the norm of the gradient of F at theta, with respect to theta, without what bounds hold back
-        (`suffice.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without proven
+        (`prove.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without proven
         constants, with noise, or where a run was interrupted.
     """
 

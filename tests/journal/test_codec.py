@@ -15,11 +15,11 @@ from hypothesis.extra import numpy as arrays
 
 from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status, problems, solve
 from suffice.journal.codec import SolverState, decode, encode, light
-from suffice.lower.certificate import Evidence
-from suffice.lower.fields import left_out
-from suffice.lower.momentum import FistaState
-from suffice.lower.solver import SOLVERS, SPECIAL
 from suffice.result import Purpose
+from suffice.solvers.certificate import Evidence
+from suffice.solvers.fields import left_out
+from suffice.solvers.momentum import FistaState
+from suffice.solvers.solver import SOLVERS, SPECIAL
 
 
 def through_json(value):

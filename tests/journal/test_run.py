@@ -37,9 +37,9 @@ from suffice import (
 from suffice import journal as journals
 from suffice.journal.lines import PREFIX, line_of
 from suffice.journal.states import ADDED_LATER, references
-from suffice.lower.fista import AdaptiveFista
-from suffice.lower.momentum import FistaState
-from suffice.terms.design import Design
+from suffice.rows.design import Design
+from suffice.solvers.fista import AdaptiveFista
+from suffice.solvers.momentum import FistaState
 
 SOURCE = str(Path(suffice.__file__).parents[1])
 START = {"l1": 0.5, "l2": 1.0}
@@ -450,7 +450,7 @@ def test_a_plain_objective_may_tell_what_it_depends_on(tmp_path):
 
 def test_other_versions_are_warned_about(tmp_path, monkeypatch):
     tune(exact(rosenbrock), [-1.2, 1.0], options=replace(SHORT, max_evaluations=4), journal=tmp_path)
-    monkeypatch.setattr(sys.modules["suffice.tune"], "versions", lambda: {**journals.versions(), "numpy": "99"})
+    monkeypatch.setattr(sys.modules["suffice.search.tune"], "versions", lambda: {**journals.versions(), "numpy": "99"})
     with pytest.warns(UserWarning, match="numpy was .*, now it is 99") as caught:
         resume(tmp_path, problem=exact(rosenbrock), options=SHORT)
     assert caught[0].filename == __file__

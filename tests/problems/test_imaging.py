@@ -11,8 +11,8 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import suffice
 from suffice import losses, testing
-from suffice.lower.certificate import RULES
 from suffice.problems import Denoising, Reconstruction, SampledFourier
+from suffice.solvers.certificate import RULES
 from tests import reference_images
 from tests.reference import norm
 

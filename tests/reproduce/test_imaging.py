@@ -9,7 +9,7 @@ import pytest
 
 from suffice.reproduce import imaging
 from suffice.reproduce.imaging import SETTINGS, STUDIES, data, first_theta, make, problem
-from suffice.tune import Tuner
+from suffice.search.tune import Tuner
 
 FULL = {study: SETTINGS[study, "full"] for study in STUDIES}
 

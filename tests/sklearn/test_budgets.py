@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold
 
 import suffice
-from suffice.bilevel import BilevelProblem
 from suffice.result import Status
+from suffice.search.bilevel import BilevelProblem
 from suffice.signals import TimeOver, at_once, time_limit, undisturbed
 from suffice.sklearn import SufficeSearchCV, _final_fit, _report_data, _search
 from suffice.sklearn.report import collect

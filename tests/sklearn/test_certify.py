@@ -39,9 +39,9 @@ from sklearn.preprocessing import StandardScaler, TargetEncoder
 from sklearn.svm import SVC, LinearSVC
 
 import suffice
+from suffice.models.margin_losses import SQUARED
 from suffice.sklearn import CannotTellError, Objective, SufficeSearchCV, objectives, register_objective
 from suffice.sklearn.objectives import objective_of
-from suffice.terms.margin_losses import SQUARED
 from tests.reference_exact import truth
 
 LONG = np.longdouble

@@ -9,9 +9,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 
-from suffice.bilevel import BilevelProblem
 from suffice.options import Options
 from suffice.result import Status
+from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import SufficeSearchCV, report
 from suffice.sklearn._report_global import landscape
 

@@ -7,12 +7,12 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet
 
 import suffice
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.folds import Concomitant, LinearFold
 from suffice.sklearn.penalties import Penalised
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
-from tests.test_derivatives import check
+from tests.search.test_derivatives import check
 
 rng = np.random.default_rng(8)
 X, X_val = 1.0 + rng.standard_normal((50, 6)), 1.0 + rng.standard_normal((20, 6))
@@ -58,7 +58,7 @@ def test_the_jacobian_of_a_fold_is_that_of_its_exact_solutions(name, monkeypatch
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
 def test_the_jacobian_of_several_classes(intercept, scoring, factor, monkeypatch):
     if not factor:
-        monkeypatch.setattr("suffice.lower.sensitivity.largest_matrix", lambda design, outputs: 0)
+        monkeypatch.setattr("suffice.solvers.sensitivity.largest_matrix", lambda design, outputs: 0)
     classes, held = (np.digitize(target, [1.0, 3.0]) for target in (y, y_val))
     fold = MultinomialFold(X, classes, 3, s, intercept)
     check(problem_of(fold, X_val, held, scoring), AT, monkeypatch)

@@ -9,17 +9,18 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from suffice import Options, bilevel, terms
-from suffice.lower import newton_columns
-from suffice.lower.many import solve_each
+from suffice import Options, terms
+from suffice.cuda import newton_columns
+from suffice.models.intercept import Intercepted
+from suffice.rows.design import Design
+from suffice.search import bilevel
 from suffice.sklearn import SufficeSearchCV, _devices
 from suffice.sklearn._devices import Place
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.folds import LinearFold, Shared
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.splits import SearchData
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
+from suffice.solvers.many import solve_each
 from tests.test_backends import array
 
 torch = pytest.importorskip("torch")

@@ -11,8 +11,8 @@ from sklearn.linear_model import ElasticNet, ElasticNetCV
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
+from suffice.rows.design import Design
 from suffice.sklearn import grid_comparison
-from suffice.terms.design import Design
 
 
 def test_the_grid_is_that_of_elastic_net_cv():

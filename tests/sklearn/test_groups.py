@@ -17,15 +17,15 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 import suffice
-from suffice.lower.screening import proven_zeros
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LinearModel
 from suffice.problems.linear import penalised
+from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._groups import group_of_columns
 from suffice.sklearn.report import collect, page
+from suffice.solvers.screening import proven_zeros
 from suffice.terms import LOGISTIC, SQUARED
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import LinearModel
 from tests.reference import LONG, GroupNorms, Margins, minimise, norm
 from tests.reference_intercept import InterceptMargins
 

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 import suffice
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._multinomial import MultinomialFold
-from tests.terms.test_multinomial import random_model
+from tests.models.test_multinomial import random_model
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 FEW = suffice.Options(max_evaluations=15, final_radius=1e-2)

@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
 from suffice import problems, solve, tabular
+from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
 from suffice.tabular.columns import preparation_of
 from suffice.tabular.on_cluster import Wish, run, wish_of
@@ -21,7 +22,6 @@ from suffice.tabular.preparation import Hashed, numbered, prepared
 from suffice.tabular.run import load
 from suffice.tabular.settings import Settings
 from suffice.tabular.table import TableError
-from suffice.terms.blocks import RowBlocks
 
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")

@@ -10,9 +10,9 @@ import pytest
 import suffice
 from suffice import losses, problems
 from suffice.losses import LossAt
-from suffice.lower.fista import Fista
+from suffice.models.linear import LinearModel
+from suffice.solvers.fista import Fista
 from suffice.terms import L1, Zero
-from suffice.terms.linear import LinearModel
 from suffice.testing import (
     ConformanceError,
     check_loss,

@@ -11,7 +11,7 @@ import numpy as np
 
 import suffice
 from benchmarks.tuners.protocol import Run, Vector
-from suffice.upper import accuracy
+from suffice.search import accuracy
 
 MOST = 1000  # evaluations: a run ends by itself, or by the protocol's budget
 

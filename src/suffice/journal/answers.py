@@ -23,12 +23,12 @@ from typing import Any
 
 from suffice import files
 from suffice.arrays import Array, outside_stacklevel
+from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import differences, versions
 from suffice.journal.lines import FILE, LOCK, STARTS, Lines
 from suffice.signals import undisturbed
-from suffice.upper.evaluation import Evaluation
 
 FORMAT, OLD = "suffice answers 1", "suffice search 1"  # the old one was also the tag of reports
 

@@ -2,7 +2,7 @@
 for bit.
 
 Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
-under their name, without those that are declared as left out (`suffice.lower.fields`). Nothing is ever executed on the
+under their name, without those that are declared as left out (`solvers.fields`). Nothing is ever executed on the
 way back: only the classes listed here are built.
 """
 
@@ -22,21 +22,21 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
-from suffice.lower.certificate import Certificate
-from suffice.lower.fields import left_out
-from suffice.lower.gradient_descent import DescentState
-from suffice.lower.linear_hessian import Metric
-from suffice.lower.mixed import MixedState
-from suffice.lower.momentum import FistaState
-from suffice.lower.newton import NewtonState
-from suffice.lower.newton_softmax import SoftmaxState
-from suffice.lower.newton_tv import VariationState
-from suffice.lower.solution import Outcome, Solution
+from suffice.cuda.mixed import MixedState
+from suffice.evaluation import Evaluation
+from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
-from suffice.upper.evaluation import Evaluation
-from suffice.upper.scaling import Scaling
-from suffice.upper.state import ManyState, Pending, Plan, Point, State, Trial
+from suffice.search.scaling import Scaling
+from suffice.search.state import ManyState, Pending, Plan, Point, State, Trial
+from suffice.solvers.certificate import Certificate
+from suffice.solvers.fields import left_out
+from suffice.solvers.gradient_descent import DescentState
+from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.momentum import FistaState
+from suffice.solvers.newton import NewtonState
+from suffice.solvers.newton_softmax import SoftmaxState
+from suffice.solvers.solution import Outcome, Solution
 
 SolverState = FistaState | DescentState | NewtonState | SoftmaxState | MixedState | VariationState
 

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
+from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import versions
@@ -38,9 +39,8 @@ from suffice.journal.states import Held, check_state, expect, held_by, reference
 from suffice.options import Options
 from suffice.protocols import Closing
 from suffice.result import Record
-from suffice.upper.evaluation import Evaluation
-from suffice.upper.scaling import Scaling
-from suffice.upper.state import ManyState, Setting, State
+from suffice.search.scaling import Scaling
+from suffice.search.state import ManyState, Setting, State
 
 FORMAT = "suffice journal 1"
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
+from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, digest_of, get_record, put_record, text_of
 from suffice.journal.run import Contents, Journal, read
 from suffice.protocols import Closing
 from suffice.result import Record
-from suffice.upper.evaluation import Evaluation
-from suffice.upper.state import ManyState, Setting, State
+from suffice.search.state import ManyState, Setting, State
 
 FORMAT, OLD = "suffice starts 2", "suffice starts 1"  # the old one does not know how far journals are
 TURN = "turn.json"

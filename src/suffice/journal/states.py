@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from suffice.arrays import Array
+from suffice.evaluation import Evaluation
 from suffice.journal.codec import check_fields, decode, encode
 from suffice.result import Purpose, Record
-from suffice.upper.evaluation import Evaluation
-from suffice.upper.fitting import is_coarse
-from suffice.upper.many import slope_of
-from suffice.upper.state import ManyState, Plan, Point, Setting, State, Trial
+from suffice.search.fitting import is_coarse
+from suffice.search.many import slope_of
+from suffice.search.state import ManyState, Plan, Point, Setting, State, Trial
 
 # Parts of a state that are written by reference, or not at all.
 _BY_REFERENCE = {"points", "pool", "trial", "best", "rejected", "records", "pending"}

@@ -1,5 +1,6 @@
 """Ready-made lower-level problems: linear models (`linear`), with many hyperparameters (`many`), images (`imaging`)."""
 
+from suffice.models.labels import signs
 from suffice.problems.families import (
     ElasticNetBinomial,
     ElasticNetGamma,
@@ -20,7 +21,6 @@ from suffice.problems.many import Grouped, SampleWeights
 from suffice.problems.multinomial import ElasticNetMultinomial
 from suffice.problems.survival import ElasticNetCox
 from suffice.problems.targets import MultiTaskElasticNet
-from suffice.terms.labels import signs
 
 __all__ = [
     "Denoising",

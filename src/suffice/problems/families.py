@@ -2,7 +2,7 @@ r"""Ready-made lower-level problems: generalised linear models with an elastic-n
 
     Phi(w) = sum_i a_i psi(x_i . w + o_i, y_i) + (l2/2) ||w||^2 + l1 ||w||_1
 
-with psi half the unit deviance of a family (`suffice.terms.families`) and o_i an offset, the logarithm of an exposure
+with psi half the unit deviance of a family (`suffice.models.families`) and o_i an offset, the logarithm of an exposure
 for one. In scikit-learn's terms, for l1 = 0: GammaRegressor(alpha=l2, fit_intercept=False) and TweedieRegressor(power,
 alpha=l2, fit_intercept=False); in glum's, GeneralizedLinearRegressor(alpha=l1 + l2, l1_ratio=l1/(l1 + l2),
 fit_intercept=False). There is no intercept (`suffice.sklearn.ElasticNetGLM` has one).
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, Tweedie
 from suffice.problems.linear import ElasticNetModel, LogLinkModel
-from suffice.terms.families import BINOMIAL, GAMMA, NegativeBinomial, Tweedie
 
 
 class ElasticNetGamma(LogLinkModel):

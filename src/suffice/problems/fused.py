@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from suffice.arrays import positive
-from suffice.problem import Composite
+from suffice.models.margin_losses import Squared
+from suffice.penalties.fused import Fused
 from suffice.problems.linear import ElasticNetModel
-from suffice.terms.fused import Fused
-from suffice.terms.margin_losses import Squared
+from suffice.solvers.problem import Composite
 
 
 class FusedLasso:

@@ -1,4 +1,4 @@
-r"""Images from noisy or incomplete measurements, by smoothed total variation (`suffice.terms.variation`):
+r"""Images from noisy or incomplete measurements, by smoothed total variation (`suffice.imaging.variation`):
 
     x_hat = argmin  1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2.
 
@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, norm, positive
-from suffice.lower.doubt import Doubt
-from suffice.lower.sensitivity import matrix_of
-from suffice.lower.solution import Solution
-from suffice.problem import Composite
-from suffice.terms.measurement import Fourier, General
-from suffice.terms.prox import Zero
-from suffice.terms.rounding import gamma
-from suffice.terms.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
-from suffice.terms.variation_change import cross_doubt
+from suffice.imaging.measurement import Fourier, General
+from suffice.imaging.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
+from suffice.imaging.variation_change import cross_doubt
+from suffice.penalties.prox import Zero
+from suffice.rows.rounding import gamma
+from suffice.solvers.doubt import Doubt
+from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import matrix_of
+from suffice.solvers.solution import Solution
 
 LARGEST = 1e100  # beyond, squares leave the range of floats
 SMALLEST = 1e-100
@@ -87,13 +87,13 @@ class _Image:
         return float(self._fixed[name])
 
     def cross(self, x: Array, **params: Any) -> Any:
-        """d/dp grad f(x), a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d/dp grad f(x), a column for every parameter p (`suffice.solvers.sensitivity`)."""
         f = self.at(**params).smooth
         assert isinstance(f, Variation)
         return np.column_stack([f.cross(x, name) for name in params])
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
-        """How far K^T q may be off (`suffice.lower.doubt`), by `suffice.terms.variation_change`."""
+        """How far K^T q may be off (`suffice.solvers.doubt`), by `suffice.imaging.variation_change`."""
         f = self.at(**params).smooth
         assert isinstance(f, Variation)
         return np.array([_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q) for name in params])

@@ -12,7 +12,7 @@ exactly 0.
 
 X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
 torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results
-have the bits of `RowBlocks` for any chunks and workers (`suffice.terms.cluster`). y may then be a `dask.array`, too.
+have the bits of `RowBlocks` for any chunks and workers (`suffice.rows.dask`). y may then be a `dask.array`, too.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.lazy import cached_property
-from suffice.lower.doubt import Doubt, penalties_doubt
-from suffice.problem import Composite
-from suffice.terms.blocks import Blocked, Chosen, Even
-from suffice.terms.design import Design
-from suffice.terms.labels import signs
-from suffice.terms.linear import LinearModel, LossModel
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
-from suffice.terms.offset import OffsetModel, exposures, offsets
-from suffice.terms.prox import L1, WeightedL1
-from suffice.terms.row_sums import RowsModel, RowsOffset
-from suffice.terms.smooth import ImagedSmooth, Ridged
+from suffice.models.labels import signs
+from suffice.models.linear import LinearModel, LossModel
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
+from suffice.models.offset import OffsetModel, exposures, offsets
+from suffice.models.row_sums import RowsModel, RowsOffset
+from suffice.models.smooth import ImagedSmooth, Ridged
+from suffice.penalties.prox import L1, WeightedL1
+from suffice.rows.blocks import Blocked, Chosen, Even
+from suffice.rows.design import Design
+from suffice.solvers.doubt import Doubt, penalties_doubt
+from suffice.solvers.problem import Composite
 
 
 class LowerLevel(Protocol):
@@ -110,11 +110,11 @@ class ElasticNetModel:
         return penalised(self._model, l1, l2, 0.0, self.size)
 
     def cross(self, x: Array, **params: float) -> Array:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         return _of_penalties(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
         return penalties_doubt(lambda signs, sizes: _of_penalties(signs, sizes, params), x, q, of_x, of_q)
 
 

@@ -7,7 +7,7 @@ has one s_i >= 0 for every row, which is not normalised: all weights twice as la
 solvers it is divided by sigma = sum_i s_i / N, which makes it a model with weights that sum to 1 and penalties l1/sigma
 and l2/sigma.
 
-Derivatives in these parameters (`suffice.lower.sensitivity`), at a minimiser w, of the problem as it is solved:
+Derivatives in these parameters (`suffice.solvers.sensitivity`), at a minimiser w, of the problem as it is solved:
 
     l1_j:  sign(w_j) e_j,      l2_j:  w_j e_j,      s_i:  psi'(x_i . w) x_i / sum(s).
 """
@@ -22,16 +22,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, positive
-from suffice.lower.doubt import Doubt, penalties_doubt
-from suffice.lower.sensitivity import matrix_of
-from suffice.problem import Composite
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import slope_size
+from suffice.penalties.prox import L1
 from suffice.problems.linear import ElasticNetModel
-from suffice.terms.blocks import Blocked
-from suffice.terms.design import Design
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import slope_size
-from suffice.terms.prox import L1
-from suffice.terms.rounding import TINY, gamma
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.rows.rounding import TINY, gamma
+from suffice.solvers.doubt import Doubt, penalties_doubt
+from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import matrix_of
 
 PENALTIES = ("l1", "l2")
 
@@ -90,11 +90,11 @@ class Grouped:
         return self.model.at(l1=self._each("l1", params)[self.group], l2=self._each("l2", params)[self.group])
 
     def cross(self, x: Array, **params: float) -> Any:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         return self._columns(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
         return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
@@ -145,7 +145,7 @@ class SampleWeights:
         return Composite(smooth, L1(l1 / sigma), mu=l2 / sigma, L=smooth.L, size=self.size)
 
     def cross(self, x: Array, **params: float) -> Any:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         s = self._taken(params)[0]
         design, total = self.model.design, float(s.sum())
         slopes = host(self.model.loss.derivative(design.margins(x), self.model.y)) / total
@@ -169,7 +169,7 @@ class SampleWeights:
         return matrix_of(product, adjoint, (len(x), len(params)))
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.lower.doubt`): for s_i, psi' and x_i . q may."""
+        """How far K^T q may be off (`suffice.solvers.doubt`): for s_i, psi' and x_i . q may."""
         model, design = self.model, self.model.design
         if isinstance(design.X, Blocked) or lives_elsewhere(design.X):
             return None

@@ -8,12 +8,12 @@ import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.lazy import cached_property
-from suffice.problem import Composite
+from suffice.models.multinomial import Multinomial
+from suffice.models.row_softmax import RowsMultinomial
 from suffice.problems.linear import least_zeroing_l1, penalised
-from suffice.terms.blocks import Blocked
-from suffice.terms.design import Design
-from suffice.terms.multinomial import Multinomial
-from suffice.terms.row_softmax import RowsMultinomial
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 KINDS = ("l1", "l2")
 
@@ -85,7 +85,7 @@ class ElasticNetMultinomial:
         return penalised(self.model, l1, l2, 0.0, self.size)
 
     def cross(self, x: Array, **params: float) -> Array:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`)."""
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         owner = np.repeat(np.arange(len(self.classes)), self.design.shape[1])
         columns = []
         for name in params:

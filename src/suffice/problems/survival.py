@@ -7,11 +7,11 @@ from typing import Any
 
 from suffice.arrays import positive
 from suffice.lazy import cached_property
-from suffice.problem import Composite
+from suffice.models.cox import CoxModel
+from suffice.penalties.prox import L1
 from suffice.problems.linear import least_zeroing_l1
-from suffice.terms.cox import CoxModel
-from suffice.terms.design import Design
-from suffice.terms.prox import L1
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 
 class ElasticNetCox:

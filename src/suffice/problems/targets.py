@@ -9,13 +9,13 @@ import numpy as np
 
 from suffice.arrays import frozen, positive
 from suffice.lazy import cached_property
-from suffice.problem import Composite
-from suffice.terms.blocks import Blocked
-from suffice.terms.design import Design
-from suffice.terms.prox import L1
-from suffice.terms.row_targets import RowsTargets, rows_of_targets
-from suffice.terms.structure import SparseGroup
-from suffice.terms.targets import Targets, of_zero, rows
+from suffice.models.row_targets import RowsTargets, rows_of_targets
+from suffice.models.targets import Targets, of_zero, rows
+from suffice.penalties.prox import L1
+from suffice.penalties.structure import SparseGroup
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 
 class MultiTaskElasticNet:

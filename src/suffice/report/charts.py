@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.global_search.pictures import HIGHEST, Landscape
+from suffice.globally.pictures import HIGHEST, Landscape
 from suffice.report.html import FONT, INK, RULE
 from suffice.report.traces import (
     BLUE,

@@ -30,14 +30,14 @@ import numpy as np
 
 from suffice import files
 from suffice.arrays import Array
-from suffice.bilevel import BilevelProblem
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
 from suffice.problems import Denoising, SampledFourier
 from suffice.report.folder import read, write
 from suffice.reproduce.folder import plain, processor, provenance
+from suffice.search.bilevel import BilevelProblem
+from suffice.search.tune import Tuner
 from suffice.space import Space
-from suffice.tune import Tuner
 
 Show = Callable[[str], object]
 STUDIES = ("denoise1", "denoise3", "denoise2d", "mri")

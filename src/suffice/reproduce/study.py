@@ -32,25 +32,25 @@ import scipy.sparse as sp
 
 from suffice import files
 from suffice.arrays import Array, norm
-from suffice.bilevel import BilevelProblem
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
-from suffice.lower.certificate import Rule
-from suffice.lower.momentum import rate
-from suffice.lower.solver import iterate, solve
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import SQUARED
 from suffice.options import Options
-from suffice.problem import Composite
+from suffice.penalties.prox import L1
 from suffice.problems import ElasticNetLogistic
 from suffice.report.folder import read, write
 from suffice.reproduce.folder import plain, processor, provenance
 from suffice.reproduce.progress import StudyProgress, note
 from suffice.result import Record
+from suffice.rows.design import Design
+from suffice.search.bilevel import BilevelProblem
+from suffice.search.tune import Tuner
+from suffice.solvers.certificate import Rule
+from suffice.solvers.momentum import rate
+from suffice.solvers.problem import Composite
+from suffice.solvers.solver import iterate, solve
 from suffice.space import Space
-from suffice.terms.design import Design
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import SQUARED
-from suffice.terms.prox import L1
-from suffice.tune import Tuner
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"
 ONE_START = 1.0  # log10 l2 of the runs of figure 2

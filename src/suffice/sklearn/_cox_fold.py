@@ -1,7 +1,7 @@
 """A fold of Cox's model: minus the mean partial log-likelihood of training rows, and that of held-out rows as the loss.
 
 Held-out rows are at risk among themselves: the loss is a partial likelihood of its own, not the difference of two. l2 =
-0 leaves no proof (`suffice.terms.cox`); it is solved with l2 = FLOOR L in place of 0, as the multinomial is.
+0 leaves no proof (`suffice.models.cox`); it is solved with l2 = FLOOR L in place of 0, as the multinomial is.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import scipy.sparse as sp
 from suffice.arrays import Array, positive
 from suffice.lazy import cached_property
 from suffice.losses import PartialLikelihood
-from suffice.problem import Composite
+from suffice.models.cox import CoxModel
+from suffice.models.smooth import Ridged
+from suffice.penalties.prox import L1
+from suffice.rows.design import Design
 from suffice.sklearn._glm_fold import Columns, Structure
 from suffice.sklearn.folds import FLOOR
-from suffice.terms.cox import CoxModel
-from suffice.terms.design import Design
-from suffice.terms.prox import L1
-from suffice.terms.smooth import Ridged
+from suffice.solvers.problem import Composite
 
 
 class CoxFold:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.enough import fold_losses
 from suffice.sklearn.penalties import PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.splits import Split
-from suffice.upper.evaluation import Evaluation
 
 Words = Callable[[Evaluation], dict[str, float]]
 

@@ -31,12 +31,12 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
 from suffice.arrays import Array, norm, outside_stacklevel
-from suffice.lower.solution import Outcome, Solution
-from suffice.lower.solver import solve
-from suffice.problem import Composite
 from suffice.sklearn._target import fitted_inside, inside, wrapped
 from suffice.sklearn.penalties import RIDGES, split_pipeline
 from suffice.sklearn.splits import SearchData, Split
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Outcome, Solution
+from suffice.solvers.solver import solve
 
 FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weights
 MOST_STEPS = 20_000  # of one model

@@ -17,10 +17,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from suffice.arrays import Array, lives_elsewhere, outside_stacklevel
+from suffice.models.cox import signed_times
+from suffice.rows.design import is_dask, is_dask_frame
 from suffice.sklearn._devices import checked_elsewhere, here
 from suffice.sklearn._target import inside
-from suffice.terms.cox import signed_times
-from suffice.terms.design import is_dask, is_dask_frame
 
 LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
 

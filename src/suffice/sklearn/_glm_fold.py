@@ -10,7 +10,7 @@ r"""A fold of a generalised linear model, with what `suffice.sklearn.folds.Linea
 Groups cannot be verified without an l2: for squares the least eigenvalue of X^T diag(a) X is their strong convexity.
 Where that is 0, and for other families, a tiny l2 stands in for none.
 
-An offset of squares is taken off the targets; for any other family it is part of the margins (`suffice.terms.offset`).
+An offset of squares is taken off the targets; for any other family it is part of the margins (`suffice.models.offset`).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array, positive
-from suffice.held_out import DevianceScore, HeldOut
 from suffice.lazy import cached_property
-from suffice.problem import Composite
+from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import MarginLoss, Squared
+from suffice.models.offset import OffsetIntercepted, OffsetModel
+from suffice.models.smooth import Ridged
+from suffice.penalties.prox import WeightedL1
+from suffice.penalties.structure import BoxL1, SparseGroup
+from suffice.prove.held_out import DevianceScore, HeldOut
+from suffice.rows.design import Design
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
 from suffice.sklearn.scores import SCORES
-from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import MarginLoss, Squared
-from suffice.terms.offset import OffsetIntercepted, OffsetModel
-from suffice.terms.prox import WeightedL1
-from suffice.terms.smooth import Ridged
-from suffice.terms.structure import BoxL1, SparseGroup
+from suffice.solvers.problem import Composite
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from suffice.terms.families import BINOMIAL, GAMMA, NegativeBinomial, tweedie
-from suffice.terms.margin_losses import POISSON, SQUARED
+from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, tweedie
+from suffice.models.margin_losses import POISSON, SQUARED
 
 _OWN_LINK = {"normal": "identity", "binomial": "logit"}  # of all others it is the logarithm
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from suffice.journal.codec import light
-from suffice.lower.solution import Solution
 from suffice.sklearn._target import wrapped
 from suffice.sklearn.measures import Predicted, of_the_target_alone
 from suffice.sklearn.splits import SearchData, Split
+from suffice.solvers.solution import Solution
 
 Splits = Sequence[tuple[Any, Any]]
 

@@ -1,6 +1,6 @@
 r"""Training rows of kernel machines: libsvm at a tolerance that is tightened until enough is proven, or a factor.
 
-A fold holds one machine (`suffice.lower.kernel_machines`), or with K classes one for each of the K (K - 1)/2 pairs of
+A fold holds one machine (`suffice.kernels.machines`), or with K classes one for each of the K (K - 1)/2 pairs of
 them. Strengths are in units of the final fit: its weights sum to N and those of a fold to n, so that a fold is solved
 with C N/n (alpha n/N), as the same share of the mean loss. gamma = "scale" or "auto" is that of the fold's own rows.
 
@@ -27,13 +27,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array, frozen
-from suffice.held_out import error_of_moved
-from suffice.lower.certificate import Certificate
-from suffice.lower.kernel_machines import Machine, SupportVectors, ridge_machine
-from suffice.lower.solution import Outcome, Solution
+from suffice.kernels.functions import Gram, Kernel, Pairs
+from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
+from suffice.prove.held_out import error_of_moved
+from suffice.rows.rounding import gamma as gamma_n
 from suffice.sklearn.scores import SCORES
-from suffice.terms.kernels import Gram, Kernel, Pairs
-from suffice.terms.rounding import gamma as gamma_n
+from suffice.solvers.certificate import Certificate
+from suffice.solvers.solution import Outcome, Solution
 
 Kind = Literal["classes", "epsilon", "ridge"]
 

@@ -2,7 +2,7 @@ r"""The search of kernel machines: which parameters, the objective over folds, a
 
     F(C, gamma) = (1/K) sum_k loss_k( f_k, b_k ),        f_k, b_k exact machines of the training rows of fold k,
 
-proven to lie in an interval by `suffice.lower.kernel_machines`. First looks are a coarse lattice of the space in
+proven to lie in an interval by `suffice.kernels.machines`. First looks are a coarse lattice of the space in
 decades: every other level of every parameter first, then all neighbours of the best, until none is better.
 """
 
@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, positive, whole_number
-from suffice.lower.kernel_machines import Machine
-from suffice.lower.solution import Solution
+from suffice.evaluation import Evaluation
+from suffice.kernels.machines import Machine
 from suffice.options import Policy
 from suffice.protocols import Closing
 from suffice.sklearn._kernel_fold import HeldOutMachines, KernelFold
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._words import ends, without_step
+from suffice.solvers.solution import Solution
 from suffice.space import Space
-from suffice.upper.evaluation import Evaluation
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 200  # of a look: what takes more counts with its proven upper bound

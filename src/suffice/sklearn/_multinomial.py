@@ -1,4 +1,4 @@
-"""One fold of multinomial logistic regression; its scores on held-out data are `suffice.held_out_softmax`."""
+"""One fold of multinomial logistic regression; its scores on held-out data are `suffice.prove.held_out_softmax`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array
-from suffice.held_out_softmax import HeldOutSoftmax
 from suffice.lazy import cached_property
-from suffice.problem import Composite
+from suffice.models.multinomial import Multinomial
 from suffice.problems.linear import penalised
+from suffice.prove.held_out_softmax import HeldOutSoftmax
+from suffice.rows.design import Design
 from suffice.sklearn.folds import FLOOR, Shared
-from suffice.terms.design import Design
-from suffice.terms.multinomial import Multinomial
+from suffice.solvers.problem import Composite
 
 
 class MultinomialFold:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from suffice import plots
-from suffice.global_search.pictures import draw
+from suffice.globally.pictures import draw
 from suffice.report import charts
 from suffice.report import html as shell
 from suffice.report.formats import ABSENT, interval, show

@@ -20,13 +20,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from suffice.arrays import Array, outside_stacklevel, positive
-from suffice.bilevel import BilevelProblem
-from suffice.global_search import GlobalOptions, UnsupportedError, certify_global
-from suffice.global_search.certificate import INTERRUPTED
+from suffice.evaluation import Evaluation
+from suffice.globally import GlobalOptions, UnsupportedError, certify_global
+from suffice.globally.certificate import INTERRUPTED
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.report.formats import bound
 from suffice.result import OracleError, Result, Status
+from suffice.search.accuracy import FUTILE, for_decision
+from suffice.search.bilevel import BilevelProblem
+from suffice.search.edges import search_with_edges
+from suffice.search.tune import tune
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
 from suffice.sklearn._sketch import Sketch, sketches
@@ -35,10 +39,6 @@ from suffice.sklearn.enough import Tolerance, standard_error, worth
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 from suffice.space import Space
-from suffice.tune import tune
-from suffice.upper.accuracy import FUTILE, for_decision
-from suffice.upper.edges import search_with_edges
-from suffice.upper.evaluation import Evaluation
 
 ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search

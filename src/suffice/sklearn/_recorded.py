@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from suffice.arrays import Array, norm
-from suffice.bilevel import BilevelProblem
+from suffice.evaluation import Evaluation
 from suffice.journal.answers import SearchJournal, request_key
-from suffice.lower.solution import Outcome
 from suffice.options import Policy
 from suffice.result import Record
+from suffice.search.bilevel import BilevelProblem
 from suffice.signals import time_limit
 from suffice.sklearn.penalties import RIDGES, Penalised
+from suffice.solvers.solution import Outcome
 from suffice.space import Space
-from suffice.upper.evaluation import Evaluation
 
 TRIES = 3  # to prove an evaluation by a ridge,
 WELL = 1e-4  # to this share of F

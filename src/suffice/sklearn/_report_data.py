@@ -26,7 +26,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
-from suffice.lower.solution import Solution
 from suffice.report.charts import finite
 from suffice.report.traces import Trace
 from suffice.sklearn._devices import here
@@ -38,6 +37,7 @@ from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
+from suffice.solvers.solution import Solution
 
 ACCURACY = 1e-4  # of the folds' models, where the search's cannot be used
 ROUGH, POOR = 0.01, 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.global_search.pictures import Landscape
+from suffice.globally.pictures import Landscape
 from suffice.report.charts import finite
 
 MOST_POINTS = 2000  # of the gap's history

@@ -13,7 +13,7 @@ Penalties are in units of the mean over samples, so that they carry over from fo
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
 (`suffice.sklearn._starting_points`), and the best of them is where the search begins. Where it has ended, the edges
-near by and the surroundings are looked at (`suffice.upper.edges`).
+near by and the surroundings are looked at (`suffice.search.edges`).
 
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
@@ -41,15 +41,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from suffice.arrays import lives_elsewhere, outside_stacklevel, positive
-from suffice.bilevel import BilevelProblem
+from suffice.evaluation import Evaluation
 from suffice.executors import Processes
-from suffice.global_search import GlobalOptions, certify_global
-from suffice.global_search.certificate import INTERRUPTED
-from suffice.global_search.models import folds_of
+from suffice.globally import GlobalOptions, certify_global
+from suffice.globally.certificate import INTERRUPTED
+from suffice.globally.models import folds_of
 from suffice.journal.answers import SearchJournal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
 from suffice.result import Record, Status
+from suffice.rows.blocks import one_thread
+from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
@@ -73,8 +75,6 @@ from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
-from suffice.terms.blocks import one_thread
-from suffice.upper.evaluation import Evaluation
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest

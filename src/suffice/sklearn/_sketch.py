@@ -26,15 +26,15 @@ import scipy.sparse as sp
 from joblib import cpu_count
 
 from suffice.arrays import Array, host, lives_elsewhere
-from suffice.held_out import HeldOut
+from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
+from suffice.prove.held_out import HeldOut
+from suffice.rows.blocks import one_thread
 from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
 from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.space import Space
-from suffice.terms.blocks import one_thread
-from suffice.terms.margin_losses import Bending, Squared
 
 MOST = 2000  # rows and columns of G
 SMALL = 100_000  # numbers of X: then any psi is sketched exactly

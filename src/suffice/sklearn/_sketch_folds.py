@@ -24,15 +24,15 @@ import numpy as np
 from sklearn.linear_model import enet_path
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
-from suffice.lower.quadratic import Indices, Quadratic, Wide, from_face_to_face, with_ridge
+from suffice.models.intercept import Intercepted
+from suffice.models.margin_losses import Bending, MarginLoss
+from suffice.penalties.prox import l1_least_subgradient
+from suffice.prove.held_out import HeldOut
+from suffice.rows.gram import gram
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
-from suffice.terms.gram import gram
-from suffice.terms.intercept import Intercepted
-from suffice.terms.margin_losses import Bending, MarginLoss
-from suffice.terms.prox import l1_least_subgradient
+from suffice.solvers.quadratic import Indices, Quadratic, Wide, from_face_to_face, with_ridge
 
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights

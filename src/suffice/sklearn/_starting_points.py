@@ -56,12 +56,12 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.evaluation import Evaluation
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._sketch import TURNED, TURNED_SE, Kind, Sketch
 from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
-from suffice.upper.evaluation import Evaluation
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100

@@ -1,4 +1,4 @@
-r"""A fold of squares of several targets (`suffice.terms.targets`), with penalties of rows of W or of single weights.
+r"""A fold of squares of several targets (`suffice.models.targets`), with penalties of rows of W or of single weights.
 
 The intercept, one for each target, is eliminated by centring X and Y. What is held out counts by the mean over targets
 of squared errors, as scikit-learn's scores do; for r2 each target is in units of its own variance.
@@ -15,13 +15,13 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, positive
 from suffice.lazy import cached_property
 from suffice.losses import SquaredErrors
-from suffice.lower.newton_hessian import NewtonHessian
-from suffice.problem import Composite
+from suffice.models.targets import Targets, of_zero
 from suffice.problems.targets import with_targets
+from suffice.rows.design import Design
 from suffice.sklearn.folds import FLOOR, SMALL
 from suffice.sklearn.scores import SCORES
-from suffice.terms.design import Design
-from suffice.terms.targets import Targets, of_zero
+from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.problem import Composite
 
 MOST_WHOLE = 2000  # variables of a Hessian that is one matrix
 

@@ -10,7 +10,7 @@ s_i that a fit sees (sample weights times class weights). scikit-learn's, divide
     MultiTaskElasticNet, -Lasso       the same, rows of W in ||.||  l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     Ridge(alpha)                      sum s_i (x_i . w - y_i)^2     l2 = alpha/N
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
-    HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.terms.concomitant`
+    HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.models.concomitant`
 
 C, and the alpha of Ridge and HuberRegressor, depend on the number of samples. Folds have fewer of them than all data,
 so l1 and l2 are what is tuned, and they are translated with the N of the final fit.
@@ -41,15 +41,15 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.lower.certificate import duality_gap
-from suffice.lower.solution import Solution
-from suffice.problem import Composite
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 from suffice.sklearn._arguments import name_of
 from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._targets_fold import TargetsFold
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
+from suffice.solvers.certificate import duality_gap
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Solution
 
 
 class Fold(Protocol):

@@ -9,9 +9,9 @@ The left side shows that a model is off, which a certificate of c alone cannot. 
 
     |t . (c - c_hat) + b - b_hat|  <=  |t . (c - c*) + b - b*| + ||t|| R + S,        |b* - b_hat| <= S,
 
-and, where c* is verified (`suffice.lower.verified`: c_hat = c* + h, ||h - n||_H <= slack, the intercept's part among
+and, where c* is verified (`suffice.prove.verified`: c_hat = c* + h, ||h - n||_H <= slack, the intercept's part among
 them), by at most  |t . (c - c*) + b - b* - t . n| + slack ||t||_{H^-1},  which is sharper; row by row the smaller one
-counts. The score of the exact model is that of c* with the error that `suffice.held_out` proves for training rows.
+counts. The score of the exact model is that of c* with the error that `prove.held_out` proves for training rows.
 
 X is taken as it is, never centred: centred data are rounded, and their minimiser is another one.
 """
@@ -31,11 +31,11 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 
 from suffice.arrays import EPS, Array, norm, whole_number
 from suffice.certifying import FitReport
-from suffice.held_out import LossAt
-from suffice.lower.certificate import Certificate, certify
-from suffice.lower.verified import LinearVerification
-from suffice.problem import Composite
+from suffice.models.linear import LinearModel
+from suffice.prove.held_out import LossAt
+from suffice.prove.verified import LinearVerification
 from suffice.report.formats import bound
+from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._steps import seen_by_the_last
@@ -43,8 +43,8 @@ from suffice.sklearn._target import transformed, transforms_target
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.objectives import CannotTellError, Objective, objective_of, refuse
 from suffice.sklearn.scores import SCORES
-from suffice.terms.linear import LinearModel
-from suffice.terms.rounding import gamma
+from suffice.solvers.certificate import Certificate, certify
+from suffice.solvers.problem import Composite
 
 FINE = 1e-9  # of the norm of the coefficients: what our own solver is asked for
 CLOSE = 1e-4  # of it: from there on a second start is not worth its price

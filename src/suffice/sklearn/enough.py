@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.upper.evaluation import Evaluation
+from suffice.evaluation import Evaluation
 
 Tolerance = float | Literal["statistical"]
 

@@ -7,11 +7,11 @@ Three kinds of intercept b:
 - `none`:   b = 0;
 - `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact but for the rounding of the
   centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out
-  (`suffice.terms.intercept`; for Huber's loss together with its scale, `suffice.terms.concomitant`). It is never
+  (`suffice.models.intercept`; for Huber's loss together with its scale, `suffice.models.concomitant`). It is never
   penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
-l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.lower.verified`),
+l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.prove.verified`),
 which is so for nearly every pure l1 penalty; elsewhere nothing is. Huber's model with its scale, which cannot be
 verified, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L
 the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
@@ -29,18 +29,18 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, host, like
-from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
-from suffice.lower.newton_hessian import NewtonHessian
-from suffice.problem import Composite
+from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.problems.linear import penalised
 from suffice.protocols import conforms
+from suffice.prove.held_out import HeldOut
+from suffice.rows.design import Design
 from suffice.sklearn.scores import SCORES
-from suffice.terms.concomitant import ConcomitantHuber
-from suffice.terms.design import Design
-from suffice.terms.intercept import Intercepted
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import Bending, Kinked, MarginLoss, Squared
+from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.problem import Composite
 
 FLOOR = 1e-7
 SMALL = 1 << 24  # bytes: a sparse matrix that takes no more than that as a dense one is solved faster as such

@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.models.cox import signed_times
+from suffice.models.families import Gamma
+from suffice.models.margin_losses import LOGISTIC, SQUARED, Poisson, Squared
 from suffice.sklearn._cox_fold import CoxFold
 from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn._glum import glum_loss
@@ -36,9 +39,6 @@ from suffice.sklearn.adapters import (
     register_by_name,
 )
 from suffice.sklearn.folds import LinearFold
-from suffice.terms.cox import signed_times
-from suffice.terms.families import Gamma
-from suffice.terms.margin_losses import LOGISTIC, SQUARED, Poisson, Squared
 
 
 class SkglmLasso(Unweighted, LassoAdapter):

@@ -17,6 +17,9 @@ from sklearn.linear_model import GammaRegressor, RidgeClassifier, SGDClassifier,
 from sklearn.preprocessing import LabelBinarizer
 
 from suffice.arrays import Array
+from suffice.models.cox import signed_times
+from suffice.models.families import GAMMA, NegativeBinomial, Tweedie, tweedie
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 from suffice.sklearn._cox_fold import CoxFold
 from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn.adapters import (
@@ -29,9 +32,6 @@ from suffice.sklearn.adapters import (
     register_adapter,
 )
 from suffice.sklearn.folds import Intercept, LinearFold
-from suffice.terms.cox import signed_times
-from suffice.terms.families import GAMMA, NegativeBinomial, Tweedie, tweedie
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
 SCORINGS = {

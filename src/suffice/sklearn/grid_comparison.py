@@ -30,11 +30,11 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 from suffice.arrays import Array
-from suffice.lower import linear_hessian
+from suffice.models.multinomial import Multinomial
 from suffice.options import Options
+from suffice.rows.design import Design
 from suffice.sklearn._search import SufficeSearchCV
-from suffice.terms.design import Design
-from suffice.terms.multinomial import Multinomial
+from suffice.solvers import linear_hessian
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
 DATA: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether targets are labels

@@ -21,12 +21,12 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
-from suffice.lower.solution import Solution
+from suffice.kernels.functions import Kernel
 from suffice.sklearn._kernel_fold import KernelFold, Kind
 from suffice.sklearn._kernel_search import KernelProblem, KernelSpace, final_machines, first_looks
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn.adapters import Classifier, Regressor, register_adapter
-from suffice.terms.kernels import Kernel
+from suffice.solvers.solution import Solution
 
 ALIKE = {"polynomial": "poly"}
 

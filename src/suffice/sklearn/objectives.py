@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.models.families import GAMMA
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
 from suffice.sklearn._arguments import READ, misunderstood, name_of, takes_weights
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.adapters import LogisticAdapter
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
-from suffice.terms.families import GAMMA
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
 
 SCORING = {"Squared": "neg_mean_squared_error", "Logistic": "neg_log_loss", "SquaredHinge": "neg_squared_hinge"}
 SCORING |= {"Poisson": "neg_mean_poisson_deviance", "Concomitant": "neg_mean_squared_error"}

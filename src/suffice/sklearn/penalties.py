@@ -12,16 +12,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import LinearSVC
 
 from suffice.arrays import Array
-from suffice.lower.doubt import Doubt, penalties_doubt
-from suffice.problem import Composite
+from suffice.evaluation import Evaluation
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
 from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
 from suffice.sklearn.adapters import Adapter, Fold
 from suffice.sklearn.folds import FLOOR, LinearFold
+from suffice.solvers.doubt import Doubt, penalties_doubt
+from suffice.solvers.problem import Composite
 from suffice.space import Space
-from suffice.upper.evaluation import Evaluation
 
 PENALTIES = ("l1", "l2")
 USUAL_RANGE = (1e-6, 1e2)  # of data without any l1 or l2 that matters
@@ -66,14 +66,14 @@ class Penalised:
         return self.fold.at(l1=each["l1"][self.group], l2=l2[self.group])
 
     def cross(self, x: Array, **params: float) -> Array | None:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.lower.sensitivity`); None for a fold
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`solvers.sensitivity`); None for a fold
         of somebody's own, which may penalise what it likes."""
         if not isinstance(self.fold, LinearFold | MultinomialFold):
             return None
         return self._columns(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.lower.doubt`)."""
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
         if not isinstance(self.fold, LinearFold | MultinomialFold):
             return None
         return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)

@@ -1,6 +1,6 @@
 r"""QuantileRegressor: mean pinball loss + alpha ||w||_1, l1 = alpha, tuned with a loss that is smoothed a little.
 
-The pinball loss is replaced by its envelope psi of width h (`suffice.terms.quantile`), chosen so that the two differ by
+The pinball loss is replaced by its envelope psi of width h (`models.quantile`), chosen so that the two differ by
 at most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
 objective is within that bias of the least one there is (`smoothing_bias_` of the final model). Held-out rows count by
 the pinball loss itself. The intercept is a column of ones without a penalty.
@@ -14,13 +14,13 @@ import numpy as np
 from sklearn.linear_model import QuantileRegressor
 
 from suffice.arrays import Array
-from suffice.held_out import HeldOut
 from suffice.lazy import cached_property
-from suffice.lower.newton_narrowing import NewtonNarrowing
+from suffice.models.quantile import PinballScore, Quantile
+from suffice.prove.held_out import HeldOut
+from suffice.rows.design import Design
 from suffice.sklearn._glm_fold import FamilyFold, Structure
 from suffice.sklearn.adapters import Fold, Regressor, register_adapter
-from suffice.terms.design import Design
-from suffice.terms.quantile import PinballScore, Quantile
+from suffice.solvers.newton_narrowing import NewtonNarrowing
 
 BIAS = 1e-3
 

@@ -1,7 +1,7 @@
 """Smooth scores by their scikit-learn names: what each is to a search, in one place.
 
 A score is  offset - F,  F the mean over folds of  sum_i v_i phi(m_i, y_i) / unit(y, v),  with phi and the proof of its
-error from `suffice.held_out`. The offset is 1 and the unit the variance of the held-out targets for r2; 0 and 1 else.
+error from `prove.held_out`. The offset is 1 and the unit the variance of the held-out targets for r2; 0 and 1 else.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss, mea
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
-from suffice.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
 from suffice.losses import PartialLikelihood
+from suffice.models.cox import signed_times
+from suffice.models.families import GAMMA
+from suffice.models.margin_losses import POISSON
+from suffice.prove.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
 from suffice.sklearn._glum import glum_loss
-from suffice.terms.cox import signed_times
-from suffice.terms.families import GAMMA
-from suffice.terms.margin_losses import POISSON
 
 Scorer = Callable[..., float]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.terms.blocks import Block, Blocked
-from suffice.terms.design import Design
+from suffice.rows.blocks import Block, Blocked
+from suffice.rows.design import Design
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.held_out import DevianceScore, LogScore, Phi, SquaredScore
-from suffice.held_out_rows import HeldOutRows
-from suffice.held_out_softmax_rows import HeldOutSoftmaxRows
-from suffice.problem import Composite
+from suffice.models.families import GAMMA, NegativeBinomial, Tweedie
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
+from suffice.models.row_intercept import RowsIntercepted
+from suffice.models.row_softmax import RowsMultinomial
 from suffice.problems.linear import ElasticNetModel, LowerLevel, penalised
 from suffice.problems.multinomial import ElasticNetMultinomial
-from suffice.terms.design import Design
-from suffice.terms.families import GAMMA, NegativeBinomial, Tweedie
-from suffice.terms.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
-from suffice.terms.row_intercept import RowsIntercepted
-from suffice.terms.row_softmax import RowsMultinomial
+from suffice.prove.held_out import DevianceScore, LogScore, Phi, SquaredScore
+from suffice.prove.held_out_rows import HeldOutRows
+from suffice.prove.held_out_softmax_rows import HeldOutSoftmaxRows
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 LOSSES: dict[str, MarginLoss] = {
     "logistic": LOGISTIC,

@@ -1,7 +1,7 @@
 """The report of a run on a cluster: that of `suffice.sklearn.report`, from sums over rows that stay where they are.
 
 Folds' models at the best penalties and with scikit-learn's defaults, models of all rows at multiples of the best
-penalties, and what is counted of held-out rows all come from passes that problems share (`suffice.terms.together`).
+penalties, and what is counted of held-out rows all come from passes that problems share (`suffice.rows.together`).
 Left out are measures that need every prediction here. Calibration has bins of equal width in the predicted probability,
 where one machine has bins of equal size; for numbers, a few held-out rows are shown, the same ones for any cluster.
 """
@@ -18,16 +18,16 @@ import sklearn
 
 from suffice.arrays import Array, norm
 from suffice.journal.fingerprint import versions
-from suffice.lower.solution import Solution
-from suffice.lower.solver import solve
+from suffice.models.row_softmax import RowsMultinomial
+from suffice.models.softmax_jobs import softmax_rows
 from suffice.report.charts import finite
 from suffice.result import Result
+from suffice.rows.blocks import Block
+from suffice.rows.together import together
 from suffice.sklearn.report import FORMAT
+from suffice.solvers.solution import Solution
+from suffice.solvers.solver import solve
 from suffice.tabular.models import MODELS, POSITIVE
-from suffice.terms.blocks import Block
-from suffice.terms.row_softmax import RowsMultinomial
-from suffice.terms.softmax_jobs import softmax_rows
-from suffice.terms.together import together
 
 SCORINGS = {
     "logistic": "neg_log_loss",

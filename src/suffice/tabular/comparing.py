@@ -35,10 +35,10 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.linear_model import PoissonRegressor
 
+from suffice.rows.blocks import one_thread
 from suffice.tabular.cautions import IDENTIFIER, WARNING
 from suffice.tabular.entries import Array
 from suffice.tabular.table import quoted
-from suffice.terms.blocks import one_thread
 
 ROWS, ENTRIES = 2_000, 400_000  # of a look at most; 200 rows in any case
 FOLDS = 4

@@ -31,13 +31,19 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
-from suffice.bilevel import BilevelProblem
+from suffice.evaluation import Evaluation
 from suffice.journal.lines import FILE as JOURNAL
-from suffice.lower.solver import solve
 from suffice.options import Options
 from suffice.report import folder as places
 from suffice.result import Record, Result
+from suffice.rows.blocks import block_rows
+from suffice.rows.dask import ClusterError, ClusterRows
+from suffice.rows.design import Design, is_dask_frame
+from suffice.rows.together import together
+from suffice.search.bilevel import BilevelProblem
+from suffice.search.tune import resume, tune
 from suffice.sklearn.enough import worth
+from suffice.solvers.solver import solve
 from suffice.space import Space
 from suffice.tabular import cluster_report
 from suffice.tabular.cluster_folds import Split
@@ -52,12 +58,6 @@ from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
 from suffice.tabular.settings import FINAL_RADIUS, Settings
 from suffice.tabular.table import Reading, TableError, quoted
 from suffice.tabular.targets import CLASSES, MOST_CLASSES, plain
-from suffice.terms.blocks import block_rows
-from suffice.terms.cluster import ClusterError, ClusterRows
-from suffice.terms.design import Design, is_dask_frame
-from suffice.terms.together import together
-from suffice.tune import resume, tune
-from suffice.upper.evaluation import Evaluation
 
 MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
 LOOKS: dict[int, list[tuple[float, ...]]] = {

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from suffice.terms.blocks import Block, Blocked
-from suffice.terms.together import together
+from suffice.rows.blocks import Block, Blocked
+from suffice.rows.together import together
 
 Array = npt.NDArray[np.float64]
 

@@ -1,11 +1,8 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
-from suffice.terms.blocks import RowBlocks
-from suffice.terms.design import row_folds
-from suffice.terms.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
-from suffice.terms.fused import Fused
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import (
+from suffice.models.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import (
     HUBER,
     LOGISTIC,
     POISSON,
@@ -18,9 +15,12 @@ from suffice.terms.margin_losses import (
     Squared,
     SquaredHinge,
 )
-from suffice.terms.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, WeightedL1, Zero
-from suffice.terms.smooth import Smooth
-from suffice.terms.structure import BoxL1, Positive, SparseGroup
+from suffice.models.smooth import Smooth
+from suffice.penalties.fused import Fused
+from suffice.penalties.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, WeightedL1, Zero
+from suffice.penalties.structure import BoxL1, Positive, SparseGroup
+from suffice.rows.blocks import RowBlocks
+from suffice.rows.design import row_folds
 
 __all__ = [
     "BINOMIAL",

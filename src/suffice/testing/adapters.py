@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, norm
-from suffice.lower.solution import Solution
-from suffice.lower.solver import solve
+from suffice.solvers.solution import Solution
+from suffice.solvers.solver import solve
 from suffice.testing.numerics import check_loss, check_problem, require
 
 SHARES = (0.3, 0.03)  # of the largest penalties that matter, at which problems are looked at

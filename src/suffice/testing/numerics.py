@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, norm
+from suffice.evaluation import Evaluation
 from suffice.losses import Loss
-from suffice.lower.certificate import RULES, Certificate, certify
-from suffice.lower.solution import Solution, Solver
-from suffice.lower.solver import iterate, refusal, solve
-from suffice.objective import Objective
-from suffice.problem import Composite
+from suffice.models.linear import LinearModel
+from suffice.models.margin_losses import SQUARED
+from suffice.penalties.prox import Box, Generic, Group, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
-from suffice.terms.linear import LinearModel
-from suffice.terms.margin_losses import SQUARED
-from suffice.terms.prox import Box, Generic, Group, Zero
-from suffice.upper.evaluation import Evaluation
+from suffice.search.objective import Objective
+from suffice.solvers.certificate import RULES, Certificate, certify
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Solution, Solver
+from suffice.solvers.solver import iterate, refusal, solve
 
 FIRST_ORDER = ("fista", "fista_adaptive", "gradient_descent")
 SLACK = 1e-9  # relative: what rounding may blur in the inequalities checked here

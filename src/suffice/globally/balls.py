@@ -1,0 +1,139 @@
+r"""Balls around minimisers, for all parameters of a box at once, and where to cut boxes.
+
+The path (`suffice.globally.paths`) is bent at kinks (`bends`) and expanded (`along`); the minimiser of Phi_t on
+some columns P is then within rho of it (`reach`). P begins with the columns on which the path lives and those whose
+gradient may exceed l1 along it. If |grad_j f| < l1 at that minimiser for all j outside P, then it is the minimiser of
+Phi_t on all columns, and the only one; columns for which that cannot be told join P, and it is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from suffice.arrays import Array, host, norm
+from suffice.globally.along import Expansion, clips_of, excess_of, expansion_of, over, ranges_of, sizes_of
+from suffice.globally.bends import bent
+from suffice.globally.expansions import bending, second
+from suffice.globally.models import Fold
+from suffice.globally.paths import Box, Indices, Path
+from suffice.globally.reach import Ball, on
+
+TRIES = 6  # to find P
+USEFUL = 2.0  # times what moves margins by about 1: a lambda of use
+MOST_HALVINGS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The ball for a box, None where nothing is proven, and where to cut it: nothing is proven by that."""
+
+    ball: Ball | None
+    path: Path  # with its bends
+    free: tuple[float, float]  # as in `suffice.globally.surfaces.Surface`
+    relief: Array
+    halvings: Array
+
+
+def ball_of(fold: Fold, path: Path, box: Box) -> Found:
+    """What is found for a box; an unbounded one needs a path that is constantly 0."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        known = expansion_of(fold, path)
+        sizes = sizes_of(box.r if box.bounded else np.zeros(len(box.low)))
+        relief, halvings, free = np.ones(len(box.low)), np.zeros(len(box.low)), (-math.inf, math.inf)
+        if box.bounded and len(relief) > 1:
+            relief, halvings = _relief(fold, path, box, known)
+        elif box.bounded and fold.sparse:
+            free = _free(fold, path, box, known)
+        if not np.isfinite(known.K).all():
+            return Found(None, path, free, relief, halvings)
+        if box.bounded and fold.sparse and path.A.any():
+            path = _bent(fold, path, box, known, sizes)
+            if len(path.limits):
+                known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
+        return Found(_ball_of(fold, path, box, known, sizes), path, free, relief, halvings)
+
+
+def _bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
+    leaving = clips_of(fold, path, box, sizes, bending=True)[0][: len(path.S)]
+    sides = over(fold, box, known, sizes)
+    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
+    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)
+    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
+    entering[path.S] = 0.0
+    return bent(fold, path, box, leaving, entering, np.where(sides[0] > sides[1], -1.0, 1.0))
+
+
+def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, float]:
+    """Around the centre, as far as no weight becomes or ceases to be zero along the path, of one parameter."""
+    (centre,), s = box.centre, len(path.S)
+    d = fold.design.shape[1]
+    outside = np.ones(d, dtype=bool)
+    outside[path.S] = False
+    l1, slope = float(fold.B[0] @ box.centre), float(fold.B[0, 0])
+    K = known.K[:d][outside]
+    zero = [np.column_stack([path.w[path.S], path.A[:s]])]
+    for sign in (1.0, -1.0):
+        zero.append(sign * K - np.array([l1, slope, 0.0]))
+    c, b, a = np.concatenate(zero).T
+    root = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0))
+    q = -0.5 * (b + np.where(b >= 0.0, root, -root))
+    t = np.concatenate([c / q, q / a])[np.tile(b * b >= 4.0 * a * c, 2)]
+    t = t[np.isfinite(t)]
+    return float(centre + np.max(t[t < 0.0], initial=-math.inf)), float(centre + np.min(t[t > 0.0], initial=math.inf))
+
+
+def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Ball | None:
+    clips, turned = clips_of(fold, path, box, sizes)
+    ranges = ranges_of(fold, path, known, sizes, clips, fold.least_l2(box.low))
+    if not np.isfinite(ranges.zeta).all():
+        return None
+    excess = excess_of(fold, box, known, sizes)
+    inside = np.zeros(fold.design.shape[1], dtype=bool)
+    inside[path.S] = True
+    inside |= ~(excess < 0.0)
+    for _ in range(TRIES):
+        P: Indices = np.flatnonzero(inside)
+        found = on(fold, path, box, known, ranges, excess, P, Ball(None, 0.0, clips, turned, sizes))
+        if found is None:
+            return None
+        ball, moved = found
+        failing = ~inside & ~(excess + moved < 0.0)
+        if not failing.any():
+            return ball
+        inside |= failing
+    return None
+
+
+def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, Array]:
+    """How much less lambda would be, about, with each side of the box halved; and how often each would have to be for
+    the ball to be of use. Nothing is proven by either."""
+    lengths = np.maximum(fold.design.column_norms, 1e-300)
+    bend = np.maximum(second(fold.model.loss, path.m0, host(fold.model.y)), 1e-12)
+
+    def strain(r: Array) -> float:
+        sizes, c = sizes_of(r), box.centre
+        clips, turned = clips_of(fold, path, Box(c - r, c + r), sizes, bending=True)
+        excess = np.maximum(excess_of(fold, Box(c - r, c + r), known, sizes), 0.0)
+        excess[path.S] = 0.0
+        zeta = np.minimum(ranges_of(fold, path, known, sizes, clips, fold.least_l2(c - r)).zeta, 1.0)
+        part = clips / np.maximum(path.spread, 1e-300) + turned * path.spread
+        left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
+        left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
+        return float(
+            part.sum() + norm(excess / lengths) + norm(np.sqrt(host(fold.design.weights) / bend) * zeta) + left
+        )
+
+    r, halvings = box.r, np.zeros(2)
+    halves = (np.array([0.5, 1.0]), np.array([1.0, 0.5]))
+    now, halved = strain(r), np.array([strain(half * r) for half in halves])
+    relief = np.maximum(now - halved, 0.0)
+    useful = USEFUL * math.sqrt(float(host(fold.design.weights) @ bend) / (len(path.S) + 1.0))
+    while bending(fold.model.loss) > 0.0 and now > useful and halvings.sum() < MOST_HALVINGS:
+        k = int(np.argmin(halved))
+        r, now = halves[k] * r, float(halved[k])
+        halvings[k] += 1.0
+        halved = np.array([strain(half * r) for half in halves])
+    return relief, halvings

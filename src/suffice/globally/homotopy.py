@@ -1,0 +1,188 @@
+r"""The Lasso's whole path, fold by fold: F for all penalties at once, without a solve for any cell.
+
+For squares and an l1 penalty alone, minimisers are linear in l1 as long as no weight becomes or ceases to be zero: on
+the signed support (S, sigma), with G = X_S^T diag(a) X_S and g = X^T (a y),
+
+    w_S(l1) = p - l1 q,        p = G^-1 g_S,    q = G^-1 sigma,        X^T (a r)(l1) = alpha + l1 beta,    r = y - X w.
+
+Downwards from l1_max a weight leaves S where it becomes zero, at p_j/q_j if sigma_j q_j < 0, and a column enters where
+alpha_j + l1 beta_j = +-l1, at +-alpha_j/(1 -+ beta_j) if 1 -+ beta_j > 0; the largest of these l1 ends the segment
+(Osborne, Presnell and Turlach 2000). Ties are taken one after the other, on segments of no length.
+
+Nothing has to be proven here either: a segment is a box like any other to `suffice.globally.surfaces`, with the
+weights in its middle, and what is claimed of it holds whatever they are. A segment that is right costs rounding only.
+Segments of folds end where they like; a cell of the search lies in one of each, and has the sum of their quadratics.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from suffice.arrays import Array, host
+from suffice.globally.models import Fold
+from suffice.globally.paths import Box, Indices
+from suffice.globally.surfaces import Surface, part_of, together, unknown
+from suffice.models.intercept import Intercepted
+from suffice.models.margin_losses import Squared
+from suffice.rows.gram import gram
+
+HALVINGS = 3
+TIES = 20  # segments of no length in a row: then the path is lost
+MOST = 8  # segments, times the smaller side of X: likewise
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Weights are p - t q on S for parameters t in [low, high]."""
+
+    low: float
+    high: float
+    size: int  # of all weights
+    S: Indices
+    p: Array
+    q: Array
+
+    def at(self, t: float) -> Array:
+        w = np.zeros(self.size)
+        w[self.S] = self.p - t * self.q
+        return w
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is proven of one fold, in boxes from above to below."""
+
+    boxes: list[Box]
+    parts: list[Surface]
+    segments: list[Segment]  # of every box
+
+    def place(self, box: Box) -> int | None:
+        """Which box holds this one."""
+        found = bisect.bisect_right(self.boxes, -float(box.high[0]), key=lambda one: -float(one.high[0])) - 1
+        return found if found >= 0 and self.boxes[found].low[0] <= box.low[0] else None
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Those of all folds."""
+
+    folds: list[Known]
+
+    @property
+    def segments(self) -> int:
+        return sum(len(one.boxes) for one in self.folds)
+
+    def cells(self, low: float, high: float) -> Iterator[tuple[Box, Surface]]:
+        """Boxes that make up [low, high], each with what is proven there."""
+        ends = {
+            low,
+            high,
+            *(float(end) for one in self.folds for box in one.boxes for end in (box.low[0], box.high[0])),
+        }
+        for below, above in pairwise(sorted(ends)):
+            box = Box(np.array([below]), np.array([above]))
+            places = [(one, one.place(box)) for one in self.folds]
+            parts = [unknown(box) if place is None else one.parts[place] for one, place in places]
+            yield box, together(parts, box)
+
+    def weights(self, box: Box) -> list[Array] | None:
+        """Those in the middle of a box: nothing is proven about them."""
+        places = [(one, one.place(box)) for one in self.folds]
+        if any(place is None for _, place in places):
+            return None
+        return [one.segments[place].at(float(box.centre[0])) for one, place in places if place is not None]
+
+
+def linear(folds: list[Fold]) -> bool:
+    """Whether every fold's minimisers are piecewise linear in the one parameter."""
+    return all(
+        fold.B.shape[1] == 1
+        and fold.sparse
+        and not fold.B[1].any()
+        and isinstance(fold.model.loss, Squared)
+        and not isinstance(fold.model, Intercepted)
+        and not sp.issparse(fold.design.X)
+        for fold in folds
+    )
+
+
+def paths(folds: list[Fold], low: float, high: float) -> Paths:
+    """What is proven of every fold along its path."""
+    return Paths([_known(fold, low, high) for fold in folds])
+
+
+def _known(fold: Fold, low: float, high: float) -> Known:
+    """A segment that needs a column more at each end than there are rows is proven in two halves."""
+    known = Known([], [], [])
+    for segment in segments(fold, low, high):
+        left = [(segment.low, segment.high, HALVINGS)]
+        while left:
+            below, above, halvings = left.pop()
+            box = Box(np.array([below]), np.array([above]))
+            part = part_of(fold, segment.at(float(box.centre[0])), box)
+            middle = math.sqrt(below * above) if below > 0.0 else 0.5 * above
+            if not math.isfinite(part.slack) and halvings and below < middle < above:
+                left += [(below, middle, halvings - 1), (middle, above, halvings - 1)]
+                continue
+            known.boxes.append(box)
+            known.parts.append(part)
+            known.segments.append(segment)
+    return known
+
+
+def segments(fold: Fold, low: float, high: float) -> Iterator[Segment]:
+    """From `high` down to `low`, or to where the path is lost."""
+    X, a, y = fold.design.X, host(fold.design.weights), host(fold.model.y)
+    unit, root = float(fold.B[0, 0]), np.sqrt(a)
+    g = X.T @ (a * y)
+    S, sigma = np.zeros(0, dtype=np.intp), np.zeros(0)
+    here, ties = high, 0  # of the parameter
+    for _ in range(MOST * min(X.shape) + TIES):
+        try:
+            p, q = _line(gram(X[:, S], scale=root)[0], g[S], sigma)
+        except (LinAlgError, ValueError):
+            return
+        fit = X.T @ (a[:, None] * (X[:, S] @ np.column_stack([p, q])))
+        end, j = _next(S, sigma, p / unit, q, (g - fit[:, 0]) / unit, fit[:, 1])
+        end = min(end, here)
+        until = max(end, low)
+        if until < here:
+            yield Segment(until, here, X.shape[1], S, p, unit * q)
+        ties = 0 if until < here else ties + 1
+        if end <= low or ties > TIES:
+            return
+        here = end
+        if j in S:
+            keep = j != S
+            S, sigma = S[keep], sigma[keep]
+        else:
+            S = np.append(S, j)
+            sigma = np.append(sigma, np.sign(g[j] - fit[j, 0] + here * unit * fit[j, 1]))
+
+
+def _line(H: Array, g: Array, sigma: Array) -> tuple[Array, Array]:
+    """p and q."""
+    if not len(sigma):
+        return sigma, sigma
+    found = cho_solve(cho_factor(H), np.column_stack([g, sigma]))
+    return found[:, 0], found[:, 1]
+
+
+def _next(S: Indices, sigma: Array, p: Array, q: Array, alpha: Array, beta: Array) -> tuple[float, int]:
+    """The largest parameter at which a weight becomes zero or a column enters, and which."""
+    ends = np.full(len(alpha), -np.inf)
+    for sign in (1.0, -1.0):
+        slope = 1.0 - sign * beta
+        enters = np.divide(sign * alpha, slope, out=np.full_like(ends, -np.inf), where=slope > 0.0)
+        ends = np.maximum(ends, enters)
+    ends[S] = np.divide(p, q, out=np.full(len(S), -np.inf), where=sigma * q < 0.0)
+    j = int(np.argmax(ends))
+    return float(ends[j]), j

@@ -1,0 +1,167 @@
+r"""What a global certificate needs to know of a problem: every fold's training problem and held-out loss,
+
+    Phi(w, b) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,     loss = share sum_i v_i phi(m_i, y_i),
+
+and how its penalties follow from the parameters t of the space: (l1, l2) = B t with B >= 0, in the user's units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from suffice.arrays import Array, host, lives_elsewhere
+from suffice.globally.expansions import LOSSES, knows
+from suffice.lazy import cached_property
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LinearModel, LossModel
+from suffice.problems import LowerLevel
+from suffice.prove.held_out import HeldOut
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.search.bilevel import BilevelProblem
+from suffice.solvers.parts import LinearParts
+
+WHAT_WORKS = (
+    "a global certificate is for linear models with squared, logistic or Poisson loss, dense or sparse X in main "
+    "memory, one or two parameters that are l1 and l2 penalties or multiples of them, and a held-out squared error, "
+    "log loss, Brier score or Poisson deviance"
+)
+
+
+@runtime_checkable
+class Proportional(LowerLevel, Protocol):
+    """A lower-level problem whose penalties are multiples of its parameters."""
+
+    def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """(share of l1, share of l2) of every parameter: l1 and l2 are sums of parameters times their shares."""
+        ...
+
+
+class Rotated(Protocol):
+    """A change of variables (`suffice.globally.rotation`), and what it may have changed."""
+
+    def margins(self, size: float, l2: float) -> Array: ...
+
+    def held_out_margins(self, size: float, l2: float, slopes: float) -> Array: ...
+
+    def gradient(self, a: Array, slopes: Array, l2: float) -> float: ...
+
+    def rows_off(self, l2: float) -> Array: ...
+
+    def nu(self, c: Array, l2: float) -> float: ...
+
+
+class UnsupportedError(TypeError, ValueError):
+    """Nothing can be proven globally about a problem; the message says why, and what works."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: {WHAT_WORKS}")
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One fold: `model` is its training loss without penalties."""
+
+    model: LossModel
+    held: HeldOut
+    B: Array  # 2 x m
+    rotation: Rotated | None = None  # in whose space the model is, if it is not the data's
+
+    @property
+    def design(self) -> Design:
+        return self.model.design
+
+    @property
+    def intercept(self) -> bool:
+        return isinstance(self.model, Intercepted)
+
+    def least_l2(self, low: Array) -> float:
+        """The least l2 of a box that begins at `low`, as low as rounding lets it be."""
+        return float(self.B[1] @ low) * (1.0 - 1e-14)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether there is an l1 penalty anywhere."""
+        return bool(self.B[0].any())
+
+    @cached_property
+    def squares(self) -> Any:
+        """X^2, entry by entry."""
+        X = self.design.X
+        return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+
+    def column_norms(self, E: Array) -> Array:
+        """||diag(E)^(1/2) x_j|| of all columns."""
+        sums: Array = self.squares.T @ E
+        return np.sqrt(sums)
+
+    def absolute(self, u: Array) -> Array:
+        """|X|^T u for u >= 0, nearly always 0 for most rows."""
+        rows = np.flatnonzero(u)
+        found: Array = np.abs(self.design.X[rows]).T @ u[rows]
+        return found
+
+    def columns(self, X: Any, S: Any) -> Array:
+        """Columns S of X, dense, with one of ones if there is an intercept."""
+        part = X[:, S]
+        part = part.toarray() if sp.issparse(part) else part
+        return np.hstack([part, np.ones((X.shape[0], 1))]) if self.intercept else np.ascontiguousarray(part)
+
+    def start(self, w: Array) -> tuple[Array, float]:
+        """The margins of training rows at w with their intercept, and that."""
+        image = self.model.image(w)
+        b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
+        return host(image) + b, b
+
+    def cost(self, w: Array) -> float:
+        """The fold's share of F by these weights."""
+        held = self.held
+        v = np.ones(held.design.shape[0]) if held.counted else host(held.design.weights)
+        m = host(held.design.margins(w)) + self.start(w)[1]
+        return float(held.share * (v @ held.score.residuals(m, host(held.y)) ** 2))
+
+
+def folds_of(problem: BilevelProblem) -> list[Fold]:
+    """The folds of a problem; `UnsupportedError` where nothing can be proven."""
+    if not isinstance(problem, BilevelProblem):
+        raise UnsupportedError(f"problem must be a BilevelProblem, got {type(problem).__name__}")
+    if problem.penalty is not None:
+        raise UnsupportedError("the problem has a penalty of its own on parameters")
+    if len(problem.space) > 2:
+        raise UnsupportedError(f"the space has {len(problem.space)} parameters")
+    lower = np.array([ends[0] for ends in problem.space.ranges.values()])
+    if not np.all(lower >= 0.0):
+        raise UnsupportedError("a penalty may be negative in this space")
+    probe = {name: max(ends[0], 1.0) if ends[1] > 1.0 else ends[1] for name, ends in problem.space.ranges.items()}
+    return [_fold(*pair, probe) for pair in zip(problem.lower, problem.losses, strict=True)]
+
+
+def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
+    if not isinstance(lower, Proportional):
+        raise UnsupportedError(f"{type(lower).__name__} does not say how its penalties follow from its parameters")
+    shares = lower.shares(tuple(probe))
+    if not set(probe) <= set(shares):
+        raise UnsupportedError(f"parameters of {type(lower).__name__} are {', '.join(shares)}")
+    B = np.array([shares[name] for name in probe], dtype=np.float64).T
+    held = getattr(loss, "held_out", loss)
+    if not isinstance(held, HeldOut) or not knows(held.score):
+        raise UnsupportedError(f"the held-out loss {type(getattr(held, 'score', loss)).__name__} is not known")
+    parts = LinearParts.of(lower.at(**probe).canonical)
+    if parts is None or not isinstance(parts.model.loss, LOSSES):
+        raise UnsupportedError(f"{type(lower).__name__} is not such a linear model")
+    if type(parts.model) not in (LinearModel, Intercepted) or held.offset is not None:
+        raise UnsupportedError("rows have offsets, or exposures")
+    for X in (parts.model.design.X, held.design.X):
+        if isinstance(X, Blocked) or lives_elsewhere(X):
+            raise UnsupportedError("X lies elsewhere, or is read in blocks")
+    found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
+    if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):
+        raise UnsupportedError(f"{type(lower).__name__} has other penalties than it says")
+    if isinstance(parts.model, Intercepted) != (held.train is not None):
+        raise UnsupportedError("the held-out loss and the model do not agree about an intercept")
+    return Fold(type(parts.model)(parts.model.design, parts.model.y, parts.model.loss), held, B)

@@ -1,0 +1,1 @@
+"""Images: smoothed total variation, measurements, and their solvers."""

@@ -1,0 +1,133 @@
+r"""Linear operators A that measure an image, with what proofs need to know about them.
+
+`Fourier` is the unitary discrete Fourier transform: A^H A = 1. Its computed value errs by at most about 6.7 u log2(n)
+times the norm of its argument for n a power of two (Higham, Accuracy and Stability of Numerical Algorithms, section
+24.1); twice that is assumed for other lengths with small prime factors, eight times for any other.
+
+`General` takes anything with products with A and A^H. Its norm is bounded by the user, or else as in
+`suffice.rows.design` from its entries: those of a matrix, or for an operator of moderate size the images of all unit
+vectors. No number of products with a larger operator proves a bound. Whether the adjoint is one is tested on random
+vectors. Its rounding is assumed to be that of sums over rows and columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+from suffice.arrays import EPS, positive
+from suffice.imaging.variation import Pixels
+from suffice.rows.design import DENSE_GRAM_SIZE, squared_norm_bound
+
+ADJOINT_SLACK = 1e-8
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """The unitary transform over the last axes, as many as `shape` has."""
+
+    shape: tuple[int, ...]
+    squared_norm: float = 1.0
+    least: float = 1.0
+    rounding_is_known: bool = True
+
+    @property
+    def rounding(self) -> float:
+        n = math.prod(self.shape)
+        factor = max(_difficulty(length) for length in self.shape)
+        return 3.5 * factor * EPS * (math.log2(n) + 1.0)
+
+    def apply(self, x: Pixels) -> Pixels:
+        if len(self.shape) == 1:  # numpy's function for several axes costs more than a short transform
+            return np.fft.fft(x, norm="ortho")
+        return np.fft.fftn(x, axes=(-2, -1), norm="ortho")
+
+    def adjoint(self, y: Pixels) -> Pixels:
+        if len(self.shape) == 1:
+            return np.fft.ifft(y, norm="ortho")
+        return np.fft.ifftn(y, axes=(-2, -1), norm="ortho")
+
+
+def _difficulty(n: int) -> float:
+    for prime in (2, 3, 5, 7, 11):
+        while n % prime == 0 and n > 1:
+            n //= prime
+            if n == 1:
+                return 1.0 if prime == 2 else 2.0
+    return 8.0 if n > 1 else 1.0
+
+
+class General:
+    """A matrix, a sparse matrix, or an operator with shape, dtype, matvec and rmatvec (SciPy's, pylops')."""
+
+    def __init__(self, A: Any, shape: tuple[int, ...], dtype: Any, *, norm: float | None, least: float) -> None:
+        try:
+            operator: LinearOperator = A if hasattr(A, "matvec") and hasattr(A, "rmatvec") else aslinearoperator(A)
+        except TypeError as error:
+            raise TypeError(f"A must be a matrix or a linear operator, got {type(A).__name__}") from error
+        self.operator, self.shape, self.dtype = operator, shape, np.dtype(dtype)
+        self.rows, self.columns = (int(count) for count in operator.shape)
+        if math.prod(shape) != self.columns:
+            raise ValueError(f"shape must have {self.columns} pixels, one per column of A, got {shape}")
+        self._check_adjoint()
+        bound = self._bound(A) if norm is None else positive(norm, "norm", zero=True) ** 2
+        self.squared_norm = bound
+        self.least = positive(least, "least", zero=True)
+        if self.least > bound:
+            raise ValueError(f"least must not exceed the squared norm of A, got {least!r} > {bound!r}")
+        self.rounding_is_known = False
+
+    @property
+    def rounding(self) -> float:
+        return max(self.rows, self.columns) * EPS
+
+    def apply(self, x: Pixels) -> Pixels:
+        return self._batched(self.operator.matvec, x, len(self.shape))
+
+    def adjoint(self, y: Pixels) -> Pixels:
+        pulled = self._batched(self.operator.rmatvec, y, 1)
+        return pulled.reshape(*pulled.shape[:-1], *self.shape)
+
+    @staticmethod
+    def _batched(product: Any, v: Pixels, axes: int) -> Pixels:
+        if v.ndim == axes:
+            return np.asarray(product(v.reshape(-1)))
+        return np.array([np.asarray(product(row.reshape(-1))) for row in v])
+
+    def _random(self, rng: np.random.Generator, n: int, kind: str) -> Pixels:
+        v = rng.standard_normal(n)
+        return v + 1j * rng.standard_normal(n) if kind == "c" else v
+
+    def _check_adjoint(self) -> None:
+        rng = np.random.default_rng(0)
+        for _ in range(3):
+            x = self._random(rng, self.columns, self.dtype.kind)
+            image = np.asarray(self.operator.matvec(x))
+            if image.shape != (self.rows,) or not np.isfinite(image).all():
+                raise ValueError(f"A must map to {self.rows} finite numbers, got shape {image.shape}")
+            y = self._random(rng, self.rows, image.dtype.kind)
+            pulled = np.asarray(self.operator.rmatvec(y))
+            sizes = np.linalg.norm(image) * np.linalg.norm(y) + np.linalg.norm(x) * np.linalg.norm(pulled)
+            gap = abs(np.vdot(y, image) - np.vdot(pulled, x))
+            if not gap <= ADJOINT_SLACK * sizes:
+                raise ValueError(
+                    f"A's rmatvec is not the adjoint of its matvec: <y, A x> and <A^H y, x> differ by {gap:g}"
+                )
+
+    def _bound(self, A: Any) -> float:
+        if not (isinstance(A, np.ndarray) or sp.issparse(A)):
+            if self.columns > DENSE_GRAM_SIZE:
+                raise ValueError(
+                    f"norm must be given for an operator with more than {DENSE_GRAM_SIZE} columns, got {self.columns}: "
+                    "an upper bound on its largest singular value, which its products alone cannot prove"
+                )
+            A = np.stack([np.asarray(self.operator.matvec(unit)) for unit in np.eye(self.columns, dtype=self.dtype)], 1)
+        if A.dtype.kind == "c":  # as what it does to pairs of real numbers, or to real numbers alone
+            parts = [[A.real, -A.imag], [A.imag, A.real]] if self.dtype.kind == "c" else [[A.real], [A.imag]]
+            A = sp.block_array(parts, format="csr") if sp.issparse(A) else np.block(parts)
+        return squared_norm_bound(A.tocsr().astype(np.float64) if sp.issparse(A) else A.astype(np.float64))

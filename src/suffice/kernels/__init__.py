@@ -1,0 +1,1 @@
+"""Kernel machines, solved in their dual."""

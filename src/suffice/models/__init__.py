@@ -1,0 +1,1 @@
+"""Smooth terms f: losses of rows, the linear models they make, and what is minimised out of these."""

@@ -1,0 +1,420 @@
+r"""Cox's proportional hazards: minus the mean partial log-likelihood,
+
+    f(w) = 1/S sum_t ( s_t log sum_{j in R_t} c_tj exp(m_j)  -  a_t m_t ) + (l2/2) ||w||^2,      m = X w + o,
+
+S the sum of all sample weights a. There is a term t for every event; R_t are the rows at risk at its time: of the same
+stratum, with entry_j < time_t <= time_j (left truncation). Ties at one time, d events D:
+
+- Breslow: all c_tj = a_j, and s_t = a_t;
+- Efron: term number l = 0 .. d-1 has c_tj = a_j (1 - l/d) for j in D, a_j for the others, and s_t the mean of a on D.
+
+Each term is convex in m, a log-sum-exp. With p_tj = c_tj exp(m_j) / sum_k c_tk exp(m_k) and E_t, Var_t of p_t,
+
+    grad f = 1/S sum_t (s_t E_t[x] - a_t x_t) + l2 w,        v . hess f v = 1/S sum_t s_t Var_t(x . v) + l2 ||v||^2,
+
+and a variance is at most the square of half the range: L = max_j ||x_j - c||^2 sum_t s_t / S + l2 for any centre c;
+f does not change if c is taken off all rows. f is l2-strongly convex, which is what certificates rest on. Third
+derivatives are third central moments, |f'''[h, v, v]| <= max_t range_t(x . h) Var-part of f''[v, v]: the same that
+verification needs (`suffice.prove.verified`) with M = 2 max_j |(x_j - c) . h|, but H's rounding has no bound here, and
+nothing is verified: proofs need l2 > 0.
+
+All terms of one time together, with log c taken off so that they vanish where nobody else is at risk, are not negative:
+log sum_{R_t} >= log(1 - l/d) + log sum_D a_j exp(m_j), and Jensen's inequality. Their roots are residuals of the
+held-out loss (`suffice.losses.PartialLikelihood`).
+
+Sums over R_t are differences of cumulative sums: of rows that are still there, less those not yet entered, less a share
+of the events. What that rounds is known afterwards, gamma_n (sum of all parts) / (the difference) =: e_t relative to
+the sum, and counts in full in `gradient_rounding`. Terms with e_t above ROUGH are summed over their own rows, one by
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
+from suffice.models.linear import CARRIED, MarginModel
+from suffice.models.offset import offsets
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design
+from suffice.rows.gram import centred, gram
+from suffice.rows.rounding import TINY, gamma
+
+ROUGH = 1e-9
+LEAST = 1e-250  # of a sum: below, its parts may have underflowed
+Indices = npt.NDArray[np.intp]
+
+
+def signed_times(y: Any) -> Array:
+    """Times as one array of numbers, positive where there was an event and negative where a time is censored: from
+    that, from two columns (time, event), or from an array with a field of bools and one of numbers, as scikit-survival
+    has it."""
+    y = np.asarray(y)
+    if y.dtype.names is not None:
+        fields = {name: y.dtype[name].kind for name in y.dtype.names}
+        events = [name for name, kind in fields.items() if kind == "b"]
+        times = [name for name, kind in fields.items() if kind in "iuf"]
+        if len(events) != 1 or len(times) != 1:
+            raise ValueError("y must have one field of bools, the event, and one of numbers, the time")
+        event, time = y[events[0]], y[times[0]].astype(np.float64)
+    elif y.ndim == 2 and y.shape[1] == 2:
+        time, event = np.asarray(y[:, 0], dtype=np.float64), np.asarray(y[:, 1]).astype(bool)
+    else:
+        signed: Array = np.asarray(y, dtype=np.float64)
+        if signed.ndim != 1 or not (np.isfinite(signed).all() and (signed != 0.0).all()):
+            raise ValueError("y must hold times that are finite and not 0, negative where they are censored")
+        return signed
+    if not (np.isfinite(time).all() and (time > 0.0).all()):
+        raise ValueError("times must be positive and finite: since only their order matters, a constant may be added")
+    made: Array = np.where(event, time, -time)
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class RiskSets:
+    """Who is at risk when: times, whether there was an event, weights; strata and entries, or None."""
+
+    time: Array
+    event: npt.NDArray[np.bool_]
+    weight: Array
+    efron: bool = True
+    strata: Any = None
+    entry: Any = None
+
+    @cached_property
+    def parts(self) -> list[_Stratum]:
+        """The strata, those without events left out."""
+        if self.entry is not None and not np.all(np.asarray(self.entry) < self.time):
+            raise ValueError("entry must be before the time of every row")
+        labels = np.zeros(len(self.time)) if self.strata is None else np.asarray(self.strata)
+        made = []
+        for label in np.unique(labels):
+            rows = np.flatnonzero((labels == label) & (self.weight > 0.0))
+            if self.event[rows].any():
+                made.append(_Stratum.of(self, rows))
+        if not made:
+            raise ValueError("y must hold an event at least, of a sample with a positive weight")
+        return made
+
+    @cached_property
+    def events(self) -> float:
+        """The weight of all terms."""
+        return float(sum(part.share.sum() for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class _Stratum:
+    """Rows by falling time, with the terms of the likelihood that they make."""
+
+    rows: Indices  # by falling time
+    last: Indices  # of every term: how many of these rows are there at its time, at least
+    late: Indices | None  # rows by falling entry,
+    entered: Indices | None  # and how many of them have not entered before the time of a term
+    tied: Indices  # of every term: the first of its ties among `dead`,
+    ties: Indices  # and how many there are
+    dead: Indices  # rows with an event, by falling time
+    own: Indices  # of every term: the row whose margin is taken off
+    less: Array  # l/d of every term
+    share: Array  # s_t of the module's text
+    weight: Array  # of rows, as sorted
+
+    @classmethod
+    def of(cls, sets: RiskSets, rows: Indices) -> _Stratum:
+        order = np.argsort(-sets.time[rows], kind="stable")
+        rows = rows[order]
+        time = sets.time[rows]
+        dead = rows[sets.event[rows]]
+        at = sets.time[dead]
+        _, first, ties = np.unique(-at, return_index=True, return_counts=True)
+        tied, d = np.repeat(first, ties), np.repeat(ties, ties)
+        weights = sets.weight[dead]
+        less = np.zeros(len(dead))
+        share = weights
+        if sets.efron:
+            less = (np.arange(len(dead)) - tied) / d
+            share = np.add.reduceat(weights, first)[np.repeat(np.arange(len(first)), ties)] / d
+        last = np.searchsorted(-time, -at, side="right")
+        late = entered = None
+        if sets.entry is not None:
+            entry = np.asarray(sets.entry, dtype=np.float64)[rows]
+            by_entry = np.argsort(-entry, kind="stable")
+            late = by_entry
+            entered = np.searchsorted(-entry[by_entry], -at, side="right")
+        return cls(rows, last, late, entered, tied, d, dead, dead, less, share, sets.weight[rows])
+
+    def sums(self, e: Array, e_dead: Array) -> tuple[Array, Array]:
+        """sum_j c_tj e_j of every term, and the sum of all parts it was made of; e (rows or rows x columns) is of rows
+        as sorted, with their weights, e_dead of the events."""
+        zero = np.zeros((1, *e.shape[1:]))
+        cumulative = np.concatenate([zero, np.cumsum(e, axis=0)])
+        total = cumulative[self.last]
+        size = np.abs(total)
+        if self.late is not None and self.entered is not None:
+            gone = np.concatenate([zero, np.cumsum(e[self.late], axis=0)])[self.entered]
+            total, size = total - gone, size + np.abs(gone)
+        if self.less.any():
+            tied = np.concatenate([zero, np.cumsum(e_dead, axis=0)])
+            share = self.less.reshape(-1, *[1] * (e.ndim - 1))
+            of_ties = tied[self.tied + self.ties] - tied[self.tied]
+            size = size + share * (np.abs(tied[self.tied + self.ties]) + np.abs(tied[self.tied]))
+            total = total - share * of_ties
+        return total, size
+
+    def at_risk(self, t: int, weight: Array) -> tuple[Indices, Array]:
+        """The rows of term t, and its c."""
+        here = np.zeros(len(self.rows), dtype=bool)
+        here[: self.last[t]] = True
+        if self.late is not None and self.entered is not None:
+            here[self.late[: self.entered[t]]] = False
+        rows = self.rows[here]
+        c = weight[rows]
+        tied = np.isin(rows, self.dead[self.tied[t] : self.tied[t] + self.ties[t]])
+        return rows, np.where(tied, c * (1.0 - self.less[t]), c)
+
+    def back(self, r: Array) -> tuple[Array, Array]:
+        """sum_t c_tj r_t / weight_j of every row as sorted, for r >= 0 of every term; and the sum of the parts."""
+        N = len(self.rows)
+        given = np.bincount(self.last, weights=r, minlength=N + 1)
+        pull: Array = np.cumsum(given[::-1])[::-1][1:].astype(np.float64)  # terms whose `last` is beyond the row
+        size: Array = pull.copy()
+        if self.late is not None and self.entered is not None:
+            given = np.bincount(self.entered, weights=r, minlength=N + 1)
+            gone = np.zeros(N)
+            gone[self.late] = np.cumsum(given[::-1])[::-1][1:]
+            pull, size = pull - gone, size + gone
+        if self.less.any():
+            of_ties = np.bincount(self.tied, weights=self.less * r, minlength=len(self.dead))[self.tied]
+            place = np.empty(int(self.rows.max()) + 1, dtype=np.intp)
+            place[self.rows] = np.arange(N)
+            pull[place[self.dead]] -= of_ties
+            size[place[self.dead]] += of_ties
+        return pull, size
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """The terms of a stratum at some margins."""
+
+    part: _Stratum
+    e: Array  # weight exp(m - top) of rows as sorted
+    inverse: Array  # s_t / sum_j c_tj exp(m_j - top); 0 for terms that stand alone
+    logs: Array  # log sum_j c_tj exp(m_j)
+    relative: Array  # e_t of the module's text
+    top: float
+    alone: list[tuple[Indices, Array]]  # rows and s_t p_t of terms that were summed one by one
+
+
+@dataclass(frozen=True, eq=False)
+class CoxModel(MarginModel):
+    """Minus the mean partial log-likelihood with a ridge; X is dense or sparse in main memory, `design` has the rows as
+    they are. `offset` is a known part of the margins, or None."""
+
+    design: Design
+    sets: RiskSets
+    l2: float = 0.0
+    offset: Array | None = None
+    _latest: list[tuple[Array, Any]] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        design: Design,
+        y: Any,
+        ties: str = "efron",
+        sample_weight: Any = None,
+        strata: Any = None,
+        entry: Any = None,
+        offset: Any = None,
+        l2: float = 0.0,
+    ) -> CoxModel:
+        """Of what a user gives, checked. `design` has equal weights."""
+        if isinstance(design.X, Blocked):
+            where = "in blocks of rows" if design.X.here else "on a cluster"
+            raise TypeError(f"X is {where}: Cox's model, whose rows depend on each other, needs it in main memory")
+        rows, y = design.shape[0], signed_times(y)
+        if ties not in ("breslow", "efron"):
+            raise ValueError(f"ties must be 'breslow' or 'efron', got {ties!r}")
+        weight = np.ones(rows) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        given = {"y": y, "sample_weight": weight, "strata": strata, "entry": entry}
+        for name, value in given.items():
+            if value is not None and np.shape(value) != (rows,):
+                raise ValueError(f"{name} must have shape ({rows},) to match X, got {np.shape(value)}")
+        if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+            raise ValueError("sample_weight must be finite and non-negative")
+        offset = None if offset is None else offsets(offset, rows)
+        sets = RiskSets(np.abs(y), y > 0.0, weight, ties == "efron", strata, entry)
+        _ = sets.parts  # raises where there is nothing to learn
+        return cls(design, sets, l2, offset)
+
+    @property
+    def curvature(self) -> float:
+        return 1.0
+
+    @cached_property
+    def total(self) -> float:
+        """S."""
+        return float(self.sets.weight.sum())
+
+    @cached_property
+    def reach(self) -> float:
+        """No less than max ||x_j - c||, c the mean."""
+        X = self.design.X
+        centre = np.asarray(X.mean(axis=0)).ravel()
+        squares = self.design.row_norms**2 - 2.0 * np.asarray(X @ centre).ravel() + float(centre @ centre)
+        slack = gamma(4 * X.shape[1] + 16) * (self.design.row_norms + norm(centre)) ** 2
+        return math.sqrt(float(np.max(np.maximum(squares, 0.0) + slack))) * (1.0 + 1e-12)
+
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        """A proven Lipschitz constant of the gradient."""
+        return self.reach**2 * self.sets.events / self.total * (1.0 + 1e-12) + self.l2
+
+    def image(self, x: Array) -> Array:
+        image: Array = self.design.margins(x)
+        return image if self.offset is None else image + self.offset
+
+    def _terms(self, image: Array) -> list[_Terms]:
+        """Of every stratum; kept for the last image."""
+        for known, there in self._latest:
+            if known is image:
+                return list(there)
+        found = []
+        for part in self.sets.parts:
+            m = image[part.rows]
+            top = float(m.max())
+            e = part.weight * np.exp(m - top)
+            dead = self.sets.weight[part.dead] * np.exp(image[part.dead] - top)
+            total, size = part.sums(e, dead)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                relative = np.where(total > LEAST, 2.0 * gamma(len(m) + 8) * size / total, math.inf)
+                inverse = np.where(relative <= ROUGH, part.share / total, 0.0)
+                logs = np.log(total) + top
+            alone = []
+            for t in np.flatnonzero(~(relative <= ROUGH)):
+                rows, c = part.at_risk(int(t), self.sets.weight)
+                m_t = image[rows]
+                z = c * np.exp(m_t - m_t.max())
+                logs[t], relative[t] = math.log(float(z.sum())) + float(m_t.max()), 2.0 * gamma(len(rows) + 8)
+                alone.append((rows, float(part.share[t]) * z / float(z.sum())))
+            found.append(_Terms(part, e, inverse, logs, relative, top, alone))
+        self._latest[:] = [(image, tuple(found))]
+        return found
+
+    def time_losses(self, image: Array) -> Array:
+        """The loss of every time with an event, all strata one after the other: none is negative."""
+        made = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for of in self._terms(image):
+                part = of.part
+                terms = part.share * (of.logs - np.log(self._unit(part)))
+                terms -= self.sets.weight[part.own] * image[part.own]
+                made.append(np.maximum(np.add.reduceat(terms, np.unique(part.tied)), 0.0))
+        return np.concatenate(made) / self.total
+
+    def loss_rounding(self, image: Array) -> float:
+        """A bound on how far the sum of `time_losses` is from that of the exact margins of this image."""
+        found = 0.0
+        for of in self._terms(image):
+            part, relative, top = of.part, of.relative, of.top
+            sizes = 1.0 + 4.0 * (abs(top) + np.abs(image[part.own])) + np.abs(np.log(self._unit(part)))
+            found += float(part.share @ (1.2 * relative + 8.0 * EPS * (sizes + np.log(len(image) + 2.0))))
+        return found / self.total * (1.0 + 1e-6)
+
+    def _unit(self, part: _Stratum) -> Array:
+        """What makes a term 0 where nobody else is at risk: the weight of its own row, or of its ties that are left."""
+        weights = self.sets.weight[part.dead]
+        if not part.less.any():
+            return weights
+        sums = np.concatenate([[0.0], np.cumsum(weights)])
+        left: Array = (sums[part.tied + part.ties] - sums[part.tied]) * (1.0 - part.less)
+        return left
+
+    def value_at(self, x: Array, image: Array) -> float:
+        loss = float(self.time_losses(image).sum())
+        return loss + 0.5 * self.l2 * float(x @ x) if math.isfinite(loss) else math.inf
+
+    def pulls(self, image: Array) -> Array:
+        """The derivative of the loss with respect to every margin."""
+        pulls = np.zeros(len(image))
+        for of in self._terms(image):
+            part = of.part
+            pulls[part.rows] += of.e * part.back(of.inverse)[0]
+            for rows, pull in of.alone:
+                pulls[rows] += pull
+            np.subtract.at(pulls, part.own, self.sets.weight[part.own])
+        result: Array = pulls / self.total
+        return result
+
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        gradient: Array = self.design.adjoint(self.pulls(image)) + self.l2 * x
+        return gradient
+
+    def gradient_rounding(self, x: Array, image: Array) -> float:
+        design, N = self.design, len(image)
+        error = CARRIED * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
+        error = error + 8.0 * EPS * (np.abs(image) + (0.0 if self.offset is None else np.abs(self.offset)))
+        off, size = np.zeros(N), np.zeros(N)
+        for of in self._terms(image):
+            part, e, relative, top = of.part, of.e, of.relative, of.top
+            # exp(m - top) errs by the error of m, and of the difference; sums by the largest of their parts'.
+            of_e = error[part.rows] + 4.0 * EPS * (1.0 + np.abs(image[part.rows]) + abs(top))
+            moved = float(of_e.max())
+            largest = float(relative.max())
+            if not (moved < 0.1 and largest < 0.1):
+                return math.inf
+            with np.errstate(over="ignore"):
+                pull, parts = part.back(of.inverse)
+                all_parts = part.back(of.inverse * (relative + 2.0 * moved))[1]
+            rows = part.rows
+            off[rows] += e * (1.2 * np.maximum(all_parts, 0.0) + 4.0 * gamma(N + 8) * parts + np.abs(pull) * 1.2 * of_e)
+            size[rows] += e * parts
+            for those, pull in of.alone:
+                off[those] += pull * (3.0 * moved + 4.0 * gamma(N + 8))
+                size[those] += pull
+            np.add.at(size, part.own, self.sets.weight[part.own])
+        off = (off + 8.0 * EPS * size) / self.total
+        if not np.isfinite(off).all():
+            return math.inf
+        spectral = math.sqrt(N * design.squared_norm) if not np.ptp(design.weights) else math.inf
+        length = min(spectral * norm(off), float(design.row_norms @ off)) * (1.0 + gamma(N + 8))
+        through_sum = design.pull_rounding * math.sqrt(N) * norm(size / self.total + off)
+        return length + through_sum + 2.0 * EPS * self.l2 * norm(x) + design.underflow
+
+    def hessian(self, image: Array, working: Indices) -> Array:
+        """The Hessian at these margins on these columns: sum_t s_t Var_t(x) / S."""
+        X = self.design.X[:, working]
+        X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+        X = X - X.mean(axis=0)
+        H = np.zeros((len(working), len(working)))
+        for of in self._terms(image):
+            part, e = of.part, of.e
+            weight = e * part.back(of.inverse)[0]
+            rows = X[part.rows]
+            H += gram(rows, scale=np.sqrt(np.maximum(weight, 0.0)))[0]
+            dead = (self.sets.weight[part.dead] * np.exp(image[part.dead] - of.top))[:, None] * X[part.dead]
+            shares = np.where(of.inverse > 0.0, part.share, 1.0)
+            means = part.sums(e[:, None] * rows, dead)[0] * (of.inverse / shares)[:, None]
+            H -= gram(means, scale=np.sqrt(part.share))[0]
+            for those, pull in of.alone:
+                H += centred(gram(X[those], scale=np.sqrt(pull), intercept=True)[0])
+        H /= self.total
+        H[np.diag_indices(len(H))] += self.l2
+        return H
+
+    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
+        """By the range of the change of margins: a variance is at most a quarter of its square."""
+        moved = norm(x - z)
+        if moved < 1e-150:
+            return math.inf
+        change = x_image - z_image
+        error = (self.design.spread(x) + CARRIED * self.design.spread(z)) * math.sqrt(len(change))
+        error += 8.0 * EPS * float(np.abs(x_image).max(initial=0.0) + np.abs(z_image).max(initial=0.0))
+        half = 0.5 * float(change.max() - change.min()) + error
+        return min((half / moved) ** 2 * self.sets.events / self.total + self.l2, self.L)

@@ -1,0 +1,322 @@
+r"""Losses psi(m, y) of a margin m and a target y, convex in m.
+
+Each knows a bound on psi'', which may be infinite, and the largest psi'' between any two margins: what step lengths,
+Hessians and the rounding of gradients are proven by. Where psi'' has no bound a rate such as exp(m) may leave the range
+of floats. It is cut off there (`rate`), and a model whose rows come that far proves nothing.
+
+A loss of your own is one class with these methods. With `targets` it also knows what y may hold.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from scipy.special import expit
+
+from suffice.arrays import EPS, Array, namespace, positive
+from suffice.models.labels import signs
+
+LARGEST_EXPONENT = 709.0  # exp of it is nearly the largest float
+LARGEST = math.exp(LARGEST_EXPONENT) * (1.0 - 8.0 * EPS)  # no more than any library makes of it
+
+
+class MarginLoss(Protocol):
+    """psi(m, y) for a margin m and a target y, with 0 <= psi'' <= curvature, which may be infinite."""
+
+    @property
+    def curvature(self) -> float:
+        """An upper bound of psi''."""
+        ...
+
+    def value(self, m: Array, y: Array) -> Array:
+        """psi of every row."""
+        ...
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        """psi' of every row, with respect to m."""
+        ...
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        """The largest psi'' between margins m and n; `LARGEST` where it is beyond the range of floats."""
+        ...
+
+
+@runtime_checkable
+class Bending(Protocol):
+    """A loss that can be verified without strong convexity (`suffice.prove.verified`): the third derivative of psi is
+    no larger than `third` times the second, in absolute value."""
+
+    third: ClassVar[float]
+
+    def second(self, m: Array, y: Array) -> Array:
+        """psi'' of every row, to nearly full relative accuracy."""
+        ...
+
+
+@runtime_checkable
+class Kinked(Protocol):
+    """A loss that is piecewise quadratic, psi'' = 0 or `curvature`: it can be verified as well."""
+
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        """How far every margin is from where psi'' jumps."""
+        ...
+
+
+class Real:
+    """A loss whose targets are numbers."""
+
+    def targets(self, y: Any) -> Array:
+        """y as the loss takes it; raises TypeError or ValueError for anything else."""
+        try:
+            targets = np.array(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"y must be numeric, got dtype {y.dtype}") from error
+        if not np.isfinite(targets).all():
+            raise ValueError("y must be finite, got NaN or infinite entries")
+        return targets
+
+
+class Labelled:
+    """A loss whose targets are two labels of any kind, taken as -1 and 1."""
+
+    def targets(self, y: Any) -> Array:
+        """y as the loss takes it; raises ValueError if there are not two labels."""
+        return signs(y)[0]
+
+
+def slope_and_bend(loss: MarginLoss, m: Array, y: Array) -> tuple[Array, Array]:
+    """psi' and no less than psi'' of every row, at the price of one where they have it in common."""
+    both = getattr(loss, "slope_and_bend", None)
+    if both is not None:
+        found: tuple[Array, Array] = both(m, y)
+        return found
+    return loss.derivative(m, y), loss.curvature_between(m, m, y)
+
+
+def slope_size(loss: MarginLoss, slope: Array, bend: Array, m: Array, y: Array) -> Array:
+    """What psi' is rounded relative to: |psi'| + psi'', which covers psi' = exp(m) - y, or what the loss says itself by
+    a method `slope_size(m, y)`, or |psi'| where that is a difference and rounded once, whatever the units of y. It is
+    no less than |psi'|, and psi' as computed errs by four units of rounding times it at most. `slope` is psi' at m,
+    `bend` no less than psi''."""
+    if isinstance(loss, Squared | Huber):
+        return abs(slope)
+    own = getattr(loss, "slope_size", None)
+    size: Array = abs(slope) + bend
+    return size if own is None else namespace(m).maximum(own(m, y), size)
+
+
+BLOCK = 8192  # rows
+NEAR = 0.5  # of 0: within it, `bent` is an integral
+_nodes, _weights = np.polynomial.legendre.leggauss(8)
+NODES = 0.5 * (_nodes + 1.0)
+WEIGHTS = 0.5 * _weights * (1.0 - NODES)
+
+
+def bent(t: Array) -> Array:
+    """exp(t) - 1 - t, to nearly full relative accuracy: t^2 int_0^1 (1 - s) exp(s t) ds near 0, by eight nodes of Gauss
+    and Legendre, a sum of positive parts in which nothing cancels."""
+    with np.errstate(over="ignore"):
+        near = np.abs(t) < NEAR
+        u = np.where(near, t, 0.0)
+        inside = u * u * sum(w * np.exp(node * u) for node, w in zip(NODES, WEIGHTS, strict=True))
+        result: Array = np.where(near, inside, np.expm1(t) - t)
+    return result
+
+
+def sigmoid(m: Array) -> Array:
+    """1/(1 + exp(-m)), wherever m lives."""
+    if isinstance(m, np.ndarray):
+        result: Array = expit(m)
+        return result
+    return 1.0 / (1.0 + namespace(m).exp(-m))  # exp overflows to infinity, without complaint outside NumPy
+
+
+def _is_long(m: Array) -> bool:
+    """Whether intermediate results of all rows would not stay in the cache: in blocks they take a fifth of the time."""
+    return isinstance(m, np.ndarray) and m.ndim == 1 and len(m) > 2 * BLOCK
+
+
+def _blocks(m: Array) -> list[slice]:
+    return [slice(first, first + BLOCK) for first in range(0, len(m), BLOCK)]
+
+
+@dataclass(frozen=True)
+class Squared(Real):
+    """psi = (m - y)^2 / 2."""
+
+    curvature: float = 1.0
+    third: ClassVar[float] = 0.0
+
+    def value(self, m: Array, y: Array) -> Array:
+        return 0.5 * (m - y) ** 2
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return m - y
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        ones: Array = namespace(m).ones_like(m)
+        return ones
+
+    def second(self, m: Array, y: Array) -> Array:
+        return self.curvature_between(m, m, y)
+
+
+@dataclass(frozen=True)
+class Logistic(Labelled):
+    """psi = log(1 + exp(-y m)) for labels y in {-1, 1}."""
+
+    curvature: float = 0.25
+    third: ClassVar[float] = 1.0
+
+    def value(self, m: Array, y: Array) -> Array:
+        if _is_long(m):
+            value = np.empty_like(m)
+            for place in _blocks(m):
+                value[place] = self.value(m[place], y[place])
+            return value
+        xp = namespace(m)
+        size = xp.abs(m)
+        result: Array = 0.5 * (size - y * m) + xp.log1p(xp.exp(-size))
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return -y * sigmoid(-y * m)
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        # psi'' = p (1 - p) falls with |margin|: it is largest at the end nearer to 0, or at 0 if that lies between.
+        xp = namespace(m)
+        nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
+        p = sigmoid(nearest)
+        return p * (1.0 - p)
+
+    def second(self, m: Array, y: Array) -> Array:
+        return sigmoid(m) * sigmoid(-m)
+
+    def slope_and_bend(self, m: Array, y: Array) -> tuple[Array, Array]:
+        if _is_long(m):
+            slope, bend = np.empty_like(m), np.empty_like(m)
+            for place in _blocks(m):
+                slope[place], bend[place] = self.slope_and_bend(m[place], y[place])
+            return slope, bend
+        q = sigmoid(-y * m)
+        return -y * q, q * (1.0 - q) + EPS * q  # 1 - q is exact for q >= 1/2, but q is not
+
+
+@dataclass(frozen=True)
+class Huber(Real):
+    """psi = (m - y)^2 / 2 up to |m - y| = delta, linear with slope delta beyond."""
+
+    delta: float = 1.0
+    curvature: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.delta, "delta")
+
+    def value(self, m: Array, y: Array) -> Array:
+        xp = namespace(m)
+        size = xp.abs(m - y)
+        result: Array = xp.where(size <= self.delta, 0.5 * size**2, self.delta * (size - 0.5 * self.delta))
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        result: Array = namespace(m).clip(m - y, -self.delta, self.delta)
+        return result
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        xp = namespace(m)
+        low, high = xp.minimum(m, n) - y, xp.maximum(m, n) - y
+        result: Array = xp.astype((low <= self.delta) & (high >= -self.delta), m.dtype)
+        return result
+
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        result: Array = abs(abs(m - y) - self.delta)
+        return result
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Labelled):
+    """psi = max(0, 1 - y m)^2 for labels y in {-1, 1}."""
+
+    curvature: float = 2.0
+
+    def value(self, m: Array, y: Array) -> Array:
+        return self._short(m, y) ** 2
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return -2.0 * y * self._short(m, y)
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        xp = namespace(m)
+        result: Array = 2.0 * xp.astype(xp.minimum(y * m, y * n) < 1.0, m.dtype)
+        return result
+
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        result: Array = abs(1.0 - y * m)
+        return result
+
+    def _short(self, m: Array, y: Array) -> Array:
+        xp, short = namespace(m), 1.0 - y * m
+        result: Array = xp.maximum(short, xp.zeros_like(short))
+        return result
+
+
+class LogMean(Real):
+    """A loss whose margin is the logarithm of a mean that is not negative."""
+
+    def targets(self, y: Any) -> Array:
+        targets = super().targets(y)
+        if (targets < 0.0).any():
+            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
+        return targets
+
+    def best(self, y: Array) -> Array:
+        """The minimiser of psi over m; -infinity for y = 0."""
+        with np.errstate(divide="ignore"):
+            result: Array = np.log(y)
+        return result
+
+
+@dataclass(frozen=True)
+class Poisson(LogMean):
+    """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
+
+    curvature: float = math.inf
+    third: ClassVar[float] = 1.0
+
+    def value(self, m: Array, y: Array) -> Array:
+        return rate(m) - y * m
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return rate(m) - y
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        return rate(namespace(m).maximum(m, n))
+
+    def second(self, m: Array, y: Array) -> Array:
+        return rate(m)
+
+    def excess(self, m: Array, y: Array) -> Array:
+        """psi less its infimum over m, half the unit deviance: y (exp(t) - 1 - t), t = m - log(y)."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            some = y * bent(np.where(y > 0.0, m - np.log(y), 0.0))
+            result: Array = np.where(y > 0.0, some, np.exp(m))
+        return result
+
+
+def rate(t: Array, times: Array | None = None) -> Array:
+    """exp(t), or `times` > 0 that, cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0
+    times infinity would be NaN."""
+    xp = namespace(t)
+    top = xp.full_like(t, LARGEST_EXPONENT)
+    if times is None:
+        result: Array = xp.exp(xp.minimum(t, top))
+        return result
+    top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
+    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
+    return result
+
+
+SQUARED, LOGISTIC, HUBER, POISSON, SQUARED_HINGE = Squared(), Logistic(), Huber(), Poisson(), SquaredHinge()

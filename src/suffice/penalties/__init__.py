@@ -1,0 +1,1 @@
+"""Terms g with a cheap prox."""

@@ -1,0 +1,1 @@
+"""Proofs beyond strong convexity: verified minimisers, held-out losses, stationarity."""

@@ -1,0 +1,701 @@
+r"""A matrix that is never in memory as a whole: blocks of rows, here or on a cluster.
+
+    X w = (X_1 w, X_2 w, ...),     X^T r = sum_b X_b^T r_b,     X^T C X = sum_b X_b^T C_b X_b
+
+Blocks are cut by the number of the row, and sums over them are made in one binary tree: neighbours first, then
+neighbours of sums. So a sum has the same bits whoever makes its parts, in whatever order and number: one process that
+reads one block after the other (`RowBlocks`), or workers that hold some blocks each (`suffice.rows.dask`). A block
+is computed with one BLAS thread, since more would add in another order. Blocks of 2^k neighbours are a subtree; a term
+of a sum over n blocks passes ceil(log2 n) additions.
+
+What is done with a block is a `Job`: a function of its rows of X, of whatever goes with the rows (targets, weights),
+and of margins. `Margins` are products X w that are made when a job needs them, in the same pass, and combinations of
+these. Jobs that are asked for at a time (`suffice.rows.together`) share a pass.
+
+`RowBlocks` behaves like a matrix where a `Design` needs one: `shape`, `X @ w`, `X.T @ r`. Its rows come from a
+`numpy.memmap`, from files, or from any function that gives the rows from one number to another. A block is turned into
+float64 when it is read: a file of bytes or float32 takes no more room than it has. The operating system keeps what
+fits of a file.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.arrays import Array, frozen, whole_number
+from suffice.rows.rounding import block_length, dense_product, roundings
+from suffice.rows.together import asked
+
+LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
+BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows start..stop-1: their part of X, of what goes with the rows, and of margins."""
+
+    start: int
+    stop: int
+    read: Callable[[], Array]
+    given: Mapping[str, Any]
+    margins: Sequence[Array] = ()
+
+    @property
+    def X(self) -> Array:  # noqa: N802 (the symbol)
+        """Read when it is asked for."""
+        return self.read()
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name]
+
+
+class Job(Protocol):
+    """What is done with a block. It travels to workers: a class of a module, with small attributes."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it needs X itself."""
+        ...
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it gives a pair: numbers that go with the rows and stay where these are, and what is summed."""
+        ...
+
+    def __call__(self, block: Block) -> Any: ...
+
+
+class Most(float):
+    """A number of which the largest counts."""
+
+    def __add__(self, other: Any) -> Most:
+        return Most(max(self, other)) if self == self and other == other else Most(math.nan)
+
+
+class Length(float):
+    """A Euclidean length, of which squares are summed."""
+
+    def __add__(self, other: Any) -> Length:
+        return Length(math.hypot(self, other))
+
+
+def joined(one: Any, other: Any) -> Any:
+    """The sum of what a job gives for two neighbours; lists are put one after the other."""
+    if isinstance(one, tuple):
+        return tuple(joined(a, b) for a, b in zip(one, other, strict=True))
+    return one + other
+
+
+class Tree:
+    """A sum of parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
+
+    def add(self, part: Any) -> None:
+        level = 0
+        while self._open and self._open[-1][0] == level:
+            part, level = joined(self._open.pop()[1], part), level + 1
+        self._open.append((level, part))
+
+    def total(self) -> Any:
+        """Of at least one part; nothing can be added any more."""
+        total = self._open.pop()[1]
+        while self._open:
+            total = joined(self._open.pop()[1], total)
+        return total
+
+
+def tree(parts: Iterable[Any]) -> Any:
+    """The sum of all parts, as `Tree` makes it."""
+    made = Tree()
+    for part in parts:
+        made.add(part)
+    return made.total()
+
+
+def tree_roundings(N: int, block: int) -> int:
+    """How many roundings a term of X^T r passes, at most."""
+    blocks = math.ceil(N / block)
+    return min(N, roundings(min(N, block)) + math.ceil(math.log2(blocks)) + 1)
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows start, start + step, ... before stop, or all but these: no more than three numbers, whatever the rows."""
+
+    start: int
+    stop: int
+    step: int = 1
+    complement: bool = False
+
+    @classmethod
+    def of(cls, rows: slice, total: int, *, complement: bool = False) -> View:
+        start, stop, step = rows.indices(total)
+        if step < 1:
+            raise ValueError(f"rows must go forwards, got {rows!r}")
+        return cls(start, max(stop, start), step, complement)
+
+    def count(self, total: int) -> int:
+        """How many rows of all it holds."""
+        inside = len(range(self.start, self.stop, self.step))
+        return total - inside if self.complement else inside
+
+    def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
+        """Which of these rows it holds."""
+        rows = np.arange(start, stop)
+        inside: npt.NDArray[np.bool_] = (
+            (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
+        )
+        return ~inside if self.complement else inside
+
+
+@dataclass(frozen=True)
+class Even:
+    """Weights of rows that are all alike: `weight` for the rows of a view, or for all, and 0 for the others."""
+
+    total: int
+    weight: float
+    view: View | None = None
+
+    @classmethod
+    def over(cls, total: int, view: View | None = None) -> Even:
+        count = total if view is None else view.count(total)
+        if count == 0:
+            raise ValueError("a view of rows must hold at least one of them")
+        return cls(total, 1.0 / count, view)
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.total,)
+
+    @property
+    def count(self) -> int:
+        """Rows that count."""
+        return self.total if self.view is None else self.view.count(self.total)
+
+    def rows(self, start: int, stop: int) -> Array:
+        if self.view is None:
+            return np.full(stop - start, self.weight)
+        return np.where(self.view.mask(start, stop), self.weight, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Weights of rows by numbers that go with them, those of their folds: `weight` for rows of number k, or for all
+    others, and 0 for the rest. `count` rows have a weight."""
+
+    numbers: Any
+    k: int
+    complement: bool
+    count: int
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (int(self.numbers.shape[0]),)
+
+    def of(self, numbers: Any) -> Array:
+        """The weights of rows with these numbers."""
+        return np.where((numbers == self.k) != self.complement, 1.0 / self.count, 0.0)
+
+
+@dataclass(eq=False)
+class _Made:
+    """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
+    found out about w."""
+
+    w: Array
+    offset: Any
+    rows: Any = None
+    known: dict[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """A linear combination of products X_k w_k with blocks of rows."""
+
+    X: Blocked
+    node: Any  # a product, or an operation on two nodes
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    __array_ufunc__ = None  # numpy would take it apart
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.X.shape[0], *products_of([self])[0].w.shape[1:])
+
+    @property
+    def is_product(self) -> bool:
+        return isinstance(self.node, _Made)
+
+    @property
+    def w(self) -> Array:
+        """The weights whose product this is, but for rounding and offsets."""
+        products = products_of([self])
+        places = {id(one): k for k, one in enumerate(products)}
+        return combined(written(self.node, places), [one.w for one in products])
+
+    @property
+    def known(self) -> dict[Any, Any]:
+        """What was found out about them; the same for all that are one product."""
+        return self.node.known if isinstance(self.node, _Made) else self._known
+
+    def knows(self, what: str, owners: Sequence[Any]) -> bool:
+        """Whether this was found out about them, by a model that has these parts."""
+        return (what, *map(id, owners)) in self.known
+
+    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
+        """Remember it. The parts are held, so that their ids stay their own."""
+        self.known[what, *map(id, owners)] = tuple(owners), found
+        return found
+
+    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
+        """What is known of them, found out if it has not been."""
+        known = self.known.get((what, *map(id, owners)))
+        return self.keep(what, owners, find()) if known is None else known[1]
+
+    def __add__(self, other: Margins) -> Margins:
+        return Margins(self.X, ("+", self.node, other.node))
+
+    def __sub__(self, other: Margins) -> Margins:
+        return Margins(self.X, ("-", self.node, other.node))
+
+    def __mul__(self, factor: float) -> Margins:
+        return Margins(self.X, ("*", float(factor), self.node))
+
+    __rmul__ = __mul__
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A job on all rows of X, with the margins it needs and what else goes with the rows."""
+
+    X: Blocked
+    job: Job
+    margins: Sequence[Margins]
+    given: Mapping[str, Any]
+
+
+def products_of(margins: Sequence[Margins]) -> list[_Made]:
+    """The products that these are made of, each once."""
+    found: dict[int, _Made] = {}
+    # No function that calls itself: that would hold itself, and what it has found, until Python looks for cycles.
+    nodes = [one.node for one in reversed(margins)]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, _Made):
+            found.setdefault(id(node), node)
+        else:
+            nodes += [part for part in reversed(node[1:]) if not isinstance(part, float)]
+    return list(found.values())
+
+
+def written(node: Any, places: Mapping[int, int]) -> Any:
+    """A combination in terms of numbers of products, fit for travelling."""
+    if isinstance(node, _Made):
+        return places[id(node)]
+    return (node[0], *(part if isinstance(part, float) else written(part, places) for part in node[1:]))
+
+
+def combined(text: Any, products: Sequence[Array]) -> Array:
+    """The combination of these products, on some rows."""
+    if isinstance(text, int):
+        return products[text]
+    sign, one, other = text
+    if sign == "*":
+        scaled: Array = one * combined(other, products)
+        return scaled
+    a, b = combined(one, products), combined(other, products)
+    return a + b if sign == "+" else a - b
+
+
+def product(X: Array, w: Array, offset: Array | None) -> Array:
+    """X w, plus an offset, for the rows of a block."""
+    margins: Array = X @ w
+    return margins if offset is None else margins + offset
+
+
+class Blocked:
+    """Blocks of rows of a matrix of real numbers, wherever they are."""
+
+    __array_ufunc__ = None  # numpy would take it apart
+
+    shape: tuple[int, int]
+    block: int
+    here: bool = True  # whether products with X are arrays of this process
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def margins(self, w: Array, offset: Any = None) -> Margins:
+        """X w, for a vector or a matrix w, plus an offset for every row; nothing is read before it is needed, nor twice
+        while somebody holds it."""
+        if np.shape(w)[:1] != self.shape[1:]:
+            raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
+        w = np.array(w, order="C")
+        known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
+        key = w.tobytes(), w.shape, id(offset)
+        node = known.get(key)
+        if node is None:
+            known[key] = node = _Made(w, offset)
+        return Margins(self, node)
+
+    def even(self) -> Any:
+        """Weights of rows that are all alike."""
+        return Even.over(self.shape[0])
+
+    def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
+        """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before
+        it."""
+        return asked(Request(self, job, tuple(margins), given))
+
+    @property
+    def source(self) -> Any:
+        """Whose rows are read: one pass over them serves all that is asked for at a time."""
+        return self
+
+    def answers(self, requests: Sequence[Request]) -> list[Any]:
+        """What `run` gives for each of these requests, which share their source."""
+        raise NotImplementedError
+
+    def rows_of(self, values: Any) -> Any:
+        """Numbers that go with the rows, from an array of them, to be given to jobs."""
+        raise NotImplementedError
+
+    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
+        """`function` of all y, to be given to jobs; with `labels` it depends on the set of different y as well, else
+        on each y alone."""
+        values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
+        key = values.dtype.str, blake2b(values.data, digest_size=16).digest()
+        return self._once(key, lambda: self.rows_of(frozen(values)))
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Targets that several problems and losses share are held once."""
+        known: WeakValueDictionary[Any, Any] = self.source.__dict__.setdefault("_targets", WeakValueDictionary())
+        found = known.get(key)
+        if found is None:
+            known[key] = found = make()
+        return found
+
+    def _checked(self, y: Any) -> Any:
+        if y.shape != self.shape[:1]:
+            raise ValueError(f"y must have shape ({self.shape[0]},) to match X, got {y.shape}")
+        return y
+
+    def gathered(self, rows: Any) -> Array:
+        """Numbers that go with the rows as an array."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares: every entry, whatever file or chunk it lies in."""
+        digests = self.run(Digest())
+        return {"shape": self.shape, "values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
+
+
+def in_blocks(problem: Any) -> bool:
+    """Whether a problem's X is in blocks of rows."""
+    return isinstance(getattr(getattr(problem, "design", None), "X", None), Blocked)
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Of every entry, block by block."""
+
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> list[str]:
+        return [blake2b(block.X.data, digest_size=16).hexdigest()]
+
+
+class Reader:
+    """A block that is read when it is asked for, once."""
+
+    __slots__ = ("X", "block", "place")
+
+    def __init__(self, X: RowBlocks, place: slice) -> None:
+        self.X, self.place = X, place
+        self.block: Array | None = None
+
+    def __call__(self) -> Array:
+        if self.block is None:
+            self.block = self.X.block_at(self.place)
+        return self.block
+
+
+class RowBlocks(Blocked):
+    """A matrix of real numbers as blocks of rows; `rows(start, stop)` returns the rows start..stop-1.
+
+    `RowBlocks.of` makes one from arrays and files. `block` is the number of rows that are read at a time.
+    """
+
+    def __init__(self, rows: Callable[[int, int], Any], shape: tuple[int, int], *, block: int | None = None) -> None:
+        if not callable(rows):
+            raise TypeError(f"rows must be callable, got {rows!r}")
+        if len(shape) != 2:
+            raise ValueError(f"shape must be a pair (rows, columns), got {shape!r}")
+        self.rows = rows
+        self.shape = whole_number(shape[0], "rows", least=1), whole_number(shape[1], "columns", least=1)
+        self.block = block_rows(self.shape, block)
+        self._even: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in LOCAL} | {"_even": None}
+
+    @classmethod
+    def of(cls, source: Any, *, block: int | None = None) -> RowBlocks:
+        """From an array, such as a `numpy.memmap`, a file made by `numpy.save`, or a list of these, one below the
+        other."""
+        if isinstance(source, cls):
+            return source
+        parts = [_Part(item) for item in (source if isinstance(source, list | tuple) else [source])]
+        if not parts:
+            raise ValueError("source must hold at least one array or file")
+        widths = sorted({part.shape[1] for part in parts})
+        if len(widths) > 1:
+            raise ValueError(f"all parts must have the same number of columns, got {widths}")
+        return cls(_Stack(parts), (sum(part.shape[0] for part in parts), widths[0]), block=block)
+
+    @property
+    def T(self) -> _Transposed:  # noqa: N802 (as numpy has it)
+        return _Transposed(self)
+
+    def __matmul__(self, w: Array) -> Array:
+        if np.shape(w)[:1] != self.shape[1:]:
+            raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
+        result = np.empty((self.shape[0], *np.shape(w)[1:]))
+        for place, block in self.blocks():
+            result[place] = block @ w
+        return result
+
+    def adjoint(self, r: Array) -> Array:
+        """X^T r."""
+        if np.shape(r)[:1] != self.shape[:1]:
+            raise ValueError(f"X has {self.shape[0]} rows, its factor has shape {np.shape(r)}")
+        result: Array = tree(dense_product(block, r[place], block_length(len(block))) for place, block in self.blocks())
+        return result
+
+    def places(self) -> Iterator[slice]:
+        """Where blocks stand."""
+        for start in range(0, self.shape[0], self.block):
+            yield slice(start, min(start + self.block, self.shape[0]))
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Where each block stands, and the block."""
+        for place in self.places():
+            yield place, self.block_at(place)
+
+    def block_at(self, place: slice) -> Array:
+        """The rows that stand there."""
+        return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
+
+    def answers(self, requests: Sequence[Request]) -> list[Any]:
+        new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
+        fresh = {key: np.empty((self.shape[0], *one.w.shape[1:])) for key, one in new.items()}
+        parts = [_Answer(request, fresh) for request in requests]
+        with one_thread():
+            for place in self.places():
+                read = Reader(self, place)
+                for key, one in new.items():
+                    fresh[key][place] = product(read(), one.w, rows_from(one.offset, place))
+                for part in parts:
+                    part.take(place, read)
+        for key, one in new.items():
+            one.rows = fresh[key]
+        return [part.result() for part in parts]
+
+    def even(self) -> Array:
+        # An array, always the same one: models that know nothing of blocks take it as it is.
+        if self._even is None:
+            self._even = np.full(self.shape[0], 1.0 / self.shape[0])
+        return self._even
+
+    def rows_of(self, values: Any) -> Array:
+        return np.asarray(values)
+
+    def gathered(self, rows: Any) -> Array:
+        whole: Array = rows_from(rows, slice(0, self.shape[0]))
+        return whole
+
+    def squared_rows(self) -> Array:
+        """||x_i||^2 of every row."""
+        return np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in self.blocks()])
+
+    def outer_gram(self) -> Array:
+        """X X^T, for few rows."""
+        result = np.empty((self.shape[0], self.shape[0]))
+        for place, block in self.blocks():
+            result[:, place] = self @ block.T
+        return result
+
+    def scaled(self, factors: Array, divisor: float = 1.0) -> RowBlocks:
+        """diag(factors) X / divisor."""
+
+        def rows(start: int, stop: int) -> Any:
+            return factors[start:stop, None] * np.asarray(self.rows(start, stop), dtype=np.float64) / divisor
+
+        return RowBlocks(rows, self.shape, block=self.block)
+
+
+class _Answer:
+    """What one request gets, block by block."""
+
+    def __init__(self, request: Request, fresh: Mapping[int, Array]) -> None:
+        products = products_of(request.margins)
+        self.job, self.given, self.sum = request.job, request.given, Tree()
+        self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
+        places = {id(each): k for k, each in enumerate(products)}
+        self.texts = [written(one.node, places) for one in request.margins]
+        self.total = request.X.shape[0]
+        self.kept: Array | None = None
+
+    def take(self, place: slice, read: Callable[[], Array]) -> None:
+        parts = [rows[place] for rows in self.rows]
+        here = {name: rows_from(value, place) for name, value in self.given.items()}
+        found = self.job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in self.texts]))
+        if self.job.keeps:
+            kept, found = found
+            if self.kept is None:  # in one piece from the start: parts would leave holes in the memory
+                self.kept = np.empty((self.total, *kept.shape[1:]), dtype=kept.dtype)
+            self.kept[place] = kept
+        self.sum.add(found)
+
+    def result(self) -> Any:
+        return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
+
+
+def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
+    """The number of rows of a block of a matrix of this shape, wherever it is: `block`, or BLOCK_BYTES of them."""
+    fitting = max(BLOCK_BYTES // (8 * shape[1]), 1)
+    return min(fitting if block is None else whole_number(block, "block", least=1), shape[0])
+
+
+def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
+    """Rows start..stop-1 of X as float64, in one piece of memory."""
+    try:
+        block: Array = np.require(rows, dtype=np.float64, requirements=["C", "A"])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
+    if block.shape != (stop - start, columns):
+        raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {block.shape}")
+    return block
+
+
+def rows_from(value: Any, place: slice) -> Any:
+    """What goes with these rows: a part of an array, or what a rule says of them."""
+    if isinstance(value, Even):
+        return value.rows(place.start, place.stop)
+    if isinstance(value, Chosen):
+        return value.of(value.numbers[place])
+    return None if value is None else value[place]
+
+
+class _Threads:
+    """How many jobs are under way in this process."""
+
+    lock = threading.Lock()
+    count = 0
+    limit: Any = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """BLAS and OpenMP have one thread while a job is under way, in whatever thread of this process."""
+    with _Threads.lock:
+        if _Threads.count == 0:
+            _Threads.limit = _controller().limit(limits=1)
+        _Threads.count += 1
+    try:
+        yield
+    finally:
+        with _Threads.lock:
+            _Threads.count -= 1
+            if _Threads.count == 0:
+                _Threads.limit.restore_original_limits()
+
+
+@cache
+def _controller() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+class _Transposed:
+    """X^T, for products."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, X: RowBlocks) -> None:
+        self.X = X
+
+    def __matmul__(self, r: Array) -> Array:
+        return self.X.adjoint(r)
+
+
+class _Part:
+    """An array, or a file: that one is mapped where it is needed, and a worker is sent its name, not its content."""
+
+    def __init__(self, source: Any) -> None:
+        if isinstance(source, str | os.PathLike):
+            source = np.load(source, mmap_mode="r", allow_pickle=False)
+        array = source if isinstance(source, np.ndarray) else np.asarray(source)
+        if array.ndim != 2 or 0 in array.shape:
+            raise ValueError(f"X must be a matrix with at least one row and column, got shape {array.shape}")
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"X must be a matrix of real numbers, got {array.dtype}")
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+        self.file = (_file_of(array) or {}) if isinstance(array, np.memmap) else {}
+        self.array: Any = array
+
+    def __getitem__(self, rows: slice) -> Any:
+        if self.array is None:
+            memory_map: Any = np.memmap
+            self.array = memory_map(mode="r", **self.file)
+        return self.array[rows]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "array": None if self.file else self.array}
+
+
+def _file_of(array: Any) -> dict[str, Any] | None:
+    """The arguments with which a memory map can be made again, or None if it is a part of its file that has none."""
+    root, name = array._mmap, array.filename
+    if root is None or name is None or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return None
+    mapped = np.frombuffer(root, dtype=np.uint8).__array_interface__["data"][0]
+    # The mapping begins where a page does, at or before the array that was asked for.
+    page = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    offset = page + array.__array_interface__["data"][0] - mapped
+    order = "C" if array.flags.c_contiguous else "F"
+    return {"filename": str(name), "dtype": array.dtype, "offset": offset, "shape": array.shape, "order": order}
+
+
+class _Stack:
+    """Parts one below the other."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self.parts = tuple(parts)
+
+    def __call__(self, start: int, stop: int) -> Any:
+        pieces, first = [], 0
+        for part in self.parts:
+            last = first + part.shape[0]
+            if start < last and first < stop:
+                pieces.append(part[max(start, first) - first : min(stop, last) - first])
+            first = last
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

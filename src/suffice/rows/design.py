@@ -1,0 +1,637 @@
+r"""A design matrix X with sample weights a, and a proven bound on ||diag(a)^(1/2) X||_2^2.
+
+A power iteration or a Lanczos run approaches the norm from below: its value is not a Lipschitz constant and a
+certificate built on it proves nothing. The bound here is
+
+- for min(N, d) <= 2000: the largest eigenvalue of the Gram matrix plus the rounding of forming it and of a backward
+  stable eigenvalue solver, at most (max(N, d) + 10 min(N, d)) eps ||.||_F^2;
+- beyond, where a Gram matrix of n = min(N, d) columns is affordable: s, if the Cholesky factorisation of s I - A^T A
+  succeeds for s a little above Lanczos' value. Then s I - A^T A >= -c I with c at most (n + 1) n eps s (Rump, BIT 46,
+  2006); the rounding of the Gram matrix is added as above;
+- else the least of ||.||_F^2, the Collatz-Wielandt quotient of |A|^T |A| (exact for non-negative data), and
+  sum_b ||A_b||^2 over at most 16 blocks of rows or columns, each as in the first case.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrf
+
+from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
+from suffice.lazy import cached_property
+from suffice.models.jobs import Normal, Survey
+from suffice.rows.blocks import Blocked, Chosen, Even, RowBlocks, View
+from suffice.rows.gram import gram
+from suffice.rows.products import Adjoint, adjoint
+from suffice.rows.rounding import TINY, gamma
+
+DENSE_GRAM_SIZE = 2000
+SMALL_GRAM = 1 << 26  # bytes: a Gram matrix that may be larger than X
+CHOLESKY_SLACK = 0.005
+MOST_WORK = 2e11  # multiplications for a bound: a few seconds
+MOST_BLOCKS = 16
+KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
+ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
+OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
+ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
+ABSOLUTE_ELSEWHERE = 1 << 25  # entries of X of which a device takes them at a time
+MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
+LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
+SMALL = 1 << 23  # bytes, unless it is no more than that
+BLOCK_BYTES = 1 << 22  # of rows that are copied at a time
+LANCZOS_SLACK = 0.05
+LANCZOS_FAILURE = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """X (dense, scipy.sparse, blocks of rows here or on a cluster, or an array of torch, CuPy or JAX; float64) and
+    non-negative weights a that sum to 1.
+
+    Vectors w are NumPy arrays wherever X lives; margins, weights and targets live with X.
+    """
+
+    X: Any
+    weights: Any
+
+    @classmethod
+    def of(cls, X: Any, sample_weight: Any = None) -> Design:
+        """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
+        X = _in_blocks(X)
+        if isinstance(X, Blocked):
+            finite = True  # it is looked at with all else that takes a pass over X
+        elif sp.issparse(X):
+            X = X if X.format in ("csr", "csc") else X.tocsr()
+            X = X.astype(np.float64, copy=False)
+            if not X.has_canonical_format:  # an entry that is a sum has a rounding of its own
+                X = X.copy()
+                X.sum_duplicates()
+            finite = bool(np.isfinite(X.data).all())
+        elif lives_elsewhere(X):
+            xp = namespace(X)
+            X = xp.astype(X, xp.float64, copy=False)
+            if X.dtype != xp.float64:
+                raise TypeError(
+                    "X must be in float64, which JAX offers after jax.config.update('jax_enable_x64', True)"
+                )
+            finite = X.ndim == 2 and bool(xp.all(xp.isfinite(X)))
+        else:
+            try:
+                X = np.asarray(X, dtype=np.float64)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"X must be a matrix of real numbers, got {type(X).__name__}") from error
+            if not (X.flags.c_contiguous or X.flags.f_contiguous):
+                X = np.ascontiguousarray(X)
+            finite = X.ndim == 2 and bool(np.isfinite(X).all())
+        if X.ndim != 2 or 0 in X.shape:
+            raise ValueError(f"X must be a matrix with at least one row and column, got shape {X.shape}")
+        if not finite:
+            raise ValueError("X must be finite, got NaN or infinite entries")
+        rows = X.shape[0]
+        if sample_weight is None:
+            if isinstance(X, Blocked):
+                return cls(X, X.even())._surveyed()
+            return cls(X, like(np.full(rows, 1.0 / rows), X))
+        try:
+            a = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"sample_weight must be numeric, got {type(sample_weight).__name__}") from error
+        if a.shape != (rows,):
+            raise ValueError(f"sample_weight must have shape ({rows},), got {a.shape}")
+        if not (np.isfinite(a).all() and (a >= 0).all() and a.any()):
+            raise ValueError("sample_weight must be finite, non-negative and not all zero")
+        a = a / a.max()
+        a = a / math.fsum(a)
+        return cls(X, X.rows_of(a))._surveyed() if isinstance(X, Blocked) else cls(X, like(a, X))
+
+    def only(self, rows: slice, *, complement: bool = False) -> Design:
+        """The same matrix, of which these rows count, equally, or all others: for blocks of rows. Nothing is copied.
+        Targets that go with it are those of all rows."""
+        if not isinstance(self.X, Blocked):
+            raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
+        return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+
+    def with_weights_here(self) -> Design:
+        """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
+        return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
+
+    def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
+        """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
+        (`Blocked.rows_of`)."""
+        return Design(self.X, Chosen(numbers, k, complement, count))
+
+    def _surveyed(self) -> Design:
+        if not math.isfinite(self.survey.largest):
+            raise ValueError("X must be finite, got NaN or infinite entries")
+        return self
+
+    @cached_property
+    def survey(self) -> Surveyed:
+        """What a pass over blocks of rows has found, for these weights."""
+        known: dict[Any, tuple[Any, Surveyed]] = self.X.__dict__.setdefault("_surveys", {})
+        key = self.weights if isinstance(self.weights, Even) else id(self.weights)  # held, so that it stays its own
+        if key not in known:
+            known[key] = self.weights, Surveyed.of(self, next((found for _, found in known.values()), None))
+        return known[key][1]
+
+    @cached_property
+    def compact(self) -> Any:
+        """X in float32 where that holds it exactly, else X itself, for an X that lives elsewhere (torch)."""
+        single = self.X.float()
+        return single if bool((single == self.X).all()) else self.X
+
+    @cached_property
+    def by_columns(self) -> Any:
+        """The same stored by columns that start at multiples of ALIGNED entries, with zeros between them."""
+        X, (N, d) = self.compact, self.shape
+        if X.stride(0) == 1 and X.stride(1) % ALIGNED == 0 and N % ALIGNED == 0:
+            return X
+        columns = X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
+        columns[:, :N] = X.T
+        return columns[:, :N].T
+
+    @cached_property
+    def in_float32(self) -> Design | None:
+        """The same matrix, rounded, for products that need not be accurate; None where float32 has no room for it."""
+        if isinstance(self.X, Blocked):
+            raise TypeError("X is read in blocks, which have no float32 copy: use another solver")
+        if not 1e-15 < self.frobenius_norm < 1e15:
+            return None
+        single = np.float32 if namespace(self.weights) is np else namespace(self.weights).float32
+        if sp.issparse(self.X):
+            return Design(self.X.astype(single), self.weights.astype(single))
+        xp = namespace(self.X)
+        return Design(xp.astype(self.X, single), xp.astype(self.weights, single))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.X.shape
+        return int(rows), int(columns)
+
+    def margins(self, w: Any) -> Any:
+        """X w, where X lives, for a vector or a matrix w."""
+        return self.X @ like(w, self.X)
+
+    @cached_property
+    def pull(self) -> Adjoint:
+        """r -> X^T r where X lives, for a vector or a matrix r."""
+        return adjoint(self.X)
+
+    def adjoint(self, r: Any) -> Array:
+        """X^T r as a NumPy array, from an r that lives with X or is NumPy's."""
+        return host(self.pull(like(r, self.X)))
+
+    def margin_rounding(self, w: Array) -> float:
+        """c with |fl(x_i . w) - x_i . w| <= c ||x_i|| ||w||: what a weight of 0 adds is exact."""
+        return gamma(min(self.row_length, int(np.count_nonzero(w))))
+
+    def margin_errors(self, w: Array, products: float = 1.0) -> Array:
+        """How far every computed margin x_i . w may be off, if it errs by no more than so many products."""
+        errors: Array = products * self.margin_rounding(w) * self.row_norms * norm(w) + TINY * len(w)
+        return errors
+
+    def margin_errors_there(self, w: Array) -> Any:
+        """The same, where X lives."""
+        return self.margin_rounding(w) * self._row_norms_there * norm(w) + TINY * len(w)
+
+    @cached_property
+    def _row_norms_there(self) -> Any:
+        return like(self.row_norms, self.X)
+
+    def absolute_margins(self, w: Array) -> Array:
+        """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the
+        units of columns."""
+        S = np.flatnonzero(w)
+        if lives_elsewhere(self.X):
+            xp, N = namespace(self.X), self.shape[0]
+            sizes, chosen, length = like(np.abs(w[S]), self.X), like(S, self.X), ABSOLUTE_ELSEWHERE // (len(S) + 1) + 1
+            places = (slice(first, min(first + length, N)) for first in range(0, N, length))
+            parts = (xp.take(self.X[place, :], chosen, axis=1) for place in places)
+            return np.concatenate([host(xp.abs(part) @ sizes) for part in parts])
+        if sp.issparse(self.X):
+            margins: Array = abs(self.X[:, S]) @ np.abs(w[S])
+            return margins
+        margins = np.empty(self.shape[0])
+        for first in range(0, self.shape[0], ABSOLUTE_ROWS):
+            block = self.X[first : first + ABSOLUTE_ROWS]
+            margins[first : first + ABSOLUTE_ROWS] = np.abs(block[:, S] if len(S) < len(w) else block) @ np.abs(w[S])
+        return margins
+
+    def spread(self, w: Array) -> float:
+        """A bound on ||diag(a)^(1/2) (fl(X w) - X w)||, but for underflow."""
+        return self.margin_rounding(w) * self.frobenius_norm * norm(w)
+
+    @cached_property
+    def pull_rounding(self) -> float:
+        """c with ||fl(X^T a r) - X^T a r|| <= c ||diag(a)^(1/2) r||, for entries of a and r that err by a few units
+        each, and a last sum with a term of the size of the result."""
+        sizes = self.pull_gammas * self.column_norms
+        return norm(sizes) * (1.0 + gamma(sum(self.shape)))
+
+    @cached_property
+    def pull_gammas(self) -> Array:
+        """gamma of all roundings that a term of X^T (a psi') passes, for every column."""
+        counts, place = np.unique(self.pull.roundings, return_inverse=True)
+        gammas: Array = np.array([gamma(float(count) + OF_FACTORS) for count in counts])[place]
+        return gammas
+
+    @property
+    def underflow(self) -> float:
+        """A bound on what underflows in X^T (a r), for r of moderate size."""
+        N, d = self.shape
+        return 4.0 * TINY * N * math.sqrt(d) * (1.0 + self.largest_row)
+
+    @cached_property
+    def largest_row(self) -> float:
+        """max ||x_i||."""
+        return self.survey.largest_row if isinstance(self.X, Blocked) else float(self.row_norms.max())
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """A proven upper bound on ||diag(a)^(1/2) X||_2^2."""
+        if isinstance(self.X, Blocked):
+            return blocks_norm_bound(self)
+        known = vars(self).get("gram")
+        known = self._made_gram() if known is None else known
+        if known is not None:
+            return _gram_bound(known, *self.shape)
+        return squared_norm_bound(self._weighted())
+
+    @cached_property
+    def gram(self) -> Array | None:
+        """X^T diag(a) X, the Hessian of least squares for any targets and penalties; None where it is too large to be
+        kept, or leaves the range of floats. It is kept once it was asked for; `squared_norm` makes and forgets it."""
+        return self._made_gram()
+
+    def _made_gram(self) -> Array | None:
+        X, (rows, columns) = self.X, self.shape
+        if isinstance(X, Blocked):
+            return self.survey.gram if self._unit == 1.0 and columns <= rows else None
+        if sp.issparse(X):
+            size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+        elif isinstance(X, np.ndarray):
+            size = X.nbytes
+        else:
+            return None
+        if columns > min(rows, DENSE_GRAM_SIZE) or 8 * columns**2 > KEPT_GRAM * size:
+            return None
+        if not 1e-100 < _largest(X) < 1e100:
+            return None
+        return gram(X, scale=np.sqrt(self.weights))[0]
+
+    @cached_property
+    def least_curvature(self) -> float:
+        """A proven lower bound on the least eigenvalue of X^T diag(a) X; 0 where that matrix is not kept."""
+        if self.gram is None:
+            return 0.0
+        trace = float(np.trace(self.gram))
+        rounding = (max(self.shape) + 10 * min(self.shape)) * EPS  # as in `_gram_bound`
+        return max(float(np.linalg.eigvalsh(self.gram)[0]) - rounding * trace, 0.0)
+
+    @cached_property
+    def frobenius_norm(self) -> float:
+        """||diag(a)^(1/2) X||_F."""
+        return norm(self.column_norms)
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """||x_i|| of every row; they stay with the rows."""
+        if isinstance(self.X, Blocked):
+            return self.survey.row_norms  # type: ignore[no-any-return]
+        if isinstance(self.X, np.ndarray):
+            sums = np.concatenate([np.sum((self.X[place] / self._unit) ** 2, axis=1) for place in self._places])
+        elif sp.issparse(squares := self._squares()):
+            sums = np.asarray(squares.sum(axis=1)).ravel()
+        else:
+            sums = host(namespace(squares).sum(squares, axis=1))
+        return self._root(sums, self.shape[1])
+
+    @cached_property
+    def column_norms(self) -> Array:
+        """||diag(a)^(1/2) X_j|| of every column."""
+        if isinstance(self.X, Blocked):
+            sums = self.survey.columns
+        elif isinstance(self.X, np.ndarray):
+            parts = ((self.X[place] / self._unit) ** 2 for place in self._places)
+            pairs = zip(parts, self._places, strict=True)
+            sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
+        else:
+            sums = host(self._squares().T @ like(self.weights, self.X))
+        return self._root(sums, self.shape[0])
+
+    @cached_property
+    def _unit(self) -> float:
+        """A power of 2 by which X is divided before it is squared, so that squares stay within the range of floats."""
+        return self.survey.unit if isinstance(self.X, Blocked) else _unit(_largest(self.X))
+
+    def _root(self, sums: Array, terms: int) -> Array:
+        """Norms from sums of squares in units of `_unit`; what may have underflowed in them counts."""
+        with np.errstate(over="ignore"):
+            norms: Array = np.sqrt(sums + terms * TINY) * self._unit
+        return norms
+
+    @cached_property
+    def column_entries(self) -> Array:
+        """How many entries of every column are stored."""
+        if sp.issparse(self.X):
+            return np.asarray(self.X.count_nonzero(axis=0), dtype=np.float64)
+        return np.full(self.shape[1], float(self.shape[0]))
+
+    @cached_property
+    def row_length(self) -> int:
+        """The largest number of entries in a row."""
+        if not sp.issparse(self.X):
+            return self.shape[1]
+        rows = np.diff(self.X.indptr) if self.X.format == "csr" else np.bincount(self.X.indices)
+        return int(rows.max(initial=0))
+
+    @property
+    def _places(self) -> list[slice]:
+        """Blocks of rows of a dense X, of each of which a copy may be made."""
+        length = max(BLOCK_BYTES // (8 * self.shape[1]), 1)
+        return [slice(first, first + length) for first in range(0, self.shape[0], length)]
+
+    @cached_property
+    def mean(self) -> Array:
+        """sum_i a_i x_i."""
+        return self.survey.means if isinstance(self.X, Blocked) else self.adjoint(self.weights)
+
+    def _squares(self) -> Any:
+        if sp.issparse(self.X):
+            return self._with_entries((self.X.data / self._unit) ** 2)
+        return self.X**2 if self._unit == 1.0 else (self.X / self._unit) ** 2
+
+    def _with_entries(self, data: Array) -> Any:
+        """A sparse matrix with other entries at the places of X, which are shared."""
+        return type(self.X)((data, self.X.indices, self.X.indptr), shape=self.X.shape, copy=False)
+
+    def _weighted(self) -> Any:
+        X, root = self.X, namespace(self.weights).sqrt(self.weights)
+        root = like(root, X)
+        if not sp.issparse(X):
+            return root[:, None] * X
+        of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
+        return self._with_entries(of_entries * X.data)
+
+
+def largest_matrix(design: Design, outputs: int = 1) -> int:
+    """The side of the largest square matrices of which four fit into MEMORY times X, once for every output, or are
+    SMALL."""
+    X = design.X
+    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
+    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
+    if isinstance(X, Blocked):  # which is larger than this machine, not its matrices
+        size = min(size, LARGE)
+    return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)
+
+
+def _largest(A: Any) -> float:
+    """The largest absolute value of an entry."""
+    entries = A.data if sp.issparse(A) else A
+    if isinstance(entries, np.ndarray):  # without a copy
+        return float(max(entries.max(), -entries.min())) if entries.size else 0.0
+    return float(namespace(entries).max(abs(entries))) if math.prod(entries.shape) else 0.0
+
+
+def squared_norm_bound(A: Any) -> float:
+    """A proven upper bound on ||A||_2^2 for a dense or sparse A: an eigenvalue, a factorisation, or sums,
+    each with its rounding; never a power iteration, which approaches the norm from below."""
+    scale = _largest(A)
+    if not 1e-100 < scale < 1e100 and scale > 0.0:  # squares would leave the range of floats
+        if scale * scale == math.inf:
+            raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
+        return max(squared_norm_bound(A / scale) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
+    rows, columns = A.shape
+    small = min(rows, columns)
+    if small <= DENSE_GRAM_SIZE:
+        return _gram_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
+    memory = _bytes(A)
+    if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
+        bound = _cholesky_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
+        if bound < math.inf:
+            return bound
+    if sp.issparse(A) and A.has_canonical_format:
+        frobenius = float(A.data @ A.data)
+    else:
+        frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
+    proven = min(frobenius * (1 + 2 * max(rows, columns) * EPS), _of_absolute(_absolute(A)))
+    length = min(DENSE_GRAM_SIZE, math.isqrt(memory // 32))  # of blocks with a few Gram matrices each
+    if 0 < small <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
+        proven = min(proven, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
+    return float(proven)
+
+
+def _blockwise(A: Any, length: int) -> float:
+    """sum_b ||A_b||^2 over blocks of this many rows, or columns if there are fewer."""
+    across = A if A.shape[0] <= A.shape[1] else A.T
+    return sum(squared_norm_bound(across[k : k + length]) for k in range(0, across.shape[0], length))
+
+
+def _absolute(A: Any) -> Any:
+    """|A|, at the same places if it is sparse."""
+    return type(A)((abs(A.data), A.indices, A.indptr), shape=A.shape, copy=False) if sp.issparse(A) else abs(A)
+
+
+def _bytes(A: Any) -> int:
+    return int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """What a pass over blocks of rows has found; sums of squares are in units of `unit`."""
+
+    largest: float
+    largest_row: float
+    reach: float  # the largest row that counts
+    columns: Array
+    means: Array  # X^T a
+    gram: Array | None  # X^T diag(a) X, where it is small
+    row_norms: Any
+    unit: float
+
+    @classmethod
+    def of(cls, design: Design, other: Surveyed | None) -> Surveyed:
+        """`other` is of the same rows with other weights: norms of rows are held once."""
+        X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
+        unit, norms = (1.0, None) if other is None else (other.unit, other.row_norms)
+        for _ in range(2):
+            job = Survey(unit, small, small * design.shape[1] ** 2, keeps=other is None)
+            found = X.run(job, a=design.weights)
+            norms, sums = found if other is None else (norms, found)
+            largest, row, reach, columns, means, gram = sums
+            if not math.isfinite(largest) or _unit(largest) == unit:
+                break
+            unit = _unit(largest)
+        return cls(
+            float(largest), float(row), float(reach), columns, means * unit, gram if small else None, norms, unit
+        )
+
+
+def _unit(largest: float) -> float:
+    return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+
+
+def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[Design, Design]]:
+    """(training rows, held-out rows) of every fold, as views of one X in blocks of rows: a `dask.array`, a
+    `numpy.memmap`, a `suffice.terms.RowBlocks`, or the `design` of a problem. Each is to be given to problems and
+    losses in place of X, together with the targets of all rows; no row is copied.
+
+    Held-out rows are neighbours, as scikit-learn's KFold without shuffling has them or, interleaved, every `folds`-th.
+    """
+    X = X if isinstance(X, Design) else _in_blocks(X)
+    if isinstance(X, Blocked):  # weights that are a rule take no memory
+        whole = Design(X, Even.over(X.shape[0]))._surveyed()
+    else:
+        whole = X if isinstance(X, Design) else Design.of(X)
+    N = whole.shape[0]
+    if whole_number(folds, "folds", least=1) < 2 or folds > N:
+        raise ValueError(f"folds must be at least 2 and at most the number of rows, {N}, got {folds!r}")
+    ends = np.cumsum([0, *(N // folds + (k < N % folds) for k in range(folds))]).tolist()
+    parts = [slice(k, None, folds) if interleaved else slice(ends[k], ends[k + 1]) for k in range(folds)]
+    return [(whole.only(part, complement=True), whole.only(part)) for part in parts]
+
+
+def _in_blocks(X: Any) -> Any:
+    """X, in blocks of rows if it is a dask.array, a dataframe of Dask's, or a `numpy.memmap`."""
+    X = as_dask(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
+    if is_dask(X):
+        from suffice.rows.dask import rows_of
+
+        return rows_of(X)
+    return RowBlocks.of(X) if isinstance(X, np.memmap) else X
+
+
+def is_dask(x: Any) -> bool:
+    """Whether x is a dask.array."""
+    return type(x).__module__.startswith("dask.array") and hasattr(x, "dask")
+
+
+def is_dask_frame(x: Any) -> bool:
+    """Whether x is a dask.dataframe, or a column of one."""
+    return type(x).__module__.startswith(("dask.dataframe", "dask_expr")) and hasattr(x, "to_dask_array")
+
+
+def as_dask(x: Any) -> Any:
+    """A dask.dataframe, or a column of one, as a dask.array; anything else as it is."""
+    return x.to_dask_array(lengths=True) if is_dask_frame(x) else x
+
+
+def blocks_norm_bound(design: Design) -> float:
+    """The same bound for blocks of rows. A sum over blocks errs by no more than one sum over all rows may."""
+    unit = design.survey.unit
+    if design.survey.largest == 0.0:
+        return 0.0
+    if unit == 1.0:
+        return _blocks_norm_bound(design)
+    heaviest = design.frobenius_norm
+    if heaviest * heaviest == math.inf:
+        raise OverflowError(f"X is too large: the square of its largest entry, {design.survey.largest!r}, overflows")
+    return max(_blocks_norm_bound(design) * unit * unit, sys.float_info.min) * (1 + 4 * EPS)
+
+
+def _blocks_norm_bound(design: Design) -> float:
+    """In units of the survey's."""
+    X, a, unit, (rows, columns) = design.X, design.weights, design.survey.unit, design.shape
+    if design.survey.gram is not None:
+        return _gram_bound(design.survey.gram, rows, columns)
+    small = min(rows, columns)
+    if rows < columns and isinstance(X, RowBlocks):
+        A = X.scaled(np.sqrt(X.gathered(a)), unit)
+        if small <= DENSE_GRAM_SIZE:
+            return _gram_bound(A.outer_gram(), rows, columns)
+        if rows * columns * small <= MOST_WORK and 8 * small**2 <= SMALL_GRAM:
+            bound = _cholesky_bound(A.outer_gram(), rows, columns)
+            if bound < math.inf:
+                return bound
+    elif rows * columns * small <= MOST_WORK and 8 * columns**2 <= SMALL_GRAM:
+        bound = _cholesky_bound(X.run(Survey(unit, True, columns**2, keeps=False), a=a)[-1], rows, columns)
+        if bound < math.inf:
+            return bound
+    frobenius = float(design.survey.columns.sum())
+
+    def normal(v: Array) -> Array:
+        return X.run(Normal(v, absolute=True, unit=unit), C=a)  # type: ignore[no-any-return]
+
+    return float(min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(normal, rows, columns)))
+
+
+def _gram_bound(gram: Array, rows: int, columns: int) -> float:
+    trace = float(np.trace(gram))
+    largest = float(np.linalg.eigvalsh(gram)[-1])
+    rounding = (max(rows, columns) + 10 * min(rows, columns)) * EPS
+    return float(min(largest + rounding * trace, trace * (1 + rounding)))
+
+
+def _cholesky_bound(gram: Array, rows: int, columns: int) -> float:
+    """A proven bound from a Gram matrix, which is overwritten; infinite where Lanczos has been fooled."""
+    n, trace = len(gram), float(np.trace(gram))
+    s = lanczos_value(lambda v: gram @ v, n) * (1.0 + CHOLESKY_SLACK)
+    np.negative(gram, out=gram)
+    gram[np.diag_indices(n)] += s
+    if not s > 0.0 or dpotrf(gram.T, overwrite_a=True, clean=False)[1]:
+        return math.inf
+    return float(s * (1.0 + (n + 1) * n * EPS) + (max(rows, columns) + 10 * n) * EPS * trace)
+
+
+def _gram_product(A: Any, v: Array) -> Array:
+    return host(A.T @ (A @ like(v, A)))
+
+
+def _of_absolute(B: Any) -> float:
+    return _collatz_wielandt(lambda v: _gram_product(B, v), *B.shape)
+
+
+def _collatz_wielandt(normal: Callable[[Array], Array], rows: int, columns: int, rounds: int = 20) -> float:
+    """max_i (B^T B v)_i / v_i bounds ||B||^2 for B >= 0 and any v > 0; a power iteration makes v a good one."""
+    v = np.ones(columns)
+    bound = math.inf
+    for _ in range(rounds):
+        image = normal(v)
+        largest = float(image.max())
+        if largest == 0.0:
+            return 0.0
+        bound = min(bound, float((image / v).max()))
+        # The floor keeps v positive on columns that are empty or hardly couple with the rest.
+        v = np.maximum(image / largest, 1e-3 * v)
+        v /= v.max()
+    return bound * float(1 + (rows + columns) * EPS)
+
+
+def lanczos_value(normal: Callable[[Array], Array], n: int) -> float:
+    """An approximation of the largest eigenvalue of a positive semidefinite operator, from below: no bound.
+
+    By Kuczynski and Wozniakowski (SIAM J. Matrix Anal. Appl. 13, 1992, Theorem 4.2), k steps from a random direction
+    miss more than a share e of it with a probability of at most 1.648 sqrt(n) exp(-sqrt(e) (2k - 1)).
+    """
+    k = math.ceil(0.5 + math.log(1.648 * math.sqrt(n) / LANCZOS_FAILURE) / (2 * math.sqrt(LANCZOS_SLACK)))
+    k = min(k, n)
+    rng = np.random.default_rng(0)
+    basis = np.empty((k, n))
+    q = rng.standard_normal(n)
+    q /= norm(q)
+    diagonal: list[float] = []
+    off: list[float] = []
+    for i in range(k):
+        basis[i] = q
+        image = normal(q)
+        diagonal.append(float(image @ q))
+        for _ in range(2):  # twice is enough to keep the basis orthogonal
+            image -= basis[: i + 1].T @ (basis[: i + 1] @ image)
+        size = norm(image)
+        if size <= 10 * n * EPS * max(diagonal):
+            break
+        off.append(size)
+        q = image / size
+    steps = len(diagonal)
+    tridiagonal = np.diag(diagonal) + np.diag(off[: steps - 1], 1) + np.diag(off[: steps - 1], -1)
+    return float(np.linalg.eigvalsh(tridiagonal)[-1])

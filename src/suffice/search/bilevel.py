@@ -1,0 +1,503 @@
+r"""The bilevel problem:  minimise  F(theta) = sum_j loss_j(w_j(theta)) + J(theta)  over hyperparameters theta, where
+w_j(theta) minimises the j-th lower-level problem  f_j(., theta) + g_j(., theta).
+
+Nobody has w_j exactly. Each is solved until its loss's residual r_j is proven to err by at most what was asked for:
+the loss says which radius that takes at the point reached so far, the solver goes on to that radius, and so on until
+both agree. J is known exactly: it enters as residuals without error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from suffice.arrays import Array, norm, positive, whole_number
+from suffice.evaluation import Evaluation
+from suffice.executors import Spread, find
+from suffice.journal.codec import light
+from suffice.losses import Loss, LossAt
+from suffice.models.multinomial import forget
+from suffice.options import Policy
+from suffice.problems import LowerLevel
+from suffice.problems.linear import sharing_designs
+from suffice.protocols import Closing
+from suffice.prove.stationarity import GradientTask, gradient_of, stationarity
+from suffice.rows.blocks import in_blocks
+from suffice.rows.together import one_by_one, together
+from suffice.search.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of, with_known
+from suffice.solvers.many import solve_each
+from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import Solved
+from suffice.solvers.solution import Ask, Outcome, Solution, Solver
+from suffice.solvers.solver import continues, find_solver
+from suffice.space import Space
+
+INFORMATIVE = 0.2
+
+On = Literal["residual", "weights", "steps"]
+
+Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
+
+
+class BilevelProblem(Closing):
+    """n lower-level problems that share hyperparameters, with one loss each: an objective for `suffice.tune`.
+
+    `lower[j].at(**params)` is the j-th problem at fixed parameters, and `losses[j]` judges its solution. `space` names
+    the parameters and their ranges. `penalty(params)` gives residuals known exactly, whose squares sum to J, and
+    `penalty_jacobian(params)` their derivatives, a row for each and a column for every parameter; differences of
+    `penalty` stand in for it. `solver` is as in `suffice.solve`. `max_steps` bounds a single solve: an evaluation that
+    needs more comes back with the accuracy it has reached, and is continued if it matters. `executor` says where
+    problems are solved: in this process, those that share X together (None), or side by side elsewhere
+    (`suffice.executors`).
+    """
+
+    def __init__(
+        self,
+        lower: Sequence[LowerLevel],
+        losses: Sequence[Loss],
+        *,
+        space: Space,
+        penalty: Penalty | None = None,
+        penalty_jacobian: Penalty | None = None,
+        solver: str | Solver = "auto",
+        max_steps: int = 100_000,
+        executor: Any = None,
+    ) -> None:
+        self.lower, self.losses = sharing_designs(tuple(lower)), tuple(losses)
+        if not self.lower:
+            raise ValueError("lower must hold at least one lower-level problem")
+        if len(self.lower) != len(self.losses):
+            raise ValueError(f"losses must be one per problem, got {len(self.losses)} for {len(self.lower)} problems")
+        if not isinstance(space, Space):
+            raise TypeError(f"space must be a Space, got {space!r}")
+        for j, problem in enumerate(self.lower):
+            _check_accepts(problem, space.names, f"lower[{j}]")
+        for j, loss in enumerate(self.losses):
+            if not callable(getattr(loss, "at", None)):
+                raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
+        for name, function in (("penalty", penalty), ("penalty_jacobian", penalty_jacobian)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be callable, got {function!r}")
+        if penalty is None and penalty_jacobian is not None:
+            raise ValueError("penalty_jacobian needs the penalty that it is the derivative of")
+        find_solver(solver)
+        self.space, self.penalty, self.penalty_jacobian, self.solver = space, penalty, penalty_jacobian, solver
+        self.max_steps = whole_number(max_steps, "max_steps", least=1)
+        self.executor: Spread | None = find(executor)
+        self._each = together if all(in_blocks(problem) for problem in self.lower) else one_by_one
+        self._share = Share(self.lower, self.losses, solver, self.max_steps)
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals whose errors are at most `within`, from as few steps as can be."""
+        return self.evaluate_all([theta], within=within, warm=[warm])[0]
+
+    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """Residuals of weights whose distance to the exact ones is at most `within` (the paper's rule)."""
+        return self.evaluate_all([theta], within=within, warm=[warm], policy="weights")[0]
+
+    def evaluate_all(
+        self,
+        thetas: Sequence[Array],
+        *,
+        within: float | Sequence[float],
+        warm: Sequence[Evaluation | None] | None = None,
+        policy: Policy = "residual",
+    ) -> list[Evaluation]:
+        """Several thetas at once, to one accuracy or to one each; problems that share a design go through one product
+        with X where the solver can."""
+        one = isinstance(within, str) or not isinstance(within, Sequence | np.ndarray)
+        accuracies: list[Any] = [within] * len(thetas) if one else list(within)  # type: ignore[arg-type]
+        if len(accuracies) != len(thetas):
+            raise ValueError(f"within must be a number or one per theta, got {len(accuracies)} for {len(thetas)}")
+        for accuracy in accuracies:
+            positive(accuracy, "within", zero=True, infinite=True)
+        return self._evaluate(thetas, warm, policy, accuracies)
+
+    def differentiate(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
+        where a lower-level problem or a loss offers no derivatives, where H is singular, or if it has them: those of
+        its warm start at the same theta, whose solutions were hardly different. They are as accurate as the solutions
+        that they are made of, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
+        where solutions come from."""
+        if evaluation.slope is not None:
+            return evaluation
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        forget()
+        try:
+            return differentiated(evaluation, *known, self._each, self._elsewhere())
+        except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
+            return evaluation
+
+    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
+        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
+        of the space, unless others are given) hold back; None where nothing is proven (`prove.stationarity`). It
+        takes a few Newton steps from the evaluation's solutions and one system for each, where solutions come from."""
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        forget()
+        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds, self._elsewhere())
+
+    def _elsewhere(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """What workers say to tasks, if there are any."""
+        executor, share = self.executor, self._share
+        return None if executor is None else lambda tasks: executor.map(share, tasks)
+
+    def lower_bound(self, theta: Array) -> float:
+        """A lower bound of F that costs nothing: J, since losses are not negative."""
+        return float(np.sum(np.square(self._penalties(theta)))) * (1.0 - 1e-12)
+
+    def fixed(self, steps: int) -> FixedSteps:
+        """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
+        return FixedSteps(self, steps)
+
+    def limited(self, max_steps: int) -> BilevelProblem:
+        """The same problem with another `max_steps`; the executor is shared."""
+        limited = copy(self)
+        limited.max_steps = whole_number(max_steps, "max_steps", least=1)
+        limited._share = replace(self._share, max_steps=limited.max_steps)
+        return limited
+
+    def over(self, space: Space) -> BilevelProblem:
+        """The same problem over another space of the same parameters; the executor is shared."""
+        if set(space.names) != set(self.space.names):
+            raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
+        other = copy(self)
+        other.space = space
+        return other
+
+    def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
+        """The same problem with other lower-level problems of the same parameters; the executor is shared."""
+        other = copy(self)
+        other.lower = sharing_designs(tuple(lower))
+        other._share = replace(self._share, lower=other.lower)
+        return other
+
+    def at(self, theta: Array) -> list[Composite]:
+        """The lower-level problems at theta."""
+        params = self.space.params(theta)
+        return [problem.at(**params) for problem in self.lower]
+
+    def certified(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with the errors that its solutions' certificates prove, however it was made."""
+        return self._assemble(evaluation.point, evaluation.solutions, evaluation.work)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {
+            "lower": self.lower,
+            "losses": self.losses,
+            "space": self.space.ranges,
+            "solver": self.solver,
+            "max_steps": self.max_steps,
+            "penalty at a few points": [self._probed(theta) for theta in _probes(self.space)],
+        }
+
+    def _probed(self, theta: Array) -> list[float] | str:
+        try:
+            return self._penalties(theta)
+        except Exception as error:  # not everybody's penalty is defined everywhere
+            return type(error).__name__
+
+    def take_events(self) -> list[dict[str, Any]]:
+        """What has happened to workers since the last call, for the journal."""
+        if self.executor is None:
+            return []
+        events, self.executor.events = self.executor.events, []
+        return events
+
+    def close(self) -> None:
+        """Let go of the executor's workers, if there are any; they come back when they are needed."""
+        if self.executor is not None:
+            self.executor.close()
+
+    def _evaluate(
+        self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]
+    ) -> list[Evaluation]:
+        thetas = [np.asarray(theta, dtype=np.float64) for theta in thetas]
+        warm = [None] * len(thetas) if warm is None else warm
+        tasks = []
+        for theta, near, accuracy in zip(thetas, warm, within, strict=True):
+            params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
+            tasks += [
+                Task(j, params, on, accuracy, start, same and _proven(start))
+                for j, start in enumerate(self._starts(near, None if same else theta))
+            ]
+        solutions = self._solve(tasks)
+        work = [
+            solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
+        ]
+        n = len(self)
+        made = [
+            self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
+            for k, theta in enumerate(thetas)
+        ]
+        return [with_known(evaluation, near) for evaluation, near in zip(made, warm, strict=True)]
+
+    def _starts(self, warm: Evaluation | None, theta: Array | None) -> Sequence[Any]:
+        """Where solves begin: at the warm evaluation's solutions or, at another theta, ahead of them."""
+        if warm is None or not warm.solutions:
+            return (None,) * len(self)
+        if len(warm.solutions) != len(self):
+            raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
+        return warm.solutions if theta is None else ahead(warm, theta)
+
+    def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
+        # This also computes what is sent along, once.
+        problems = self._each([partial(self.lower[task.j].at, **task.params) for task in tasks])
+        if self.executor is None:
+            forget()
+            settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
+            # Problems in blocks of rows share passes, and no batch; others may share a batch.
+            groups = [[one] for one in settling] if self._each is together else [settling]
+            found = self._each([partial(_settle_all, group, self.solver) for group in groups])
+            answers = [light(answer) for group in found for answer in group]
+            forget()  # what workers know is not known here either
+        else:
+            travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
+            answers = self.executor.map(self._share, travelling)
+        tangents = [None if task.start is None else task.start.tangent for task in tasks]
+        return [
+            replace(answer, problem=problem, tangent=tangent)
+            for answer, problem, tangent in zip(answers, problems, tangents, strict=True)
+        ]
+
+    def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
+        def judged(loss: Loss, solution: Solution) -> tuple[LossAt, float]:
+            value = loss.at(solution.x)
+            return value, 0.0 if exact else _error(value, solution)
+
+        pairs = zip(self.losses, solutions, strict=True)
+        judgements = self._each([partial(judged, loss, solution) for loss, solution in pairs])
+        values, errors = [value for value, _ in judgements], [error for _, error in judgements]
+        penalties = self._penalties(theta)
+        return Evaluation(
+            theta,
+            np.concatenate([*(value.residuals for value in values), penalties]),
+            np.array(errors + [0.0] * len(penalties)),
+            work=work,
+            solutions=solutions,
+            distance=0.0 if exact else max(solution.certificate.radius for solution in solutions),
+            blocks=[len(value.residuals) for value in values] + [1] * len(penalties),
+        )
+
+    def _penalties(self, theta: Array) -> list[float]:
+        if self.penalty is None:
+            return []
+        values = np.atleast_1d(np.asarray(self.penalty(self.space.params(theta)), dtype=np.float64))
+        return [float(value) for value in values]
+
+
+class FixedSteps:
+    """F_K: the bilevel problem with every lower-level solve stopped after K steps from a cold start.
+
+    F_K is a function of theta like any other, and exact as such: evaluations carry no errors, and intervals are
+    those of F_K, not of F. `BilevelProblem.certified(evaluation)` gives what is proven about F itself.
+    """
+
+    def __init__(self, problem: BilevelProblem, steps: int) -> None:
+        self.problem, self.steps, self.space = problem, whole_number(steps, "steps", least=1), problem.space
+
+    def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
+        """K steps, whatever `within` and `warm` say."""
+        return self.evaluate_all([theta])[0]
+
+    def evaluate_all(self, thetas: Sequence[Array], **_: Any) -> list[Evaluation]:
+        """`evaluate` for several thetas at once, whatever else is asked for; problems that share a design go through
+        one product with X."""
+        problem, n = self.problem, len(self.problem)
+        params = [problem.space.params(np.asarray(theta)) for theta in thetas]
+        solutions = problem._solve([Task(j, one, "steps", self.steps) for one in params for j in range(n)])
+        return [
+            problem._assemble(np.asarray(theta), solutions[k * n : (k + 1) * n], self.steps * n, exact=True)
+            for k, theta in enumerate(thetas)
+        ]
+
+    evaluate_weights = evaluate
+
+    def lower_bound(self, theta: Array) -> float:
+        return self.problem.lower_bound(theta)
+
+    def take_events(self) -> list[dict[str, Any]]:
+        return self.problem.take_events()
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a journal compares before it is continued."""
+        return {**self.problem.fingerprint(), "steps": self.steps}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Solve the j-th problem at these parameters, `on` what is `within` bounded; "steps": that many, from 0."""
+
+    j: int
+    params: Mapping[str, float]
+    on: On
+    within: float
+    start: Solution | None = None
+    same: bool = False  # whether `start` is a solution at these very parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What a worker has to know in order to solve any of the problems, or to differentiate a solution."""
+
+    lower: tuple[LowerLevel, ...]
+    losses: tuple[Loss, ...]
+    solver: str | Solver
+    max_steps: int
+
+    def solve(self, task: Task | TangentTask | GradientTask) -> Any:
+        """The solution of one problem, fit for travelling, or how it moves."""
+        forget()
+        if isinstance(task, GradientTask):
+            return gradient_of(self.lower[task.j], self.losses[task.j], task)
+        if isinstance(task, TangentTask):
+            return tangent_of(self.lower[task.j], task)
+        problem = self.lower[task.j].at(**task.params)
+        return light(_settle_all([self.settle(task, problem)], self.solver)[0])
+
+    def settle(self, task: Task, problem: Composite) -> Settling:
+        """The way to the solution, for all tasks to go together."""
+        start = _at_home(task, problem)
+        if task.on == "residual":
+            return self._settle(problem, self.losses[task.j], start, task.within)
+        if task.on == "weights":
+            return self._settle_weights(problem, start, task.within)
+        return _settle_steps(problem, int(task.within))
+
+    def known(self, task: Task, solution: Solution) -> int:
+        """The steps of a solution that were made before this task."""
+        assert solution.problem is not None
+        start = _at_home(task, solution.problem)
+        return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
+
+    def complaint(self, task: Task | TangentTask | GradientTask, answer: Any) -> str | None:
+        """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
+        if isinstance(task, GradientTask):
+            pair = isinstance(answer, tuple) and [np.shape(one) for one in answer] == [task.slopes.shape] * 2
+            return None if answer is None or pair else f"an enclosed gradient was expected, got {type(answer).__name__}"
+        if isinstance(task, TangentTask):
+            shape = (len(task.x), len(task.slopes))
+            fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)
+            return None if fits else f"a derivative of shape {shape} was expected, got {type(answer).__name__}"
+        if not isinstance(answer, Solution):
+            return f"a Solution was expected, got {type(answer).__name__}"
+        x, radius = answer.x, answer.certificate.radius
+        if not (isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1 and np.isfinite(x).all()):
+            return "x is not a vector of finite numbers"
+        if task.start is not None and x.shape != task.start.x.shape:
+            return f"x must have shape {task.start.x.shape}, got {x.shape}"
+        size = self.lower[task.j].at(**task.params).size
+        if size is not None and x.shape != (size,):
+            return f"x must have shape ({size},), got {x.shape}"
+        if not radius >= 0.0:
+            return f"the radius must be non-negative, got {radius!r}"
+        return None
+
+    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Settling:
+        """On to the radius that the loss asks for at the point reached so far, until both agree."""
+        first = 0 if continues(start, problem, self.solver) else 1
+        solution = yield Ask(problem, start, steps=first, certificate="free")  # which may be enough
+        budget = solution.steps + self.max_steps - first
+        solution = _with_error(loss, solution)
+
+        def enough(solution: Solution) -> bool:
+            return _with_error(loss, solution).error <= within
+
+        while (left := budget - solution.steps) > 0:
+            at = loss.at(solution.x)
+            if _error(at, solution) <= within:
+                break
+            target = min(at.radius(within), solution.certificate.radius)
+            further = yield Ask(problem, solution, within=target, max_steps=left, enough=enough)
+            further = _with_error(loss, further)
+            exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
+            solution = further
+            if exhausted:
+                break
+        return solution
+
+    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Settling:
+        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
+        if start is None or continues(start, problem, self.solver):
+            return solution
+        # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
+        # another theta off as the loss here: go on until the solution has moved by more than its error.
+        budget = self.max_steps - solution.steps
+        while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
+            further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
+            if not further.reached:
+                return further
+            budget -= further.steps - solution.steps
+            solution = further
+        return solution
+
+
+def _settle_steps(problem: Composite, steps: int) -> Settling:
+    return (yield Ask(problem, None, steps=steps))
+
+
+def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
+    """Every task to its end, all that they ask for at the same time answered together."""
+    settled: dict[int, Solution] = {}
+    answers: dict[int, Solution | None] = dict.fromkeys(range(len(tasks)))
+    while answers:
+        asked: dict[int, Ask] = {}
+        for j, answer in answers.items():
+            try:
+                asked[j] = next(tasks[j]) if answer is None else tasks[j].send(answer)
+            except StopIteration as end:
+                settled[j] = end.value
+        answers = dict(zip(asked, solve_each(list(asked.values()), solver), strict=True))
+    return [settled[j] for j in range(len(tasks))]
+
+
+def _at_home(task: Task, problem: Composite) -> Solution | None:
+    """The start; a solution at this very theta is continued, also after it has been through a file or to a worker."""
+    return None if task.start is None else replace(task.start, problem=problem if task.same else None)
+
+
+def _probes(space: Space) -> list[Array]:
+    """A few theta inside the box."""
+    lower, upper = space.bounds
+    lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
+    upper = np.where(np.isfinite(upper), upper, lower + 1.0)
+    return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
+
+
+def _proven(start: Any) -> bool:
+    """Whether this is a solution: a start that was blended from neighbours may carry their theta, and is none."""
+    return isinstance(start, Solution) and start.certificate.rule != "none"
+
+
+def _error(value: LossAt, solution: Solution) -> float:
+    """The proven error of the loss's residual: by the radius, or as a verification has proven it."""
+    return min(solution.error, value.error(solution.certificate.radius))
+
+
+def _with_error(loss: Loss, solution: Solution) -> Solution:
+    """A solution that keeps what its verification proves of the loss, which outlives the verification itself."""
+    proof = solution.certificate.verification
+    at = None if proof is None or solution.error < math.inf else loss.at(solution.x)
+    if proof is None or at is None or at.verified is None:
+        return solution
+    return replace(solution, error=at.verified(proof))
+
+
+def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:
+    if not callable(getattr(problem, "at", None)):
+        raise TypeError(f"{label} must offer at(**params), {problem!r} does not")
+    try:
+        inspect.signature(problem.at).bind(**dict.fromkeys(names, 1.0))
+    except TypeError as error:
+        raise TypeError(f"{label}.at does not take the parameters {', '.join(names)} of space: {error}") from error

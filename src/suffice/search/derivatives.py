@@ -1,0 +1,284 @@
+r"""Derivatives of an evaluation of  F(theta) = sum_j ||r_j(w_j(theta))||^2 + ||J(theta)||^2.
+
+With dw_j/dp from `suffice.solvers.sensitivity`, R_j = dr_j/dw from the loss and D = diag(dp/dtheta) from the space,
+
+    d r_j / d theta  =  R_j (dw_j/dp) D,                                             m right-hand sides, or
+
+    grad F  =  - sum_j D K_j^T q_j  +  2 (dJ/dtheta)^T J,     H_j q_j = 2 R_j^T r_j,     one for any m.
+
+Up to MOST_COLUMNS parameters the Jacobian is made, the gradient alone beyond. dJ/dtheta is the user's, or made of
+differences of J, which is known exactly.
+
+Systems without a factor are solved to a residual of the relative accuracy that w_j has, between FINEST and COARSEST,
+from the solution of the last system nearby: a solution carries it as its `tangent`. Up to MOST_KEPT parameters all do:
+it says where the minimiser moves, and the next solve starts there (`ahead`). Systems with a factor may be solved
+elsewhere, one by one (`tangent_of`): it is H that takes the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from suffice.arrays import Array, frozen, norm
+from suffice.evaluation import Evaluation
+from suffice.losses import Loss
+from suffice.problems import LowerLevel
+from suffice.prove.held_out import Linear
+from suffice.rows.together import one_by_one
+from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.newton import NewtonState
+from suffice.solvers.sensitivity import (
+    Direct,
+    Elsewhere,
+    Near,
+    Sensitive,
+    Sensitivity,
+    Solved,
+    forward_together,
+    pulled_back,
+    solve_together,
+)
+from suffice.solvers.solution import Solution
+from suffice.space import Space
+
+MOST_COLUMNS = 64
+MOST_KEPT = 8
+FINEST, COARSEST = 1e-10, 1e-3
+SAME = 1e-4  # of w: derivatives at w serve for weights that are no farther
+FARTHEST = 0.5  # of w: how far a start goes ahead
+STEP = 1e-5  # of theta, relative to its size if that is more than 1: for differences of J
+
+Penalty = Callable[[Mapping[str, float]], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class AtSolution:
+    """What a derivative of the j-th problem is made of: a solution x at these parameters; `slopes` are dp/dtheta."""
+
+    j: int
+    params: Mapping[str, float]
+    x: Array
+    slopes: Array
+
+
+@dataclass(frozen=True, eq=False)
+class TangentTask(AtSolution):
+    """The derivative of the j-th minimiser, to this accuracy; one nearby to start from; and where a Hessian nearby was
+    taken."""
+
+    accuracy: float
+    start: Array | None = None
+    metric: Metric | None = None
+
+
+Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
+
+
+def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
+    """dw/dtheta, where H has a factor or one nearby has; None elsewhere. A singular H raises an ArithmeticError or a
+    LinAlgError."""
+    if not isinstance(problem, Sensitive):
+        return None
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        sensitivity = Sensitivity.of(problem.at(**task.params), task.x, task.metric)
+        K = problem.cross(task.x, **task.params)
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere | Near):
+            return None
+        return sensitivity.forward(K, task.slopes, task.accuracy, task.start)
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """One lower-level problem at its solution, with its loss; `known` is dw/dtheta where that was made elsewhere, and
+    nothing else is needed."""
+
+    sensitivity: Sensitivity | None
+    K: Any
+    linear: Linear
+    residuals: Array
+    accuracy: float
+    tangent: Array | None
+    known: Solved | None = None
+
+    def start(self, *shape: int) -> Array | None:
+        """The tangent, if it is one of this kind."""
+        return _start(self.tangent, *shape)
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def differentiated(
+    evaluation: Evaluation,
+    lower: Sequence[LowerLevel],
+    losses: Sequence[Loss],
+    space: Space,
+    penalty: Penalty | None,
+    penalty_jacobian: Penalty | None,
+    each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
+    elsewhere: Workers | None = None,
+) -> Evaluation:
+    """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
+    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.together`), `elsewhere`
+    is `tangent_of` for several tasks at a time."""
+    theta = evaluation.point
+    params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
+    if len(evaluation.solutions) != len(lower):
+        return evaluation
+    made: Sequence[Any] = [None] * len(lower)
+    if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, evaluation.solutions):
+        made = elsewhere([_task(j, params, slopes, solution) for j, solution in enumerate(evaluation.solutions)])
+    known = zip(lower, losses, evaluation.solutions, made, strict=True)
+    parts = each([partial(_linearised, *one[:3], params, one[3]) for one in known])
+    if any(part is None for part in parts):
+        return evaluation
+    J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
+    of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
+    if m <= MOST_COLUMNS:
+        solved = _forward(parts, slopes, m)
+        blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
+        derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
+    else:
+        gradient, solved = _adjoint(parts, slopes)
+        derivatives = {"gradient": gradient + 2.0 * (J.T @ of_penalties)}
+    if not all(np.isfinite(value).all() for value in derivatives.values()):
+        return evaluation
+    solutions = [
+        replace(_with_metric(solution, one), tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
+        for solution, one in zip(evaluation.solutions, solved, strict=True)
+    ]
+    work = evaluation.work + sum(one.work for one in solved)
+    return replace(evaluation, solutions=solutions, work=work, **derivatives)
+
+
+def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
+    """The evaluation with the derivatives that were made at the same theta, from solutions with the same zeros that
+    differ by no more than SAME of themselves; as it is where there are none."""
+    if before is None or not before.solutions or before.slope is None:
+        return evaluation
+    if not np.array_equal(before.point, evaluation.point):
+        return evaluation
+    solutions = []
+    for one, old in zip(evaluation.solutions, before.solutions, strict=True):
+        if not isinstance(one, Solution) or not isinstance(old, Solution):
+            return evaluation
+        if not norm(one.x - old.x) <= SAME * norm(one.x) or not np.array_equal(one.x == 0.0, old.x == 0.0):
+            return evaluation
+        solutions.append(replace(one, tangent=old.tangent))
+    return replace(evaluation, solutions=solutions, jacobian=before.jacobian, gradient=before.gradient)
+
+
+def ahead(near: Evaluation, theta: Array) -> Sequence[Any]:
+    """Starts for theta: the solutions nearby moved along their tangents, w + (dw/dtheta) (theta - theta'), an error of
+    the second order in the distance. Weights that change their sign stop at 0, if there are zeros. The solutions as
+    they are, where a tangent is not known or goes too far to be believed."""
+    starts, step = [], theta - near.point
+    for solution in near.solutions:
+        tangent = solution.tangent if isinstance(solution, Solution) and near.J is not None else None
+        if tangent is None or tangent.shape != (len(solution.x), len(step)):
+            return near.solutions
+        change = tangent @ step
+        if not norm(change) <= FARTHEST * norm(solution.x):
+            return near.solutions
+        x = solution.x + change
+        x = x if solution.x.all() else np.where(x * solution.x < 0.0, 0.0, x)
+        starts.append(replace(solution.start_at(x), tangent=tangent))
+    return starts
+
+
+def _offers(lower: Sequence[LowerLevel], losses: Sequence[Loss], solutions: Sequence[Any]) -> bool:
+    """Whether there are derivatives of all problems and losses, as far as can be told without making them."""
+    return all(
+        isinstance(problem, Sensitive) and isinstance(one, Solution) and loss.at(one.x).linear is not None
+        for problem, loss, one in zip(lower, losses, solutions, strict=True)
+    )
+
+
+def _linearised(
+    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], known: Solved | None
+) -> Linearised | None:
+    if not isinstance(problem, Sensitive) or not isinstance(solution, Solution):
+        return None
+    at = loss.at(solution.x)
+    if at.linear is None:
+        return None
+    if known is not None:
+        return Linearised(None, None, at.linear, at.residuals, FINEST, solution.tangent, known)
+    sensitivity = Sensitivity.of(problem.at(**params), solution.x, solution.last_metric)
+    K = problem.cross(solution.x, **params)
+    if sensitivity is None or K is None:
+        return None
+    return Linearised(sensitivity, K, at.linear, at.residuals, _accuracy(solution), solution.tangent)
+
+
+def _accuracy(solution: Solution) -> float:
+    size = norm(solution.x)
+    relative = solution.certificate.radius / size if size > 0.0 else FINEST
+    return min(max(relative, FINEST), COARSEST)
+
+
+def _task(j: int, params: Mapping[str, float], slopes: Array, solution: Solution) -> TangentTask:
+    start = _start(solution.tangent, len(solution.x), len(slopes))
+    return TangentTask(j, params, solution.x, slopes, _accuracy(solution), start, solution.last_metric)
+
+
+def _start(tangent: Array | None, *shape: int) -> Array | None:
+    """The tangent, if it is one of this kind."""
+    return tangent if tangent is not None and tangent.shape == shape else None
+
+
+def _with_metric(solution: Solution, solved: Solved) -> Solution:
+    """The solution with the Hessian that helped to differentiate it, for problems nearby and for its own next step."""
+    if solved.metric is None:
+        return solution
+    state = solution.state
+    if isinstance(state, NewtonState) and state.metric is not solved.metric:
+        state = replace(state, metric=solved.metric, again=True)
+    return replace(solution, state=state, lent=solved.metric)
+
+
+def _forward(parts: Sequence[Linearised], slopes: Array, m: int) -> list[Solved]:
+    left = [part for part in parts if part.known is None]
+    ones = [part.sensitivity for part in left if part.sensitivity is not None]
+    starts = [part.start(one.size, m) for part, one in zip(left, ones, strict=True)]
+    solved = iter(forward_together(ones, [part.K for part in left], slopes, [part.accuracy for part in left], starts))
+    return [next(solved) if part.known is None else part.known for part in parts]
+
+
+def _adjoint(parts: Sequence[Linearised], slopes: Array) -> tuple[Array, list[Solved]]:
+    """The gradient of the losses' sum, and q of every problem as a column."""
+    ones = [part.sensitivity for part in parts if part.sensitivity is not None]
+    solved = solve_together(
+        ones,
+        [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts],
+        [part.accuracy for part in parts],
+        [part.start(one.size, 1) for part, one in zip(parts, ones, strict=True)],
+    )
+    pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
+    return np.sum(pulls, axis=0), solved
+
+
+def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:
+    """dJ/dtheta."""
+    if jacobian is not None:
+        return np.atleast_2d(np.asarray(jacobian(space.params(theta)), dtype=np.float64)) * space.slopes(theta)
+
+    def values(t: Array) -> Array:
+        return np.atleast_1d(np.asarray(penalty(space.params(t)), dtype=np.float64))
+
+    lower, upper = space.bounds
+    columns = []
+    for i, h in enumerate(STEP * np.maximum(1.0, np.abs(theta))):
+        step = np.zeros(len(theta))
+        step[i] = h
+        below, above = theta[i] - h < lower[i], theta[i] + h > upper[i]
+        if below == above:
+            columns.append((values(theta + step) - values(theta - step)) / (2.0 * h))
+        else:  # to one side, to the same order
+            step = step if below else -step
+            ahead = 4.0 * values(theta + step) - values(theta + 2.0 * step)
+            columns.append((ahead - 3.0 * values(theta)) / (2.0 * step[i]))
+    return np.column_stack(columns)

@@ -1,0 +1,242 @@
+r"""The model of F around the incumbent: squared models of the residuals.
+
+Through the m+1 points x_t (relative to the incumbent) each residual has a linear interpolant; that is the paper's
+model, r(s) ~ sum_t l_t(s) r_t. Old points y_i nearby know more. The functions
+
+    b_i(s) = s.H_i s / 2 - sum_t l_t(s) x_t.H_i x_t / 2,        H_i = y_i y_i^T - sum_t l_t(y_i) x_t x_t^T,
+
+vanish at all x_t, and K_ij = b_i(y_j) = <H_i, H_j>/2. Adding sum_i a_i b_i(s), K a = what the linear interpolant misses
+at the y_i, gives the interpolant of all points whose second derivatives are smallest in the Frobenius norm: linear
+where nothing more is known, fully quadratic once (m+1)(m+2)/2 points are. It is a fixed combination of the residuals,
+
+    r(s) ~ sum_t phi_t(s) r_t,    phi_t(s) = c_t + g_t.s + sum_u Lam_ut (z_u.s)^2 / 2    over all used points z_u,
+
+so that F(s) ~ phi(s)^T G phi(s) with the Gram matrix G of the residual vectors, whatever their length. An old point is
+used if it adds to the quadratics determined so far: its pivot in the Cholesky factorisation of K exceeds a threshold.
+
+The linear model is safer where old points mislead, the quadratic one is better where they do not: the one that foresaw
+the latest steps better is used for the next. Residuals that come in blocks are modelled by the blocks' norms if there
+are enough of them to determine a Gauss-Newton model twice over, and one by one otherwise: many residuals carry the
+curvature that a single norm hides, few are smoother.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from suffice.arrays import Array, norm
+from suffice.search.interpolation import lagrange_gradients, lagrange_values
+from suffice.search.step import trust_region_step
+
+PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
+INNER_STEPS = 10
+
+
+class Model(Protocol):
+    """What a step needs of a model of F around the incumbent."""
+
+    @property
+    def curved(self) -> bool:
+        """Whether second derivatives change with s."""
+        ...
+
+    def value(self, s: Array) -> float: ...
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        ...
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        ...
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The functions phi_t of a step s in the search coordinates; `unit` scales s to the points z."""
+
+    z: Array
+    c: Array
+    g: Array  # one column per point
+    Lam: Array  # one column per point; empty without curvature
+    old: list[int]  # which old points are used, besides the m+1
+    unit: float
+    smooths: bool = False  # a regression rather than an interpolation
+
+    def phi(self, s: Array) -> Array:
+        x = s / self.unit
+        phi = self.c + x @ self.g
+        return phi + 0.5 * ((self.z @ x) ** 2 @ self.Lam) if self.Lam.size else phi
+
+    def slopes(self, s: Array) -> Array:
+        """Derivatives of phi with respect to s / unit, one column per point."""
+        if not self.Lam.size:
+            return self.g
+        slopes: Array = self.g + self.z.T @ ((self.z @ (s / self.unit))[:, None] * self.Lam)
+        return slopes
+
+
+@dataclass(frozen=True)
+class Interpolant:
+    """F(s) ~ ||r_k + sum_t phi_t(s) d_t||^2 with d_t = r_t - r_k, G their Gram matrix, b = <d_t, r_k>, F = ||r_k||^2.
+
+    The phi_t sum to 1. Differences to the incumbent keep the digits of a small decrease of a large F.
+    """
+
+    basis: Basis
+    G: Array
+    b: Array
+    F: float
+    base: float = 0.0  # F minus ||r_k||^2, which a regression does not reproduce
+
+    @property
+    def curved(self) -> bool:
+        return self.basis.Lam.size > 0
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        phi = self.basis.phi(s)
+        return self.base - float(phi @ (2.0 * self.b + self.G @ phi))
+
+    def value(self, s: Array) -> float:
+        return self.F - self.decrease(s)
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        basis = self.basis
+        J = basis.slopes(s)
+        pull = self.b + self.G @ basis.phi(s)
+        H = 2.0 * (J @ self.G @ J.T)
+        if basis.Lam.size:
+            H += 2.0 * (basis.z.T @ ((basis.Lam @ pull)[:, None] * basis.z))
+        return 2.0 * (J @ pull) / basis.unit, H / basis.unit**2
+
+
+def linear_basis(points: Array, k: int) -> Basis:
+    """Interpolation through the m+1 points, around the k-th."""
+    x = points - points[k]
+    unit = float(np.max(np.linalg.norm(x, axis=1)))
+    x = x / unit
+    c = np.zeros(len(x))
+    c[k] = 1.0
+    return Basis(x, c, lagrange_gradients(x, k).T, np.empty((0, 0)), [], unit)
+
+
+def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> Basis:
+    """Interpolation through old points as well, those that are of use; `linear` itself if none is."""
+    x, gradients = linear.z, linear.g.T
+    y = (old_points - origin) / linear.unit
+    values = lagrange_values(gradients, x, k, y)  # l_t(y_i)
+    chosen, inverse = _independent(x, y, values)
+    if not chosen:
+        return linear
+    y, values = y[chosen], values[chosen]
+    z = np.vstack([x, y])
+    # H_i = z^T diag(W_i) z, and W also maps all residuals to what the linear interpolant misses at the y_i.
+    W = np.hstack([-values, np.eye(len(y))])
+    Lam = W.T @ (inverse @ W)
+    at_points = 0.5 * (x @ z.T) ** 2 @ Lam  # what the quadratic part alone has at the x_t
+    c = np.concatenate([linear.c, np.zeros(len(y))]) - at_points[k]
+    g = np.hstack([linear.g, np.zeros((x.shape[1], len(y)))]) - gradients.T @ at_points
+    return Basis(z, c, g, Lam, chosen, linear.unit)
+
+
+def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Interpolant:
+    """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
+    r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
+    d = r - r[k]
+    G, b, F = d @ d.T, d @ r[k], float(r[k] @ r[k])
+    base = float(basis.c @ (2.0 * b + G @ basis.c)) if basis.smooths else 0.0
+    return Interpolant(basis, G, b, F + base, base)
+
+
+def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
+    """The old points, nearest first, that determine further quadratics, and the inverse of their K."""
+    z = np.vstack([x, y])
+    W = np.hstack([-values, np.eye(len(y))])
+    K = 0.5 * W @ (z @ z.T) ** 2 @ W.T
+    chosen: list[int] = []
+    inverse = np.empty((0, 0))
+    room = x.shape[1] * (x.shape[1] + 1) // 2
+    for i in np.argsort(np.linalg.norm(y, axis=1), kind="stable"):
+        if len(chosen) == room:
+            break
+        column = K[chosen, i]
+        solved = inverse @ column
+        pivot = float(K[i, i] - column @ solved)
+        if pivot > PIVOT:
+            # The inverse of a matrix bordered by one row and column.
+            grown = np.empty((len(chosen) + 1, len(chosen) + 1))
+            grown[:-1, :-1] = inverse + np.outer(solved, solved) / pivot
+            grown[:-1, -1] = grown[-1, :-1] = -solved / pivot
+            grown[-1, -1] = 1.0 / pivot
+            chosen.append(int(i))
+            inverse = grown
+    return chosen, inverse
+
+
+@dataclass(frozen=True)
+class Damped:
+    """m(s) + weight |s|^2."""
+
+    model: Model
+    weight: float
+
+    @property
+    def curved(self) -> bool:
+        return self.model.curved
+
+    def value(self, s: Array) -> float:
+        return self.model.value(s) + self.weight * float(s @ s)
+
+    def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
+        return self.model.decrease(s) - self.weight * float(s @ s)
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
+        g, H = self.model.derivatives(s)
+        return g + 2.0 * self.weight * s, H + 2.0 * self.weight * np.eye(len(s))
+
+
+def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
+    """A minimiser that goes no further than pays: the step and the decrease it promises, when |s| = delta costs a share
+    of the decrease to be had.
+
+    Where one residual is larger than all others by orders of magnitude, F says nothing of what the others would make
+    of a step, so the step is not to go where only they would have it.
+    """
+    s, gained = minimise(model, delta, lower, upper)
+    if not 0.0 < gained < math.inf:
+        return s, gained
+    shorter, _ = minimise(Damped(model, share * gained / delta**2), delta, lower, upper)
+    return shorter, model.decrease(shorter)
+
+
+def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:
+    """A minimiser of the model over ball and box, and the decrease it promises.
+
+    Newton's method: each step solves the trust-region problem of the model's second-order expansion, and moves
+    towards its solution as far as the model decreases. One step is exact for the paper's model.
+    """
+    s = np.zeros(len(lower))
+    gained = 0.0
+    for _ in range(INNER_STEPS if model.curved else 1):
+        g, H = model.derivatives(s)
+        if not (np.isfinite(g).all() and np.isfinite(H).all()):  # residuals too large for their products to be numbers
+            break
+        target = trust_region_step(g - H @ s, H, delta, lower, upper)
+        move, share = target - s, 1.0
+        while share > 1e-2 and not model.decrease(s + share * move) > gained:
+            share *= 0.5
+        if share <= 1e-2:
+            break
+        s = s + share * move
+        gained = model.decrease(s)
+        if norm(share * move) <= 1e-3 * norm(s):
+            break
+    return s, gained

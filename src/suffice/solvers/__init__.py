@@ -1,0 +1,1 @@
+"""Minimising f + g to a proven distance: solvers, certificates, derivatives of solutions."""

@@ -1,0 +1,66 @@
+r"""The formulas of FISTA that one problem and many at a time share; see `suffice.solvers.fista`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from suffice.arrays import EPS, Array, norm
+from suffice.solvers.certificate import Evidence
+from suffice.solvers.fields import RECOMPUTED
+from suffice.solvers.quadratic import Indices
+
+
+@dataclass(frozen=True)
+class FistaState:
+    """Images are the adaptive method's, and None in a state that comes from a file: the next step computes them."""
+
+    x: Array
+    previous: Array
+    t: float
+    k: int
+    image: Array | None = field(default=None, metadata=RECOMPUTED)
+    previous_image: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
+    tau: float = 0.0  # the adaptive method's step length to try next, the one taken last,
+    taken: float = 0.0
+    failed: bool = False  # and whether the last one tried was too long
+    active: Indices | None = None  # the variables that are not yet proven to be zero, where the others have left
+
+
+def carried_size(x: Array, z: Array) -> float:
+    """The image of z = x + beta (x - x') that is made of those of x and x', beta <= 1, errs by no more than a product
+    with a vector of this length: (1 + beta) ||x|| + beta ||x'|| <= 3 ||x|| + ||z - x||."""
+    return 3.0 * norm(x) + norm(z - x)
+
+
+def contraction(q: float) -> float:
+    """c of `suffice.solvers.certificate` for a step of length tau = q/mu <= 1/L."""
+    return min(1.0 - q + 4.0 * EPS, 1.0)
+
+
+def majorised_contraction(q: float) -> float:
+    """c of `suffice.solvers.certificate` for a step of length tau = q/mu that is proven between two points only."""
+    return math.sqrt((max(1.0 - q, 0.0) + 8.0 * EPS) / (1.0 + q))
+
+
+def descended(z: Array, tau: float, gradient: Array) -> Array:
+    """z - tau gradient, with one array made."""
+    x = gradient * -tau
+    x += z
+    return x
+
+
+def momentum(t: float, q: float, q_next: float) -> tuple[float, float]:
+    """(t_{k+1}, beta) from t_k. For q -> 1 the step itself solves the problem and beta is void."""
+    a = 1.0 - q * t * t
+    t_next = 0.5 * (a + math.sqrt(a * a + 4.0 * (q / q_next) * t * t))
+    if 1.0 - q_next < 1e-12:
+        return t_next, 0.0
+    return t_next, (t - 1.0) * (1.0 - q_next * t_next) / (t_next * (1.0 - q_next))
+
+
+def rate(kappa: float, k: int) -> float:
+    """The a-priori bound of ||x^k - x_hat|| / ||x^0 - x_hat|| for FISTA with step 1/L (not of its square)."""
+    root = 1.0 / math.sqrt(kappa)
+    return math.sqrt(max(1.0 - root, 0.0) ** k * kappa * (1.0 + root))

@@ -1,0 +1,441 @@
+r"""How a minimiser moves with the parameters p of its problem: implicit differentiation on its signed support.
+
+    x(p) = argmin  f(x; p) + sum_j l1_j(p) |x_j|.
+
+Let S hold the support of x, with signs sigma, and all j with l1_j = 0 (for a box: all j strictly inside). As long as S
+and sigma stay what they are,  grad_S f(x; p) + l1 sigma = 0,  and with H the Hessian of f on S at x and
+
+    K = d/dp [ grad f(x; p) + l1 sign(x) ],     one column for every parameter, x held fixed,
+
+    H dx_S = - K_S dp,        dx = 0 outside S.
+
+- *Forward*: dX = - H^-1 K, one right-hand side for every parameter. Residuals r(x) have the Jacobian (dr/dx) dX.
+- *Adjoint*: a function with d/dx = c has the gradient  - K^T q,  H q = c on S: one system for any number of parameters.
+
+An intercept that is minimised out moves along with the weights: H is then that of f with the intercept's direction
+taken out, and so is K.
+
+H has a factor where a matrix of its size, or one of as many rows as X has (Woodbury), fits into the memory that
+Newton's method has anyway. Elsewhere there are products with H, and conjugate gradients solve to a residual of
+`accuracy` times that of zero, from where they are told to start. So they do where H costs much more than products with
+X, preconditioned by the last H of Newton's method, or by one that is made for it and lent from then on
+(`suffice.solvers.linear_hessian`).
+
+Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
+the kink, or on none: nothing that is proven may rest on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse.linalg import LinearOperator
+
+from suffice.arrays import Array, host, like, norm
+from suffice.cuda.column_losses import are_alike
+from suffice.cuda.newton_columns import goes_together, solve_systems
+from suffice.imaging.newton_tv import has_factor, hessian_solver
+from suffice.imaging.variation import Variation
+from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LossModel
+from suffice.models.multinomial import Multinomial
+from suffice.models.smooth import Plain
+from suffice.penalties.prox import Box
+from suffice.rows.blocks import Blocked
+from suffice.rows.design import Design, largest_matrix
+from suffice.solvers.linear_hessian import (
+    Metric,
+    exact_hessian,
+    hessian_at,
+    is_lent,
+    metric_at,
+    price_of_passes,
+    ridge_on,
+)
+from suffice.solvers.newton_softmax import Local, SoftmaxProduct, preconditioned, price
+from suffice.solvers.parts import LinearParts, Parts
+from suffice.solvers.problem import Canonical, Composite
+from suffice.solvers.quadratic import Factor, Product, Solve, conjugate_gradients, on_these, scaled, with_ridge
+
+Indices = npt.NDArray[np.intp]
+
+MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
+LEAST_PRODUCTS = 5  # before a fresh Hessian is made to help them
+UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
+PRODUCTS = 40.0  # with H of a multinomial model, whose price is that of H and its factor
+FINEST = 1e-6  # residual of these products, relative to the right-hand side: derivatives make models, not proofs
+MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
+
+
+@runtime_checkable
+class Sensitive(Protocol):
+    """A lower-level problem that knows how it depends on its parameters."""
+
+    def cross(self, x: Array, **params: Any) -> Any:
+        """K = d/dp [ grad f(x; p) + l1(p) sign(x) ] at these parameters, in the user's units: a matrix with a row for
+        every variable and a column for every parameter, in the order in which they are given. Anything that takes
+        `K @ v` and `K.T @ v` will do: NumPy's, scipy.sparse's, or a `scipy.sparse.linalg.LinearOperator`. None where it
+        is not known after all."""
+        ...
+
+
+@runtime_checkable
+class Bent(Protocol):
+    """A smooth term that offers products with its Hessian."""
+
+    def hessian_product(self, x: Array, v: Array) -> Array:
+        """hess f(x) v."""
+        ...
+
+
+@runtime_checkable
+class BentAtOnce(Protocol):
+    """A smooth term that offers products of its Hessian with several vectors at once."""
+
+    def hessian_at(self, x: Array) -> Callable[[Array], Array]:
+        """V -> hess f(x) V."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """H^-1 B. `iterated` says whether by conjugate gradients: then it is worth keeping as a start for a problem nearby.
+    `work` is in steps of a solver: a product with H, or a factorisation, is one. `metric` says which Hessian helped."""
+
+    value: Array
+    work: float
+    iterated: bool
+    metric: Metric | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Direct:
+    """H with a factor."""
+
+    inverse: Callable[[Array], Array]
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        return Solved(self.inverse(B), 1.0, False)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterative:
+    """H by products with matrices of several columns; `diagonal` is roughly that of H."""
+
+    product: Callable[[Array], Array]
+    diagonal: Array | float
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        value, made = _iterated(self.product, self.diagonal, B, start, accuracy)
+        return Solved(value, float(made), True)
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """H of a linear model at x by products with X, and another one nearby that has a factor: at `metric`, or, where
+    that is None or leads to more products than are worth a fresh one, at x itself."""
+
+    problem: Canonical
+    terms: LinearParts
+    x: Array
+    support: Indices
+    metric: Metric | None
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        model, S, accuracy = self.terms.model, self.support, max(accuracy, FINEST)
+        image = model.image(self.x)
+        exact = Product(
+            model.design, S, model.row_curvature(image), ridge_on(self.terms, S), isinstance(model, Intercepted)
+        )
+
+        def product(V: Array) -> Array:
+            # a product of a sparse matrix with a few columns takes longer than one with each
+            return np.column_stack([exact.product(v) for v in V.T])
+
+        metric, made, left = self.metric, 0, math.inf
+        # one of a sample of the rows would take more products, here and wherever it is lent to
+        if metric is not None and metric.rows == model.design.shape[0] and np.isin(S, metric.working).all():
+            # about twice as many as a fresh one costs, since this one was made for steps, and is mostly good enough
+            worth = 2.0 * model.design.shape[0] * len(S) ** 2 / (B.shape[1] * price_of_passes(model.design))
+            start, made, left = self._from(metric, product, B, start, accuracy, max(LEAST_PRODUCTS, int(worth)))
+        if metric is None or not left <= accuracy:
+            metric = metric_at(self.problem, self.terms, self.x, S, model.gradient_at(self.x, image))
+            start, more, left = self._from(metric, product, B, start, accuracy, MOST_PRODUCTS)
+            made += more + 1
+        if start is None or not left <= UNSOLVED:
+            raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
+        return Solved(start, float(made), True, metric)
+
+    def _from(
+        self, metric: Metric, product: Solve, B: Array, start: Array | None, accuracy: float, most: int
+    ) -> tuple[Array, int, float]:
+        H = hessian_at(self.terms, metric).on(np.searchsorted(metric.working, self.support))
+        return conjugate_gradients(product, H.solver(), B, start, accuracy, most)
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioned:
+    """H of a multinomial model by products with X, and the preconditioner of its Newton steps."""
+
+    H: SoftmaxProduct
+
+    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
+        H, precondition, before = self.H, self.H.preconditioner(), self.H.made[0]
+        columns = []
+        for k, b in enumerate(B.T):
+            near = np.zeros_like(b) if start is None else start[:, k]
+            left = b if start is None else b - H.product(near)
+            # what is left is to be no more than a share of b
+            share = max(accuracy, FINEST) * norm(b) / norm(left) if left.any() else 1.0
+            columns.append(near + preconditioned(H.product, precondition, left, share) if share < 1.0 else near)
+        value = np.column_stack(columns)
+        if not norm((B - np.column_stack([H.product(v) for v in value.T])).ravel()) <= UNSOLVED * norm(B.ravel()):
+            raise ArithmeticError("conjugate gradients have left much of the right-hand side")
+        return Solved(value, float(self.H.made[0] - before), True)
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere:
+    """H of a linear model at x whose X is an array of torch: made and factored there when it is solved, with those of
+    other models of this X."""
+
+    model: LossModel
+    ridge: float | Array
+    x: Array
+
+
+# The last: H of a linear model by products with X, wherever it lives.
+System = Direct | Iterative | Near | Preconditioned | Elsewhere | Product
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """The linearised optimality conditions at a minimiser x of `size` variables: H on the `support`."""
+
+    size: int
+    support: Indices
+    system: System
+
+    @classmethod
+    def of(cls, problem: Composite, x: Array, metric: Metric | None = None) -> Sensitivity | None:
+        """None where H is not to be had. `metric` is where one was taken nearby."""
+        canonical = problem.canonical
+        support = _support(canonical, x)
+        system = None if support is None else _system(canonical, x, support, metric)
+        return None if support is None or system is None else cls(len(x), support, system)
+
+    def forward(self, K: Any, slopes: Array, accuracy: float, start: Array | None = None) -> Solved:
+        """dX, a column for every parameter; K is taken times diag(slopes)."""
+        return forward_together([self], [K], slopes, [accuracy], [start])[0]
+
+    def adjoint(
+        self, K: Any, slopes: Array, c: Array, accuracy: float, start: Array | None = None
+    ) -> tuple[Array, Solved]:
+        """The gradient of a function with d/dx = c, and q, on all variables."""
+        q = solve_together([self], [c[:, None]], [accuracy], [None if start is None else start[:, None]])[0]
+        q = Solved(q.value[:, 0], q.work, q.iterated)
+        return pulled_back(K, slopes, q.value), q
+
+
+def matrix_of(product: Callable[[Array], Array], adjoint: Callable[[Array], Array], shape: tuple[int, int]) -> Any:
+    """A K that is never made: `product` and `adjoint` take matrices."""
+    return LinearOperator(
+        shape,
+        matvec=lambda v: product(v.reshape(-1, 1)).ravel(),
+        rmatvec=lambda q: adjoint(q.reshape(-1, 1)).ravel(),
+        matmat=product,
+        rmatmat=adjoint,
+        dtype=np.float64,
+    )
+
+
+def forward_together(
+    ones: Sequence[Sensitivity],
+    crosses: Sequence[Any],
+    slopes: Array,
+    accuracies: Sequence[float],
+    starts: Sequence[Array | None],
+) -> list[Solved]:
+    """dX of several problems."""
+    sides = [-np.asarray(K @ np.diag(slopes)) for K in crosses]
+    return solve_together(ones, sides, accuracies, starts)
+
+
+def pulled_back(K: Any, slopes: Array, q: Array) -> Array:
+    """- diag(slopes) K^T q."""
+    result: Array = -slopes * np.asarray(K.T @ q)
+    return result
+
+
+def solve_together(
+    ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
+) -> list[Solved]:
+    """H^-1 B on the support and 0 elsewhere, for several problems. Those that share X, and have no factor, go through
+    one product with it; those whose X is on a device are factored there together."""
+    found: list[Solved | None] = [None] * len(ones)
+    groups: dict[int, list[int]] = {}
+    away: dict[tuple[Any, ...], list[int]] = {}
+
+    def keep(j: int, solved: Solved) -> None:
+        value = np.zeros((ones[j].size, *sides[j].shape[1:]))
+        value[ones[j].support] = solved.value
+        found[j] = replace(solved, value=value)
+
+    for j, one in enumerate(ones):
+        if isinstance(one.system, Product):
+            groups.setdefault(id(one.system.design), []).append(j)
+        elif isinstance(one.system, Elsewhere):
+            model = one.system.model
+            away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
+        else:
+            known = starts[j]
+            start = None if known is None else known[one.support]
+            keep(j, one.system.solve(sides[j][one.support], start, accuracies[j]))
+    for members in away.values():
+        systems = [system for j in members if isinstance(system := ones[j].system, Elsewhere)]
+        models, ridges, points = zip(*((one.model, one.ridge, one.x) for one in systems), strict=True)
+        supports = [ones[j].support for j in members]
+        parts = [sides[j][support] for j, support in zip(members, supports, strict=True)]
+        for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
+            keep(j, Solved(value, 1.0, False))
+    for members in groups.values():
+        together = _Together.of([ones[j] for j in members], [sides[j].shape[1] for j in members])
+        B = np.concatenate([sides[j] for j in members], axis=1)
+        begun = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
+        none = all(starts[j] is None for j in members)
+        start = None if none else np.where(together.mask, np.concatenate(begun, axis=1), 0.0)
+        B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
+        X, made = _iterated(together.product, together.diagonal, B, start, accuracy)
+        ends = np.cumsum([sides[j].shape[1] for j in members])
+        for j, part in zip(members, np.split(X, ends[:-1], axis=1), strict=True):
+            found[j] = Solved(part, float(made), True)
+    return [one for one in found if one is not None]
+
+
+def _iterated(
+    product: Callable[[Array], Array], diagonal: Array | float, B: Array, start: Array | None, accuracy: float
+) -> tuple[Array, int]:
+    """H^-1 B and the number of products; ArithmeticError where an H that is not what it should be leaves much of B."""
+    X, made, left = conjugate_gradients(product, 1.0 / diagonal, B, start, accuracy, MOST_PRODUCTS)
+    if not left <= UNSOLVED:
+        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side after {made} products")
+    return X, made
+
+
+@dataclass(frozen=True, eq=False)
+class _Together:
+    """Systems of several models with one X: a column of vectors, of C and of ridges for each right-hand side."""
+
+    design: Any
+    curvature: Array
+    centred: npt.NDArray[np.bool_]
+    mask: npt.NDArray[np.bool_]
+    ridge: Array
+    diagonal: Array
+
+    @classmethod
+    def of(cls, ones: Sequence[Sensitivity], counts: Sequence[int]) -> _Together:
+        columns: list[list[Any]] = [[] for _ in range(5)]
+        for one, count in zip(ones, counts, strict=True):
+            H, S = one.system, one.support
+            assert isinstance(H, Product)
+            mask = np.zeros(one.size, dtype=np.bool_)
+            ridge, diagonal = np.zeros(one.size), np.ones(one.size)
+            mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
+            for kept, part in zip(columns, (H.curvature, H.centred, mask, ridge, diagonal), strict=True):
+                kept.extend([part] * count)
+        assert isinstance(ones[0].system, Product)
+        C, centred, mask, ridge, diagonal = (np.array(part).T for part in columns)
+        return cls(ones[0].system.design, C, centred, mask, ridge, diagonal)
+
+    def product(self, V: Array) -> Array:
+        image = host(self.design.margins(V))
+        total = self.curvature.sum(axis=0)
+        mean = np.sum(self.curvature * image, axis=0) / np.where(total > 0.0, total, 1.0)
+        image = self.curvature * (image - np.where(self.centred, mean, 0.0))
+        pulled = self.design.adjoint(like(image, self.design.X))
+        return np.where(self.mask, pulled + self.ridge * V, 0.0)
+
+
+def _support(problem: Canonical, x: Array) -> Indices | None:
+    if isinstance(problem.g, Box):
+        return np.flatnonzero((x > problem.g.lower) & (x < problem.g.upper))
+    l1 = Parts.of(problem).l1
+    return None if l1 is None else np.flatnonzero((x != 0.0) | (np.broadcast_to(l1, len(x)) == 0.0))
+
+
+def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> System | None:
+    if len(S) == 0:
+        return Direct(np.zeros_like)
+    linear = LinearParts.of(problem)
+    if linear is not None:
+        model = linear.model
+        if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
+            return Elsewhere(model, on_these(linear.l2, S), x)
+        if is_lent(linear, len(S)):
+            return Near(problem, linear, x, S, metric)
+        return _of_quadratic(exact_hessian(linear, x, S))
+    parts = Parts.of(problem)
+    term, ridge = parts.term, on_these(parts.ridge, S)
+    if isinstance(term, ConcomitantHuber):
+        return _of_quadratic(with_ridge(term.hessian(term.image(x), S), ridge))
+    if isinstance(term, Multinomial):
+        image = term.image(x)
+        if isinstance(term.design.X, Blocked):
+            fits = len(S) <= largest_matrix(term.design, term.classes)
+            return _of_quadratic(with_ridge(term.hessian(image, S), ridge)) if fits else None
+        local = Local.of(term, image)
+        product = SoftmaxProduct.of(term, local, parts.ridge, S, 0.0)
+        dear = price(term, len(S)) > PRODUCTS * product.price
+        if len(S) > largest_matrix(term.design, term.classes) or dear or not _fits_dense(term.design):
+            return Preconditioned(product)
+        return _of_quadratic(with_ridge(term.hessian(image, S), ridge))
+    if isinstance(term, Variation):
+        if len(S) == len(x) and has_factor(term) and not np.any(ridge):
+            return Direct(hessian_solver(term, x))
+        return _on(S, len(x), term.hessian_at(x), ridge, term.hessian_diagonal(x)[S])
+    own = term.term if isinstance(term, Plain) else term
+    if isinstance(own, BentAtOnce):
+        return _on(S, len(x), own.hessian_at(x), ridge, 1.0)
+    if isinstance(own, Bent):
+        return _on(S, len(x), _columnwise(own, x), ridge, 1.0)
+    return None
+
+
+def _fits_dense(design: Design) -> bool:
+    return isinstance(design.X, np.ndarray) or math.prod(design.shape) <= MOST_DENSE
+
+
+def _of_quadratic(H: Any) -> System:
+    if isinstance(H, Product):
+        return Iterative(H.product, H.diagonal) if isinstance(H.design.X, Blocked) else H
+    solve = H.solver()
+    if isinstance(H, Factor):
+        return Direct(lambda B: B if B.size == 0 else np.column_stack([solve(b) for b in B.T]))
+    return Direct(solve)
+
+
+def _on(
+    S: Indices, size: int, product: Callable[[Array], Array], ridge: float | Array, diagonal: Array | float
+) -> Iterative:
+    """A term's H, with a ridge, on some of its variables."""
+
+    def on_support(V: Array) -> Array:
+        whole = np.zeros((size, *V.shape[1:]))
+        whole[S] = V
+        return product(whole)[S] + scaled(ridge, V)
+
+    return Iterative(on_support, diagonal + ridge)
+
+
+def _columnwise(term: Bent, x: Array) -> Callable[[Array], Array]:
+    def product(V: Array) -> Array:
+        return np.column_stack([np.asarray(term.hessian_product(x, v), dtype=np.float64) for v in V.T])
+
+    return product

@@ -1,0 +1,208 @@
+"""What a solve is asked for, what it gives, and what a method has to offer.
+
+A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. It may
+say which problems it takes (`Selective`), and that it can make the steps of several problems at a time (`Batching`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from suffice.arrays import EPS, Array, frozen, norm
+from suffice.solvers.certificate import Certificate, Evidence, Rule, certify_step, fixed_point_radius, step_rounding
+from suffice.solvers.fields import GIVEN_AGAIN
+from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.problem import Canonical, Composite
+
+
+class Outcome(Enum):
+    """How a solve ended; the value is its message."""
+
+    REACHED = "the requested accuracy is proven"
+    STEPS = "the requested number of steps was taken"
+    MAX_STEPS = "max_steps was reached before the requested accuracy was proven"
+    PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
+
+
+class State(Protocol):
+    """A solver's immutable state: the current point, its linear image where it is known, and its evidence."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def image(self) -> Array | None: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+
+
+class Solver(Protocol):
+    """A lower-level method. States are never modified; `step` returns a new one with its evidence, or the very state
+    it was given if rounding is all that is left."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in results and journals."""
+        ...
+
+    def start(self, problem: Canonical, x: Array) -> Any:
+        """The state before the first step, at x."""
+        ...
+
+    def step(self, problem: Canonical, state: Any) -> Any:
+        """The state after one more step, with its evidence."""
+        ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A solver that is not for all problems."""
+
+    def takes(self, problem: Canonical) -> str | None:
+        """None, or why not: what the solver needs, what it got, and what to use instead."""
+        ...
+
+
+@dataclass(frozen=True)
+class Solution:
+    """x with its certificate. `steps` counts the solver's steps from the very start, continuations included."""
+
+    x: Array
+    certificate: Certificate
+    steps: int
+    outcome: Outcome
+    solver: str | Solver = "fista"
+    state: Any = field(default=None, repr=False)
+    initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
+    problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
+    error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
+    tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
+    lent: Metric | None = field(default=None, repr=False, compare=False)  #: a Hessian nearby, to begin with
+
+    @property
+    def reached(self) -> bool:
+        """Whether the solve did what it was asked to do."""
+        return self.outcome in (Outcome.REACHED, Outcome.STEPS)
+
+    def start_at(self, x: Array) -> Solution:
+        """A start at x for the same solver. It is not a solution: nothing is proven about it."""
+        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver, lent=self.last_metric)
+
+    @property
+    def last_metric(self) -> Metric | None:
+        """Where the last Hessian was taken that may be lent to problems nearby: of all rows rather than of some."""
+        last = getattr(self.state, "metric", None)
+        if not isinstance(last, Metric) or not last.lent:
+            return self.lent
+        return last if self.lent is None or last.rows >= self.lent.rows else self.lent
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A solve that is wanted: the arguments of `solve`."""
+
+    problem: Composite
+    warm: Solution | Array | None = None
+    within: float | None = None
+    steps: int | None = None
+    max_steps: float | None = None
+    enough: Callable[[Solution], bool] | None = None
+    certificate: Rule = "tightest"
+
+
+class Batch(Protocol):
+    """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
+
+    alone: ClassVar[bool]  #: whether a single problem goes this way, too
+
+    @property
+    def look(self) -> int:
+        """The steps between two looks at the radii."""
+        ...
+
+    @property
+    def crowd(self) -> float:
+        """Problems that are proven leave when those that are not make up less than this share."""
+        ...
+
+    @property
+    def again(self) -> float:
+        """The share of an estimated radius whose proof rounding has spoilt, at which the next proof is tried."""
+        ...
+
+    @classmethod
+    def holds(cls, asks: Sequence[Ask]) -> bool:
+        """Whether these can be one batch."""
+        ...
+
+    @classmethod
+    def start(cls, solver: Any, problem: Canonical, x: Array) -> Any:
+        """The solver's state at x as the batch wants it."""
+        ...
+
+    @classmethod
+    def of(cls, solver: Any, starts: Sequence[Solution]) -> Self:
+        """A batch that goes on from these."""
+        ...
+
+    def advanced(self, steps: int) -> Self:
+        """The batch after so many further steps."""
+        ...
+
+    def estimates(self, start_radii: Array) -> Array:
+        """The radii that would be proven, but for rounding."""
+        ...
+
+    def finite(self) -> npt.NDArray[np.bool_]:
+        """Which problems are still in the range of floats."""
+        ...
+
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """Which problems no step can bring on, as far as the method can tell."""
+        ...
+
+    def start_radius(self, j: int) -> float:
+        """A proven bound on the distance of problem j's start, after the very first step from there."""
+        ...
+
+    def solution(self, j: int, start: Solution) -> Solution:
+        """Where problem j is, with its proof; `start` is where it came from."""
+        ...
+
+    def only(self, kept: list[int]) -> Self:
+        """The batch without the others."""
+        ...
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A solver that can make the steps of several problems at a time. A class derived from it with steps of its own has
+    to say so again."""
+
+    batches: ClassVar[tuple[type[Batch], ...]]
+
+
+def out_of_reach(proof: Certificate, within: float) -> bool:
+    """Whether rounding alone is more than what is asked for, and hardly anything else is left of the radius."""
+    return proof.rounding >= within and proof.radius <= 2.0 * proof.rounding
+
+
+def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
+    """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
+    z, tau = evidence.z, evidence.tau
+    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "free", math.inf)
+    if tau is None:
+        return proof.radius
+    moved = norm(x - z) + step_rounding(problem, evidence)
+    return min(proof.radius, fixed_point_radius(moved, evidence.contraction) * (1.0 + 64.0 * EPS) + proof.rounding)
+
+
+def patience(problem: Composite) -> float:
+    """How many steps the radius may stand still before rounding is held to be all that is left."""
+    return 100.0 + 20.0 * math.sqrt(problem.kappa)

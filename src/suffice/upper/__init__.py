@@ -1,1 +1,0 @@
-"""The upper level: a derivative-free trust region that asks for residuals just accurate enough to be right."""

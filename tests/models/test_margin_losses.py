@@ -1,0 +1,94 @@
+"""Losses of margins: derivatives, bounds on their curvature, extreme margins, and the targets that they take."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suffice.models.margin_losses import BLOCK
+from suffice.problems import ElasticNetLogistic, ElasticNetModel, ElasticNetPoisson
+from suffice.terms import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Huber
+
+PSI = {"squared": SQUARED, "logistic": LOGISTIC, "huber": HUBER, "squared hinge": SQUARED_HINGE}
+quick = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+@pytest.mark.parametrize("psi", PSI.values(), ids=PSI.keys())
+@quick
+@given(m=st.floats(-30, 30), n=st.floats(-30, 30), y=st.sampled_from([-1.0, 1.0]))
+def test_curvature_between_two_margins_is_the_largest_on_the_way(psi, m, n, y):
+    # The finest grid slope of psi' between m and n is a mean of psi'': never larger than the bound.
+    bound = float(psi.curvature_between(np.array([m]), np.array([n]), np.array([y]))[0])
+    assert 0.0 <= bound <= psi.curvature
+    grid = np.linspace(m, n, 400)
+    if abs(m - n) > 1e-3:
+        slopes = np.diff(psi.derivative(grid, np.full(400, y))) / np.diff(grid)
+        assert slopes.max() <= bound + 1e-8
+        if psi not in (HUBER, SQUARED_HINGE):  # for which one kink on the way is enough
+            assert slopes.max() >= bound * (1.0 - 0.2 * abs(m - n)) - 1e-9
+
+
+@pytest.mark.parametrize("psi", PSI.values(), ids=PSI.keys())
+@quick
+@given(m=st.floats(-40, 40), y=st.sampled_from([-1.0, 1.0]))
+def test_the_derivative_is_that_of_the_value(psi, m, y):
+    h = 1e-5
+    ends = psi.value(np.array([m - h, m + h]), np.array([y, y]))
+    assert psi.derivative(np.array([m]), np.array([y]))[0] == pytest.approx((ends[1] - ends[0]) / (2 * h), abs=1e-5)
+
+
+def test_huber_is_quadratic_up_to_delta_and_linear_beyond():
+    psi, y = Huber(2.0), np.zeros(5)
+    m = np.array([-5.0, -2.0, 0.5, 2.0, 3.0])
+    assert np.array_equal(psi.value(m, y), [8.0, 2.0, 0.125, 2.0, 4.0])
+    assert np.array_equal(psi.derivative(m, y), [-2.0, -2.0, 0.5, 2.0, 2.0])
+    assert np.array_equal(psi.curvature_between(m, np.array([-2.1, -2.0, 0.5, 9.0, 3.0]), y), [0.0, 1.0, 1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("m", [800.0, -800.0, 1e8, -1e8])
+def test_logistic_loss_survives_extreme_margins(m):
+    y = np.array([1.0])
+    assert LOGISTIC.value(np.array([m]), y)[0] == max(-m, 0.0)
+    assert LOGISTIC.derivative(np.array([m]), y)[0] == (0.0 if m > 0 else -1.0)
+    assert LOGISTIC.curvature_between(np.array([m]), np.array([2 * m]), y)[0] == 0.0
+
+
+@pytest.mark.parametrize("delta", [0.0, -1.0, math.inf, math.nan])
+def test_a_bad_delta_is_named(delta):
+    with pytest.raises(ValueError, match=re.escape(f"delta must be positive and finite, got {delta!r}")):
+        Huber(delta)
+
+
+def test_a_model_of_any_loss_takes_the_targets_that_its_loss_takes():
+    X, counts, words = np.eye(3), [2, 0, 1], ["yes", "no", "yes"]
+    one, other = ElasticNetModel(X, words, LOGISTIC), ElasticNetLogistic(X, words)
+    assert np.array_equal(one.y, other.y) and one.l1_max == other.l1_max
+    one, other = ElasticNetModel(X, counts, POISSON), ElasticNetPoisson(X, counts)
+    assert np.array_equal(one.y, other.y) and math.inf == one.at(l1=0.1, l2=0.1).smooth.L
+    for loss, y, message in (
+        (SQUARED, words, "y must be numeric"),
+        (POISSON, [-1, 0, 1], "y must not be negative, got -1.0"),
+        (SQUARED_HINGE, counts, "y must hold exactly two distinct labels, got 3"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+            ElasticNetModel(X, y, loss)
+
+
+def test_a_loss_of_ones_own_need_not_know_its_targets():
+    class Bare:
+        curvature, value = 1.0, SQUARED.value
+        derivative, curvature_between = SQUARED.derivative, SQUARED.curvature_between
+
+    assert np.array_equal(ElasticNetModel(np.eye(2), [1, 2], Bare()).y, [1.0, 2.0])
+
+
+def test_many_rows_are_gone_through_in_blocks_to_the_same_bits():
+    rng = np.random.default_rng(0)
+    m, y = 10.0 * rng.standard_normal(2 * BLOCK + 1234), rng.choice([-1.0, 1.0], 2 * BLOCK + 1234)
+    few = slice(BLOCK - 100, BLOCK + 100)
+    assert np.array_equal(LOGISTIC.value(m, y)[few], LOGISTIC.value(m[few], y[few]))
+    for whole, part in zip(LOGISTIC.slope_and_bend(m, y), LOGISTIC.slope_and_bend(m[few], y[few]), strict=True):
+        assert np.array_equal(whole[few], part)

@@ -1,0 +1,146 @@
+"""Plateaus and kinks: where a model of what is nearby does not tell what there is to gain."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from suffice import Evaluation, Options, tune
+from suffice.search.geometry import around
+
+
+class Objective:
+    """Residuals with tiny errors; the last ones are known exactly."""
+
+    def __init__(self, fun, exact=0):
+        self.fun, self.exact = fun, exact
+
+    def evaluate(self, theta, *, within, warm=None):
+        r = np.asarray(self.fun(theta), dtype=np.float64)
+        errors = np.where(np.arange(len(r)) < len(r) - self.exact, 1e-14, 0.0)
+        return Evaluation(theta, r, errors, work=1)
+
+
+def drawn_away(theta):
+    """Nothing that has to be computed depends on theta beyond theta_0 = 0, and a known term falls there for ever."""
+    well = 1.5 * np.exp(-0.5 * (theta[0] + 3.0) ** 2) if theta[0] < 0.0 else 0.0
+    return np.array([2.0 - well, 1.0, 0.1 * 10.0 ** (-0.25 * theta[0])])
+
+
+def test_a_search_that_a_known_term_draws_along_a_plateau_looks_across_the_box():
+    result = tune(Objective(drawn_away, exact=1), [0.5, 0.0], bounds=(-8.0, 8.0))
+    assert any(record.purpose == "unseen direction" for record in result.history)
+    assert result.theta[0] == pytest.approx(-3.0, abs=0.5)
+
+
+def test_what_is_still_on_the_plateau_is_not_gone_to():
+    """F is less further up, too, but by the known term alone; the well is found by the look after that."""
+
+    def half(theta):
+        return drawn_away(theta if theta[1] > -2.0 else np.abs(theta))
+
+    result = tune(Objective(half, exact=1), [0.5, 0.0], bounds=(-8.0, 8.0))
+    assert result.theta[0] == pytest.approx(-3.0, abs=0.5)
+    looks = [record for record in result.history if record.purpose == "unseen direction"]
+    on_it = [record for record in looks if record.theta[0] > 0.0 and record.cost < looks[0].incumbent_cost]
+    assert on_it and all(record.incumbent != record.theta for record in on_it)
+
+
+def kinked(width, height):
+    """A sharp valley across theta_0, with teeth, that rises along theta_1: min F is (1 + a tooth)^2."""
+
+    def residuals(theta):
+        z = (theta[0] - 0.3) / width
+        return np.array(
+            [1.0 + 2.0 * height * abs(z - np.round(z)) + 0.5 * abs(theta[0] - 0.02), 0.3 * (theta[1] - 0.4)]
+        )
+
+    return residuals
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "start"),
+    [(0.3, 0.002, [-3.0, 2.0]), (0.3, 0.01, [-3.0, 2.0]), (0.2, 0.01, [3.0, -2.0]), (0.4, 0.05, [3.0, -2.0])],
+)
+def test_kinks_do_not_catch_the_search_far_from_the_minimum(width, height, start):
+    fun = kinked(width, height)
+    line = np.array([fun([x, 0.4])[0] for x in np.linspace(-1.0, 1.0, 20_001)])
+    result = tune(Objective(fun), start, bounds=(-8.0, 8.0))
+    assert result.cost <= 1.01 * float(np.min(line)) ** 2
+
+
+def test_a_search_without_failures_does_not_look_around():
+    result = tune(Objective(lambda theta: [theta[0] - 1.0, theta[1] + 2.0, 3.0]), [4.0, 4.0], bounds=(-8.0, 8.0))
+    looks = [record.theta for record in result.history if record.purpose == "unseen direction"]
+    assert all(np.max(np.abs(theta)) == 8.0 for theta in looks)  # but for the edges of the box
+
+
+def test_looks_on_either_side_leave_out_what_a_bound_cuts_off():
+    places = around(np.array([0.0, 0.5]), 0.1, np.zeros(2), np.ones(2))
+    assert [place.tolist() for place in places] == [[0.1, 0.5], [0.0, 0.6], [0.0, 0.4]]
+
+
+def test_no_look_is_wasted_where_f_is_known_beforehand_to_be_larger():
+    class Known(Objective):
+        def lower_bound(self, theta):
+            return float(self.fun(theta)[-1] ** 2)
+
+    def steep(theta):
+        return np.append(drawn_away(theta)[:2], 10.0 ** (-0.25 * theta[0] - 2.0) * (1.0 + 100.0 * (theta[0] < -6.0)))
+
+    result = tune(Known(steep, exact=1), [0.5, 0.0], bounds=(-8.0, 8.0), options=Options())
+    looks = [record for record in result.history if record.purpose == "unseen direction"]
+    assert looks and all(record.theta[0] >= -6.0 for record in looks)
+
+
+def two_wells(theta):
+    """F has a minimum of 1 near (0, 0); beyond a ridge it falls to 0.25 at the lower bound of theta_0."""
+    well = 1.0 - 0.5 / (1.0 + np.exp(4.0 * (theta[0] + 5.0)))
+    hill = 3.0 * np.exp(-0.5 * (theta[0] + 2.5) ** 2) - 3.0 * np.exp(-0.5 * 2.5**2)
+    return np.array([well + max(hill, 0.0) + 0.02 * theta[0] ** 2 * (theta[0] > -2.5), 0.2 * theta[1]])
+
+
+@pytest.mark.parametrize("derivatives", ["never", "auto"])
+def test_a_search_that_has_come_to_rest_looks_at_the_edges_of_the_box(derivatives):
+    result = tune(Objective(two_wells), [0.5, 0.3], bounds=(-8.0, 8.0), options=Options(derivatives=derivatives))
+    assert result.theta[0] == pytest.approx(-8.0, abs=1.0)
+    assert result.cost < 0.3
+
+
+class Smooth(Objective):
+    """With derivatives, by differences; it counts them."""
+
+    made = 0
+
+    def differentiate(self, evaluation):
+        self.made += 1
+        steps = 1e-6 * np.eye(2)
+        columns = [(self.fun(evaluation.point + h) - self.fun(evaluation.point - h)) / 2e-6 for h in steps]
+        return replace(evaluation, jacobian=np.column_stack(columns))
+
+
+def test_a_look_comes_with_derivatives_only_where_the_search_goes_on_from_it():
+    in_vain = Smooth(lambda theta: 1.0 + 0.1 * (theta - 0.1) ** 2)
+    result = tune(in_vain, [0.5, 0.3], bounds=(-8.0, 8.0))
+    plain = [record for record in result.history if record.purpose in ("unseen direction", "test of derivatives")]
+    assert len(plain) >= 3 and in_vain.made <= len(result.history) - len(plain)
+    found = tune(Smooth(two_wells), [0.5, 0.3], bounds=(-8.0, 9.0), options=Options(derivatives="always"))
+    assert found.cost < 0.3
+    after = [record.purpose for record in found.history]
+    assert "step" in after[after.index("unseen direction") + 1 :]  # with the derivatives of the look
+
+
+def test_edges_are_looked_at_once_where_nothing_is_gained_there():
+    result = tune(Objective(lambda theta: 1.0 + 0.1 * theta**2), [0.5, 0.3], bounds=(-8.0, 8.0))
+    looks = [record.theta for record in result.history if record.purpose == "unseen direction"]
+    edges = [theta for theta in looks if np.max(np.abs(theta)) == 8.0]
+    assert len(edges) == 2
+
+
+def test_edges_are_not_looked_at_where_evaluations_are_dear():
+    class Dear(Objective):
+        def evaluate(self, theta, *, within, warm=None):
+            return replace(super().evaluate(theta, within=within, warm=warm), work=1e4)
+
+    result = tune(Dear(two_wells), [0.5, 0.3], bounds=(-8.0, 8.0))
+    assert all(abs(record.theta[0]) < 8.0 for record in result.history)

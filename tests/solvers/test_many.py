@@ -1,0 +1,82 @@
+"""Many solves at a time: what goes together, and what must not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from suffice import solve
+from suffice.problems import Denoising, ElasticNet, ElasticNetPoisson
+from suffice.solvers.fista import AdaptiveFista, Fista
+from suffice.solvers.many import solve_each
+from suffice.solvers.solution import Ask, Batching
+from tests.batches import solve_together
+
+rng = np.random.default_rng(0)
+X, y = rng.standard_normal((30, 5)), rng.standard_normal(30)
+MODEL = ElasticNet(X, y)
+COLUMNS = [MODEL.at(l1=0.1, l2=l2) for l2 in (0.1, 0.01)]
+IMAGES = [Denoising(one, eps_tv=0.1, eps_l2=0.1).at(alpha=0.5) for one in rng.standard_normal((2, 8))]
+OTHER = ElasticNet(X[:20], y[:20]).at(l1=0.1, l2=0.1)
+
+
+MADE: list[int] = []
+
+
+@dataclass(frozen=True)
+class Counting(Fista):
+    name: str = "counting"
+
+    def step(self, problem, state):
+        MADE.append(state.k)
+        return super().step(problem, state)
+
+
+@dataclass(frozen=True)
+class Own(Fista):
+    name: str = "own"
+    batches = Fista.batches
+
+    def step(self, problem, state):
+        raise AssertionError("problems that share X go together")
+
+
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "newton", Fista()])
+def test_answers_come_in_the_order_of_the_asks_whatever_goes_together(solver):
+    problems = [COLUMNS[0], OTHER, COLUMNS[1]]
+    if solver != "newton":
+        problems = [IMAGES[0], *problems, IMAGES[1]]
+    for problem, found in zip(problems, solve_each([Ask(one, within=1e-6) for one in problems], solver), strict=True):
+        alone = solve(problem, within=1e-6, solver=solver)
+        assert found.problem == problem and found.certificate.radius <= 1e-6
+        assert np.linalg.norm(found.x - alone.x) <= 2e-6
+        assert solve(problem, within=1e-6, solver=solver, warm=found) is not None
+
+
+def test_a_batch_takes_the_steps_of_the_solver_it_was_given():
+    bold = AdaptiveFista(grow=2.0, shrink=0.7)
+    for found, problem in zip(solve_together(COLUMNS, steps=25, solver=bold), COLUMNS, strict=True):
+        alone, usual = (solve(problem, steps=25, solver=one) for one in (bold, "fista_adaptive"))
+        assert found.x == pytest.approx(alone.x, rel=1e-12, abs=1e-12)
+        assert found.state.tau == pytest.approx(alone.state.tau) and found.state.tau != usual.state.tau
+
+
+def test_a_solver_with_steps_of_its_own_is_not_batched_because_its_base_can_be():
+    MADE.clear()
+    solve_each([Ask(problem, steps=3) for problem in COLUMNS], Counting())
+    assert MADE == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_solver_of_ones_own_may_offer_batches():
+    assert isinstance(Own(), Batching)
+    found = solve_each([Ask(problem, steps=3) for problem in COLUMNS], Own())
+    assert [one.x.tolist() for one in found] == [
+        one.x.tolist() for one in solve_together(COLUMNS, steps=3, solver="fista")
+    ]
+
+
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])
+def test_what_a_solver_does_not_take_alone_it_does_not_take_together(solver):
+    family = ElasticNetPoisson(X, np.round(np.abs(y)))
+    with pytest.raises(ValueError, match=f"solver='{solver}' needs a finite L"):
+        solve_each([Ask(family.at(l1=0.1, l2=l2), steps=3) for l2 in (0.1, 1.0)], solver)
