@@ -14,10 +14,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from suffice_paper.study import PRESETS
+from suffice_paper.study import mnist_problem as study_problem
+
 import suffice
 from suffice import datasets
-from suffice.reproduce.study import PRESETS
-from suffice.reproduce.study import mnist_problem as study_problem
 
 HERE = Path(__file__).resolve().parent
 

@@ -34,11 +34,11 @@ import numpy as np
 import numpy.typing as npt
 from common import HERE, mnist_problem, parser, provenance, table, target, write_json, write_text
 from sklearn.datasets import load_breast_cancer, load_digits
+from suffice_paper import imaging
 from threadpoolctl import threadpool_limits
 
 import suffice
 from suffice import losses, problems
-from suffice.reproduce import imaging
 
 Vector = npt.NDArray[np.float64]
 Section = dict[str, Any]

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from common import parser, provenance, table, target, write_json, write_text
+from suffice_paper.study import PRESETS
 from threadpoolctl import threadpool_limits
 
 from suffice import solve
 from suffice.datasets import load_mnist, load_mnist_full
 from suffice.problems import ElasticNetLogistic
-from suffice.reproduce.study import PRESETS
 from suffice.rows.design import Design
 from suffice.solvers.many import solve_each
 from suffice.solvers.problem import Composite

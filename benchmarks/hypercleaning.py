@@ -3,7 +3,7 @@
     python benchmarks/hypercleaning.py                                     4,000 rows that come with the package
     python benchmarks/hypercleaning.py --folder MNIST --labels labels.npy --rows 20000 --held-out 5000 --device cuda
 
-Every method works on the same lower-level solver (`suffice.cleaning`: Newton's method by preconditioned conjugate
+Every method works on the same lower-level solver (`suffice_paper.cleaning`: Newton's method by preconditioned conjugate
 gradients) and may spend the same number of products with X. F is evaluated to 1e-6 at the end of each, with its proven
 interval. A weight is s = 1 / (1 + exp(-theta)), theta in [-10, 10]; methods that search over theta as the published one
 does are marked so, the others search over s itself. --folder holds MNIST's idx files, --labels the labels in use
@@ -24,10 +24,10 @@ import numpy as np
 from common import parser, provenance, table, write_json, write_text
 from scipy.optimize import minimize
 from scipy.special import expit
+from suffice_paper.cleaning import SampleCleaning
 
 import suffice
 from suffice import datasets
-from suffice.cleaning import SampleCleaning
 
 Array = Any
 LOW, HIGH = float(expit(-10.0)), float(expit(10.0))

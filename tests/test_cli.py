@@ -11,8 +11,9 @@ import pytest
 
 typer_testing = pytest.importorskip("typer.testing")
 
+from suffice_paper import command  # noqa: E402
+
 from suffice.cli import app  # noqa: E402
-from suffice.reproduce import folder  # noqa: E402
 
 runner = typer_testing.CliRunner()
 
@@ -22,6 +23,13 @@ def test_without_the_extra_one_line_says_how_to_install_it():
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert made.returncode == 2 and made.stdout == ""
     assert made.stderr.splitlines() == ["suffice: the command line needs the extra cli: pip install 'suffice[cli]'"]
+
+
+def test_without_the_studies_one_line_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "suffice_paper", None)
+    monkeypatch.delitem(sys.modules, "suffice_paper.command")
+    result = runner.invoke(app, ["reproduce", "fig1", "--out", str(tmp_path)])
+    assert result.exit_code == 2 and "suffice_paper is missing" in result.output
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_a_folder_that_holds_no_run_is_refused(command, content, tmp_path):
 
 
 def test_a_broken_file_of_a_study_is_named(tmp_path):
-    folder.write_command(tmp_path, figure="fig2", preset="quick", device="")
+    command.write_command(tmp_path, figure="fig2", preset="quick", device="")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "dynamic_+1.json").write_text('{"preset": ')
     result = runner.invoke(app, ["resume", str(tmp_path)])

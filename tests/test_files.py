@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from suffice_paper import progress
 
 import suffice
 from suffice import JournalError, Options, exact, files, resume, tune
 from suffice.report import folder as places
-from suffice.reproduce import progress
 
 OPTIONS = Options(max_evaluations=9)
 STARTS = [[-1.2, 1.0], [2.0, 2.0]]
@@ -263,8 +263,8 @@ def test_files_of_a_study_are_not_written_through_links(tmp_path, victim):
 def test_figures_and_pages_of_a_study_are_not_written_through_links(tmp_path, victim):
     pytest.importorskip("matplotlib")
     pytest.importorskip("plotly")
-    from suffice.reproduce import report
-    from suffice.reproduce.study import figure1
+    from suffice_paper import report
+    from suffice_paper.study import figure1
 
     for name in ("fig1.png", "claims.md", "report.html"):
         out = tmp_path / name.partition(".")[0]

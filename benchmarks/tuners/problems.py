@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from suffice_paper import imaging
+from suffice_paper.study import PRESETS, mnist_problem
 
 import suffice
 from benchmarks.tuners import data
@@ -22,8 +24,6 @@ from benchmarks.tuners.protocol import Problem
 from suffice import losses, problems
 from suffice.datasets import load_mnist
 from suffice.prove.held_out_softmax import HeldOutSoftmax
-from suffice.reproduce import imaging
-from suffice.reproduce.study import PRESETS, mnist_problem
 from suffice.rows.design import Design
 
 BOX = (1e-6, 1e2)

@@ -32,8 +32,6 @@ from suffice.files import JournalError
 from suffice.report.folder import COMMAND, read
 from suffice.signals import termination
 
-FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5")
-
 app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains each model just accurately enough.")
 
 
@@ -223,20 +221,22 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
     """Make the paper's figures and check its claims; if interrupted, run it again to continue."""
-    from suffice.reproduce.imaging import STUDIES
-    from suffice.reproduce.study import PRESETS
-
-    known = (*FIGURES, "all", *STUDIES)
-    if figure not in known:
-        raise typer.BadParameter(f"must be one of {', '.join(known)}, got {figure!r}", param_hint="FIGURE")
-    if preset not in PRESETS:
-        raise typer.BadParameter(f"must be one of {', '.join(PRESETS)}, got {preset!r}", param_hint="--preset")
+    paper = _paper()
+    if figure not in paper.WANTED:
+        raise typer.BadParameter(f"must be one of {', '.join(paper.WANTED)}, got {figure!r}", param_hint="FIGURE")
+    if preset not in paper.PRESET_NAMES:
+        known = ", ".join(paper.PRESET_NAMES)
+        raise typer.BadParameter(f"must be one of {known}, got {preset!r}", param_hint="--preset")
     if device:
-        if figure in STUDIES:
+        if figure in paper.STUDIES:
             raise typer.BadParameter(f"{figure} runs on the CPU only, got {device!r}", param_hint="--device")
         _check_device(device)
     with _one_line_errors("reproduce"):
-        _reproduce(figure, preset, out, jobs or os.cpu_count() or 1, device, as_json)
+        show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
+        data, page = paper.reproduce(figure, preset, out, show, jobs=jobs or os.cpu_count() or 1, device=device)
+        if as_json:
+            return typer.echo(json.dumps({"report": str(page), "claims": data["claims"]}))
+        typer.echo("\n".join([*paper.lines(data), f"Report: {page}"]))
 
 
 @app.command()
@@ -264,9 +264,7 @@ def resume(
             if value is not None:
                 hint = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
-        from suffice.reproduce.folder import read_command
-
-        known = read_command(folder)
+        known = _paper().read_command(folder)
     reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
 
 
@@ -281,17 +279,7 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
             if found is None:
                 raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
             return typer.echo(f"Report: {write_page(folder, found)}")
-        from suffice.reproduce import report as pages
-        from suffice.reproduce.folder import read_command
-        from suffice.reproduce.imaging import STUDIES
-
-        command = read_command(folder)
-        data = read(folder / "study.json")
-        if data is None:
-            raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
-        if command["figure"] in STUDIES:
-            raise ValueError(f"the report of {command['figure']} needs its images: use `suffice resume {folder}`")
-        typer.echo(f"Report: {pages.write(data, folder)}")
+        typer.echo(f"Report: {_paper().report_again(folder)}")
 
 
 @app.command()
@@ -387,8 +375,8 @@ def _bench_tuners(quick: bool, jobs: int, as_json: bool) -> None:
             "bench tuners needs a clone of the repository with the package installed from it (pip install -e .)"
         )
     command = [sys.executable, "-m", "benchmarks.tuners", "--jobs", str(jobs), *(["--quick"] if quick else [])]
-    paths = os.pathsep.join(part for part in (str(root / "src"), os.environ.get("PYTHONPATH", "")) if part)
-    environment = {**os.environ, "PYTHONPATH": paths}
+    paths = [str(root / "src"), str(root / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     made = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL if as_json else None)
     if made.returncode:
         raise typer.Exit(made.returncode)
@@ -496,33 +484,15 @@ def _end(found: Any, result: Any, lines: list[str], as_json: bool, again: str, l
         raise typer.Exit(1)
 
 
-def _reproduce(figure: str, preset: str, out: Path, jobs: int, device: str, as_json: bool) -> None:
-    from suffice.reproduce import report
-    from suffice.reproduce.folder import write_command
-    from suffice.reproduce.imaging import STUDIES
-    from suffice.reproduce.study import PRESETS, make
-
-    write_command(out, figure=figure, preset=preset, device=device)
-    if figure in STUDIES:
-        return _imaging(figure, preset, out, as_json)
-    wanted = set(FIGURES) if figure == "all" else {figure}
-    show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
-    command = f"suffice reproduce {figure} --preset {preset}" + (f" --device {device}" if device else "")
-    data = make(PRESETS[preset], wanted, out, command, show, jobs=jobs, device=device or None)
-    _tell(data, report.write(data, out), as_json)
-
-
-def _tell(data: dict[str, Any], page: Path, as_json: bool) -> None:
-    """The claims and where the report is."""
-    if as_json:
-        typer.echo(json.dumps({"report": str(page), "claims": data["claims"]}))
-        return
-    for claim in data["claims"]:
-        word = "OVERTAKEN" if claim.get("overtaken") else "holds" if claim["passed"] else "FAILS"
-        typer.echo(f"{word:9s} {claim['claim']}: {claim['measured']} ({claim['target']})")
-        if claim.get("overtaken"):
-            typer.echo(f"{'':9s} {claim['note']}")
-    typer.echo(f"Report: {page}")
+def _paper() -> Any:
+    """What `suffice reproduce` runs: the paper's studies, a package that wheels and clones bring beside this one."""
+    try:
+        return importlib.import_module("suffice_paper.command")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "suffice_paper":
+            raise
+        typer.echo("suffice reproduce: the package suffice_paper is missing: install suffice again", err=True)
+        raise typer.Exit(2) from error
 
 
 def _check_device(device: str) -> None:
@@ -534,13 +504,3 @@ def _check_device(device: str) -> None:
         torch.zeros(1, device=device)
     except Exception as error:  # torch has no single class for devices that are not there
         raise typer.BadParameter(f"{device!r} cannot be used: {error}", param_hint="--device") from error
-
-
-def _imaging(name: str, preset: str, out: Path, as_json: bool) -> None:
-    from suffice.reproduce import imaging_report
-    from suffice.reproduce.imaging import SETTINGS, make
-
-    setting = SETTINGS[name, preset]
-    show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
-    data = make(setting, out, f"suffice reproduce {name} --preset {preset}", show)
-    _tell(data, imaging_report.write(setting, data, out), as_json)

@@ -49,7 +49,7 @@ print(json.dumps({{"products": products, "share": share, "played": played, "agai
 @pytest.fixture(scope="module")
 def measured():
     """In a process of its own: counting patches the package."""
-    code = CODE.format(paths=[str(ROOT / "src"), str(ROOT)])
+    code = CODE.format(paths=[str(ROOT / "src"), str(ROOT / "examples"), str(ROOT)])
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return json.loads(made.stdout.splitlines()[-1])

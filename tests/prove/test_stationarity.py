@@ -8,11 +8,11 @@ import pytest
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from suffice_paper.cleaning import SampleCleaning
 
 import suffice
 from suffice import losses
 from suffice.arrays import norm
-from suffice.cleaning import SampleCleaning
 from suffice.models.margin_losses import LOGISTIC, POISSON, SquaredHinge
 from suffice.problems import (
     Denoising,

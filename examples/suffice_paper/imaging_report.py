@@ -14,9 +14,9 @@ from suffice import files
 from suffice.report import html as shell
 from suffice.report.formats import number, show
 from suffice.report.panels import Chart, Line, Panel, draw
-from suffice.reproduce import imaging, report
-from suffice.reproduce.figures import Data
-from suffice.reproduce.imaging import ImagingSetting
+from suffice_paper import imaging, report
+from suffice_paper.figures import Data
+from suffice_paper.imaging import ImagingSetting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from suffice.reproduce.study import ADAPTIVE, DYNAMIC, ONE_START
+from suffice_paper.study import ADAPTIVE, DYNAMIC, ONE_START
 
 REFERENCE = np.array([-1.0462, 1.6253])
 REFERENCE_F = 131.0417

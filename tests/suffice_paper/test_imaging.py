@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from suffice_paper import imaging
+from suffice_paper.command import STUDIES
+from suffice_paper.imaging import SETTINGS, data, first_theta, make, problem
 
-from suffice.reproduce import imaging
-from suffice.reproduce.imaging import SETTINGS, STUDIES, data, first_theta, make, problem
 from suffice.search.tune import Tuner
 
 FULL = {study: SETTINGS[study, "full"] for study in STUDIES}
@@ -78,7 +79,7 @@ def test_a_small_study_runs_and_reports(study, tmp_path):
     pytest.importorskip("plotly")
     if study == "denoise2d":
         pytest.importorskip("skimage")
-    from suffice.reproduce import imaging_report
+    from suffice_paper import imaging_report
 
     setting = replace(SETTINGS[study, "quick"], max_evaluations=6)
     if study == "mri":

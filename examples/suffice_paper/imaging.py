@@ -34,13 +34,12 @@ from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
 from suffice.problems import Denoising, SampledFourier
 from suffice.report.folder import read, write
-from suffice.reproduce.folder import plain, processor, provenance
 from suffice.search.bilevel import BilevelProblem
 from suffice.search.tune import Tuner
 from suffice.space import Space
+from suffice_paper.command import plain, processor, provenance
 
 Show = Callable[[str], object]
-STUDIES = ("denoise1", "denoise3", "denoise2d", "mri")
 
 
 @dataclass(frozen=True)
@@ -328,7 +327,7 @@ def best_theta(setting: ImagingSetting) -> tuple[float, float] | None:
 
 def make(setting: ImagingSetting, folder: Path, command: str, show: Show) -> dict[str, Any]:
     """All that the report needs, as plain data; `study.json` in the folder."""
-    from suffice.reproduce.imaging_claims import check
+    from suffice_paper.imaging_claims import check
 
     runs = [run(setting, variant, start, folder, show) for variant, start in pairs(setting)]
     add_exact(setting, runs, folder, show)

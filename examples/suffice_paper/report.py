@@ -16,7 +16,7 @@ from suffice import files
 from suffice.report import html as shell
 from suffice.report.formats import ABSENT, duration, number, show
 from suffice.report.panels import Chart, draw, interactive
-from suffice.reproduce.figures import Data, charts, colour, save, variants
+from suffice_paper.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
 

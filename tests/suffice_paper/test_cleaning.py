@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
+from suffice_paper.cleaning import SampleCleaning
 
 import suffice
-from suffice.cleaning import SampleCleaning
 
 
 def problem(N=90, d=6, K=3, seed=0, wrong=20):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from suffice_paper import study
+from suffice_paper.claims import check, work_to
+from suffice_paper.study import ADAPTIVE, DYNAMIC, PRESETS, figure1, make
 
 from suffice.report.folder import read
-from suffice.reproduce import study
-from suffice.reproduce.claims import check, work_to
-from suffice.reproduce.study import ADAPTIVE, DYNAMIC, PRESETS, figure1, make
 
 TINY = replace(
     PRESETS["quick"],

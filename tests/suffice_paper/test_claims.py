@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from suffice.reproduce.claims import check
-from suffice.reproduce.study import ADAPTIVE, DYNAMIC, PRESETS, make
+from suffice_paper.claims import check
+from suffice_paper.study import ADAPTIVE, DYNAMIC, PRESETS, make
 
 FULL = Path(__file__).parents[2] / "docs" / "paper" / "study.json.gz"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from suffice.reproduce.progress import StudyProgress, describe, note
+from suffice_paper.progress import StudyProgress, describe, note
 
 GROUPS = [[("K = 20", 0.0), ("K = 20", 1.0)], [("K = 200", 0.0)]]
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from suffice.reproduce import figures
+from suffice_paper import figures
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" | `tick`"
 
@@ -104,7 +104,7 @@ class _Page(HTMLParser):
 @pytest.fixture(scope="module")
 def report():
     pytest.importorskip("plotly")
-    from suffice.reproduce import report
+    from suffice_paper import report
 
     return report
 

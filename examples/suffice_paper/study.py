@@ -40,8 +40,6 @@ from suffice.options import Options
 from suffice.penalties.prox import L1
 from suffice.problems import ElasticNetLogistic
 from suffice.report.folder import read, write
-from suffice.reproduce.folder import plain, processor, provenance
-from suffice.reproduce.progress import StudyProgress, note
 from suffice.result import Record
 from suffice.rows.design import Design
 from suffice.search.bilevel import BilevelProblem
@@ -51,6 +49,8 @@ from suffice.solvers.momentum import rate
 from suffice.solvers.problem import Composite
 from suffice.solvers.solver import iterate, solve
 from suffice.space import Space
+from suffice_paper.command import plain, processor, provenance
+from suffice_paper.progress import StudyProgress, note
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"
 ONE_START = 1.0  # log10 l2 of the runs of figure 2
@@ -354,7 +354,7 @@ def make(
     device: str | None = None,
 ) -> dict[str, Any]:
     """All that the figures need, as plain data; `study.json` in the folder."""
-    from suffice.reproduce.claims import check
+    from suffice_paper.claims import check
 
     started = time.monotonic()
     place = Place(folder, device)

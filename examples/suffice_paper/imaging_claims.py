@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from suffice.reproduce.imaging import ImagingSetting
+    from suffice_paper.imaging import ImagingSetting
 
 # The authors' runs (their result files): total lower-level iterations, and F as each run believed it.
 DENOISE1_OPTIMUM, DENOISE1_F = -0.3149209, 1.3714888

@@ -1,1 +1,0 @@
-"""The paper's figures from our code: `suffice reproduce` (see `suffice.reproduce.study`)."""
