@@ -49,14 +49,23 @@ class Block:
 
     start: int
     stop: int
-    read: Callable[[], Array]
+    read: Callable[[], Any]
     given: Mapping[str, Any]
     margins: Sequence[Array] = ()
+    adjoint: Callable[[Any], Array] | None = None  # how X^T r is made where that is known
 
     @property
-    def X(self) -> Array:  # noqa: N802 (the symbol)
+    def X(self) -> Any:  # noqa: N802 (the symbol)
         """Read when it is asked for."""
         return self.read()
+
+    def pull(self, r: Any) -> Array:
+        """X^T r, for a vector or a matrix r."""
+        return self._dense_pull(r) if self.adjoint is None else self.adjoint(r)
+
+    def _dense_pull(self, r: Array) -> Array:
+        X = self.X
+        return dense_product(X, r, block_length(len(X)))
 
     def __getitem__(self, name: str) -> Any:
         return self.given[name]
@@ -336,6 +345,7 @@ class Blocked:
     shape: tuple[int, int]
     block: int
     here: bool = True  # whether products with X are arrays of this process
+    dear: bool = True  # whether a pass over X is worth saving: rows are read from elsewhere, and nothing is asked twice
 
     @property
     def ndim(self) -> int:

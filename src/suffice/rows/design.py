@@ -29,6 +29,7 @@ from suffice.lazy import cached_property
 from suffice.models.jobs import Normal, Survey
 from suffice.rows.blocks import Blocked, Chosen, Even, RowBlocks, View
 from suffice.rows.gram import gram
+from suffice.rows.memory import InMemory
 from suffice.rows.products import Adjoint, adjoint
 from suffice.rows.rounding import TINY, gamma
 
@@ -180,9 +181,14 @@ class Design:
         return self.X @ like(w, self.X)
 
     @cached_property
+    def rows(self) -> Blocked:
+        """X as blocks of rows over which jobs are run: itself, or one block of all that is at hand."""
+        return self.X if isinstance(self.X, Blocked) else InMemory(self.X)
+
+    @cached_property
     def pull(self) -> Adjoint:
         """r -> X^T r where X lives, for a vector or a matrix r."""
-        return adjoint(self.X)
+        return self.rows.adjoint if isinstance(self.rows, InMemory) else adjoint(self.X)
 
     def adjoint(self, r: Any) -> Array:
         """X^T r as a NumPy array, from an r that lives with X or is NumPy's."""
