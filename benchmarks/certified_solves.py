@@ -36,11 +36,11 @@ from skglm.datafits import Logistic, Quadratic
 from skglm.penalties import L1_plus_L2
 from skglm.solvers import AndersonCD, ProxNewton
 from skglm.utils.jit_compilation import compiled_clone
+from suffice_bench.grids import counted
 from threadpoolctl import threadpool_limits
 
 import suffice
 from suffice.problems import ElasticNet, ElasticNetLogistic
-from suffice.sklearn.grid_comparison import counted
 
 Vector = npt.NDArray[np.float64]
 Family = ElasticNetLogistic | ElasticNet

@@ -2,7 +2,7 @@
 
 Every tool gets the same standardised columns and the same five folds, in one thread, with its own defaults (four mixing
 ratios where it takes a list, whose elastic nets have one penalty for a whole path). What counts is the exact
-cross-validated loss at the penalties that it returns (`suffice.sklearn.cv_comparison`, which `suffice bench data.csv
+cross-validated loss at the penalties that it returns (`suffice_bench.tools`, which `suffice bench data.csv
 --target y` uses for a table of one's own). The best of a table is the least of all these.
 
 Times are those of the processor, of the call that tunes and refits and nothing else. Each run is a process of its own,
@@ -37,9 +37,8 @@ import scipy.sparse as sp
 from common import HERE, parser, provenance, table, write_json, write_text
 from sklearn import datasets
 from sklearn.feature_extraction.text import TfidfTransformer
+from suffice_bench.tools import CLASSIFIERS, NEAR, OURS, RATIOS, REGRESSORS, Found, Tabled, exact_loss, ours
 from table_sources import content
-
-from suffice.sklearn.cv_comparison import CLASSIFIERS, NEAR, OURS, RATIOS, REGRESSORS, Found, Tabled, exact_loss, ours
 
 
 def _islp(name: str) -> pd.DataFrame:

@@ -33,10 +33,10 @@ from sklearn import datasets as bundled
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
+from suffice_bench.grids import counted
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.grid_comparison import counted
 
 FINE, LINE = 25, 97
 MAPPED = 5e-3  # the error of the root of F on the grid, relative to it

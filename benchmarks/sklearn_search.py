@@ -18,9 +18,9 @@ import numpy as np
 from common import parser, write_json, write_text
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
+from suffice_bench.grids import beside
 
 from suffice.datasets import load_mnist
-from suffice.sklearn.grid_comparison import beside
 
 GRID = 20
 

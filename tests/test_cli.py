@@ -105,7 +105,7 @@ def test_the_package_runs_as_a_module():
 def test_bench_tells_what_it_does_not_know_and_what_it_needs(tmp_path, monkeypatch):
     result = runner.invoke(app, ["bench", "nothing"])
     assert result.exit_code == 2 and "nothing" in result.output
-    monkeypatch.setattr("suffice.cli.__file__", str(tmp_path / "a" / "b" / "cli.py"))
+    monkeypatch.setattr("suffice_bench.command.__file__", str(tmp_path / "a" / "b" / "command.py"))
     result = runner.invoke(app, ["bench", "tuners"])
     assert result.exit_code == 2 and "clone" in result.output
 

@@ -177,10 +177,11 @@ def test_modules_import_from_the_layers_below_only():
 
 
 def test_examples_stand_on_the_package_and_not_the_other_way_round():
-    """The command line calls for the paper's studies by name, when it is asked to."""
-    naming = [module for module, path in MODULES.items() if "suffice_paper" in path.read_text("utf-8")]
-    assert naming == ["cli"]
-    assert 'import_module("suffice_paper.command")' in MODULES["cli"].read_text("utf-8")
+    """The command line calls for the paper's studies and for comparisons by name, when it is asked to."""
+    for package in ("suffice_paper", "suffice_bench"):
+        naming = [module for module, path in MODULES.items() if package in path.read_text("utf-8")]
+        assert naming == ["cli"]
+        assert f'_beside("{package}", ' in MODULES["cli"].read_text("utf-8")
 
 
 def test_private_names_stay_at_home():

@@ -41,7 +41,8 @@ def the_library_works() -> None:
     low, high = search.score_interval_
     assert low <= search.best_score_ <= high and search.predict(X).shape == y.shape
     assert len(datasets.load_mnist().X_train) == 5000  # the data are in the wheel
-    assert importlib.util.find_spec("suffice_paper.command") is not None  # and so are the paper's studies
+    for package in ("suffice_paper", "suffice_bench"):  # and so is what `suffice reproduce` and `suffice bench` run
+        assert importlib.util.find_spec(f"{package}.command") is not None
 
 
 def the_command_line_says_what_it_needs() -> None:

@@ -13,7 +13,6 @@ import importlib
 import io
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -221,7 +220,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
 ) -> None:
     """Make the paper's figures and check its claims; if interrupted, run it again to continue."""
-    paper = _paper()
+    paper = _beside("suffice_paper", "reproduce")
     if figure not in paper.WANTED:
         raise typer.BadParameter(f"must be one of {', '.join(paper.WANTED)}, got {figure!r}", param_hint="FIGURE")
     if preset not in paper.PRESET_NAMES:
@@ -264,7 +263,7 @@ def resume(
             if value is not None:
                 hint = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
-        known = _paper().read_command(folder)
+        known = _beside("suffice_paper", "reproduce").read_command(folder)
     reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
 
 
@@ -279,7 +278,7 @@ def report(folder: Annotated[Path, typer.Argument(help="the folder of a finished
             if found is None:
                 raise ValueError(f"{folder} holds no finished run: `suffice resume {folder}` continues it")
             return typer.echo(f"Report: {write_page(folder, found)}")
-        typer.echo(f"Report: {_paper().report_again(folder)}")
+        typer.echo(f"Report: {_beside('suffice_paper', 'reproduce').report_again(folder)}")
 
 
 @app.command()
@@ -297,92 +296,16 @@ def bench(
     """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so. `suffice
     bench data.csv --target y` compares with its RidgeCV, ElasticNetCV and LogisticRegressionCV on a table of your own.
     In a clone of the repository `suffice bench tuners` compares with every other tuner that is installed, for hours."""
-    if what not in ("grids", "tuners"):
-        if target is None:
-            raise typer.BadParameter(f"must be grids, tuners, or a table with --target COLUMN, got {what!r}")
-        with _one_line_errors("bench"):
-            return _bench_table(what, target, as_json)
-    if what == "tuners":
-        with _one_line_errors("bench"):
-            return _bench_tuners(quick, jobs, as_json)
-    from rich.console import Console
-    from rich.table import Table
-    from threadpoolctl import threadpool_limits
-
-    from suffice.report.formats import short_interval
-    from suffice.sklearn.grid_comparison import DATA, compare
-
-    rows = []
-    progress = Console(stderr=True)
-    for name in DATA:
-        with progress.status(f"{name}: suffice beside a grid of {grid} x {grid}"), threadpool_limits(1):
-            rows.append(compare(name, grid))
-    if as_json:
-        return typer.echo(json.dumps(rows))
-    table = Table(title=f"SufficeSearchCV beside grids of {grid} x {grid}, 5 folds, one thread")
-    for head in ("data", "CV loss, proven interval", "the grid's", "passes", "the grid's", "seconds", "the grid's"):
-        table.add_column(head, justify="left" if head == "data" else "right")
-    for row in rows:
-        more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
-        table.add_row(
-            row["data"], f"{row['loss']:.6g}\nin {short_interval(*row['interval'])}", f"{row['grid loss']:.6g}",
-            f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
-            f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
-        )  # fmt: skip
-    Console(width=max(Console().width, 100)).print(table)
-    typer.echo("Losses are those of exactly trained models; a pass goes once through the training data of a fold.")
-
-
-def _bench_table(path: str, target: str, as_json: bool) -> None:
-    """Tools that tune by cross-validation, on a table of the user's own."""
-    from rich.console import Console
-    from rich.table import Table
-    from threadpoolctl import threadpool_limits
-
-    from suffice.sklearn.cv_comparison import compared
-    from suffice.tabular.bench import tabled
-
-    data, notes = tabled(path, target)
-    rows, columns = data.X.shape
-    with Console(stderr=True).status(f"{rows} x {columns}: each tool in turn"), threadpool_limits(1):
-        runs = compared(data)
-    best = runs[0].loss
-    known = [
-        {"tool": run.tool, "seconds": run.seconds, "loss": run.loss, "near after": run.until(best)} for run in runs
-    ]
-    if as_json:
-        return typer.echo(json.dumps({"rows": rows, "columns": columns, "scoring": data.scoring, "runs": known}))
-    table = Table(title=f"{Path(path).name}, {rows} x {columns}, 5 folds, one thread")
-    for head in ("tool", "exact CV loss", "above the best", "seconds", "within 0.1 % after"):
-        table.add_column(head, justify="left" if head == "tool" else "right")
-    for run in runs:
-        near = run.until(best)
-        over = f"{100.0 * (run.loss / best - 1.0):.3g} %" if best > 0.0 else ""
-        table.add_row(
-            run.tool, f"{run.loss:.6g}", over, f"{run.seconds:.2f}", "never" if near is None else f"{near:.2f}"
-        )
-    Console(width=max(Console().width, 80)).print(table)
-    for note in notes:
-        typer.echo(note)
-
-
-def _bench_tuners(quick: bool, jobs: int, as_json: bool) -> None:
-    """The benchmark of the clone that this package is in, in a process of its own: rivals, some of them GPL, are
-    imported there and never here."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "benchmarks" / "tuners").is_dir():
-        raise ValueError(
-            "bench tuners needs a clone of the repository with the package installed from it (pip install -e .)"
-        )
-    command = [sys.executable, "-m", "benchmarks.tuners", "--jobs", str(jobs), *(["--quick"] if quick else [])]
-    paths = [str(root / "src"), str(root / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    made = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.DEVNULL if as_json else None)
-    if made.returncode:
-        raise typer.Exit(made.returncode)
-    if as_json:
-        place = root / "benchmarks" / (".cache/tuners/quick" if quick else "results")
-        typer.echo((place / "tuners.json").read_text())
+    if what not in ("grids", "tuners") and target is None:
+        raise typer.BadParameter(f"must be grids, tuners, or a table with --target COLUMN, got {what!r}")
+    command = _beside("suffice_bench", "bench")
+    with _one_line_errors("bench"):
+        if what == "tuners":
+            command.bench_tuners(quick, jobs, as_json)
+        elif what == "grids":
+            command.bench_grids(grid, as_json)
+        else:
+            command.bench_table(what, target, as_json)
 
 
 def _is_tune(folder: Path) -> bool:
@@ -484,14 +407,14 @@ def _end(found: Any, result: Any, lines: list[str], as_json: bool, again: str, l
         raise typer.Exit(1)
 
 
-def _paper() -> Any:
-    """What `suffice reproduce` runs: the paper's studies, a package that wheels and clones bring beside this one."""
+def _beside(package: str, command: str) -> Any:
+    """What `suffice reproduce` and `suffice bench` run: packages that wheels and clones bring beside this one."""
     try:
-        return importlib.import_module("suffice_paper.command")
+        return importlib.import_module(f"{package}.command")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "suffice_paper":
+        if (error.name or "").partition(".")[0] != package:
             raise
-        typer.echo("suffice reproduce: the package suffice_paper is missing: install suffice again", err=True)
+        typer.echo(f"suffice {command}: the package {package} is missing: install suffice again", err=True)
         raise typer.Exit(2) from error
 
 

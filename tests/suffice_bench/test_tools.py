@@ -4,8 +4,7 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet
 from sklearn.model_selection import cross_val_score
-
-from suffice.sklearn.cv_comparison import OURS, Run, Tabled, compared, exact_loss
+from suffice_bench.tools import OURS, Run, Tabled, compared, exact_loss
 
 
 def table_of_diabetes():

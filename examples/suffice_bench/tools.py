@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from suffice.options import Options
 from suffice.result import Record
-from suffice.sklearn._search import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV
 
 RATIOS = [0.1, 0.5, 0.9, 1.0]
 NEAR = 1.001  # times the least loss

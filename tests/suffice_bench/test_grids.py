@@ -10,13 +10,13 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet, ElasticNetCV
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.preprocessing import StandardScaler
+from suffice_bench import grids
 
 from suffice.rows.design import Design
-from suffice.sklearn import grid_comparison
 
 
 def test_the_grid_is_that_of_elastic_net_cv():
-    found = grid_comparison.compare("diabetes", 4)
+    found = grids.compare("diabetes", 4)
     X, y = load_diabetes(return_X_y=True)
     X = StandardScaler().fit_transform(X)
     cv = KFold(5, shuffle=True, random_state=0)
@@ -33,12 +33,12 @@ def test_the_grid_is_that_of_elastic_net_cv():
 def test_products_are_counted_and_nothing_stays_behind():
     before = Design.margins, Design.adjoint
     design = Design.of(np.ones((7, 3)), np.ones(7))
-    with grid_comparison.counted() as work:
+    with grids.counted() as work:
         design.margins(np.ones(3))
         design.adjoint(np.ones(7))
     assert work == [21, 21]
     assert (Design.margins, Design.adjoint) == before
-    with pytest.raises(ZeroDivisionError), grid_comparison.counted():
+    with pytest.raises(ZeroDivisionError), grids.counted():
         raise ZeroDivisionError
     assert (Design.margins, Design.adjoint) == before
 
@@ -47,7 +47,7 @@ def test_the_command_prints_a_table_or_json(monkeypatch):
     typer_testing = pytest.importorskip("typer.testing")
     from suffice.cli import app
 
-    monkeypatch.setattr(grid_comparison, "DATA", {"diabetes": grid_comparison.DATA["diabetes"]})
+    monkeypatch.setattr(grids, "DATA", {"diabetes": grids.DATA["diabetes"]})
     runner = typer_testing.CliRunner()
     result = runner.invoke(app, ["bench", "--grid", "3", "--json"])
     assert result.exit_code == 0, result.output

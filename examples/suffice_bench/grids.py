@@ -33,7 +33,7 @@ from suffice.arrays import Array
 from suffice.models.multinomial import Multinomial
 from suffice.options import Options
 from suffice.rows.design import Design
-from suffice.sklearn._search import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV
 from suffice.solvers import linear_hessian
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
