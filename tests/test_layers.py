@@ -60,6 +60,7 @@ LAZY = {
         "certifying",
         "sklearn",
     ): "certify takes a point, or a fitted estimator, for which alone it needs scikit-learn",
+    ("globally", "plots"): "GlobalCertificate.plot draws, and nothing else of a certificate does",
     ("sklearn", ""): "a report says which version of the package made it",
 }
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import suffice
 from suffice import Evaluation, Options, Result, Status, exact, plots, tune
+from suffice.report import traces
 
 
 class Rough:
@@ -185,5 +186,5 @@ def test_of_many_evaluations_of_a_point_the_sharpest_counts():
 
 @pytest.mark.parametrize("ends", [(-6.0, 2.0), (-0.3, 0.2), (-2.0, -0.5), (3.0, 3.9)])
 def test_ticks_of_a_colour_bar_lie_inside_and_are_few(ends):
-    ticks = plots.excess_ticks(np.linspace(*ends, 15))
+    ticks = traces.excess_ticks(np.linspace(*ends, 15))
     assert 1 <= len(ticks) <= 8 and all(ends[0] <= tick <= ends[1] for tick in ticks)

@@ -19,8 +19,9 @@ from typing import Any
 
 from suffice import files
 from suffice.report import html
+from suffice.report.chart import Chart, Line, Panel, number_ticks
 from suffice.report.formats import number, show
-from suffice.report.panels import DARK_GREY, Chart, Line, Panel, draw
+from suffice.report.still import draw
 
 Data = dict[str, Any]
 
@@ -117,7 +118,7 @@ def chart1(data: Data) -> Chart:
         y = [number(value) for value in part.get(key) or []]
         if y:
             hover = [f"{name}\niteration {k:g}: {value:.4g}" for k, value in zip(x, y, strict=False)]
-            lines.append(Line(name, shade, x[: len(y)], y, hover, dashed=dashed))
+            lines.append(Line(name, shade, x[: len(y)], y, hover, dash="dashed" if dashed else "solid"))
     return Chart(
         "fig1",
         "Figure 1: how far from the minimiser?",
@@ -145,15 +146,15 @@ def chart2(data: Data) -> Chart:
             shade, width = colour(variant), 2.2 if variant == "dynamic" else 1.6
             believed = [number(record.get("incumbent_believed")) for record in records]
             exact = [number(record.get("incumbent_exact")) for record in records]
-            objective.append(Line(variant, shade, x, believed, hover, "", True, True, listed=False, width=0.9))
-            objective.append(Line(variant, shade, x, exact, hover, "", False, True, width=width))
+            objective.append(Line(variant, shade, x, believed, hover, "", "dashed", "post", listed=False, width=0.9))
+            objective.append(Line(variant, shade, x, exact, hover, steps="post", width=width))
             curves = (
                 [number(record.get("work")) for record in records],
                 *([10.0 ** _component(record.get("incumbent"), i) for record in records] for i in (0, 1)),
             )
             for lines, y in zip(others, curves, strict=True):
-                lines.append(Line(variant, shade, x, y, hover, steps=True, listed=False, width=width))
-    objective.append(Line("believed by the run", DARK_GREY, [math.nan], [math.nan], dashed=True, width=0.9))
+                lines.append(Line(variant, shade, x, y, hover, steps="post", listed=False, width=width))
+    objective.append(Line("believed by the run", "#666666", [math.nan], [math.nan], dash="dashed", width=0.9))
     values = [value for line in objective for value in line.y if value > 0 and math.isfinite(value)]
     wide = bool(values) and max(values) > 10 * min(values)
     level = best if math.isfinite(best) else None
@@ -197,7 +198,7 @@ def chart3(data: Data) -> Chart:
                 )
             )
         title, start = f"final log₁₀ {name} penalty", "starting log₁₀ ℓ₂ penalty"
-        ticks = tuple(starts(runs))
+        ticks = number_ticks(starts(runs))
         panels.append(Panel(title, start, f"log₁₀ {name}", lines, level=_best_theta(data, index), ticks=ticks))
     return Chart(
         "fig3",
@@ -243,7 +244,7 @@ def chart4(data: Data) -> Chart:
                         [number(record.get("work")) for record in records],
                         excess,
                         [_hover(run, record) for record in records],
-                        steps=True,
+                        steps="post",
                         listed=variant not in seen,
                         width=2.2 if variant == "dynamic" else 1.6,
                     )
@@ -292,7 +293,7 @@ def chart5(data: Data) -> Chart:
             lines.append(Line(variant, colour(variant), x, y, hover, symbol, joined=False, listed=listed))
             seen.add(variant)
         shaded = tuple((digit - 0.5, digit + 0.5) for digit in fresh)
-        ticks = tuple(float(digit) for digit in digits)
+        ticks = number_ticks(digits)
         panels.append(Panel(f"start {show(start)}", "digit", "accuracy", lines, shaded=shaded, ticks=ticks))
     return Chart(
         "fig5",

@@ -12,8 +12,9 @@ import numpy as np
 
 from suffice import files
 from suffice.report import html as shell
+from suffice.report.chart import Chart, Line, Panel, number_ticks
 from suffice.report.formats import number, show
-from suffice.report.panels import Chart, Line, Panel, draw
+from suffice.report.still import draw
 from suffice_paper import imaging, report
 from suffice_paper.figures import Data
 from suffice_paper.imaging import ImagingSetting
@@ -73,7 +74,7 @@ def work_chart(setting: ImagingSetting, data: Data) -> Chart:
             name = one["variant"]
             x = [number(record["work"]) for record in one["records"]]
             y = [max((number(record["incumbent_exact"]) - best) / best, FLOOR) for record in one["records"]]
-            lines.append(Line(name, _colour(name), x, y, steps=True, listed=name not in listed, width=_width(name)))
+            lines.append(Line(name, _colour(name), x, y, steps="post", listed=name not in listed, width=_width(name)))
             listed.add(name)
         panels.append(Panel(label(setting, start), "solver steps", "excess objective", lines, True, True))
     return Chart(
@@ -97,8 +98,10 @@ def evaluations_chart(setting: ImagingSetting, data: Data) -> Chart:
             name, x = one["variant"], [number(record["number"]) for record in one["records"]]
             believed = [number(record["incumbent_believed"]) for record in one["records"]]
             exact = [number(record["incumbent_exact"]) for record in one["records"]]
-            lines.append(Line(name, _colour(name), x, believed, dashed=True, steps=True, listed=False, width=0.8))
-            lines.append(Line(name, _colour(name), x, exact, steps=True, listed=name not in listed, width=_width(name)))
+            lines.append(Line(name, _colour(name), x, believed, dash="dashed", steps="post", listed=False, width=0.8))
+            lines.append(
+                Line(name, _colour(name), x, exact, steps="post", listed=name not in listed, width=_width(name))
+            )
             listed.add(name)
         panels.append(Panel(label(setting, start), "evaluations", "F(θ)", lines, log_y=True))
     return Chart(
@@ -120,7 +123,7 @@ def ends_chart(setting: ImagingSetting, data: Data) -> Chart:
         lines.append(Line(name, _colour(name), x, y, symbol=symbols.get(name, "o"), width=_width(name)))
     level = float(data["optimum"]["theta"][0])
     off = [replace(line, y=[max(abs(value - level), 1e-7) for value in line.y], listed=False) for line in lines]
-    x_label, ticks = "starting log₁₀ alpha", tuple(setting.starts)
+    x_label, ticks = "starting log₁₀ alpha", number_ticks(setting.starts)
     return Chart(
         "ends",
         "Does the start matter?",

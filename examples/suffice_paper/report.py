@@ -14,8 +14,10 @@ from typing import Any
 
 from suffice import files
 from suffice.report import html as shell
+from suffice.report.chart import Chart
 from suffice.report.formats import ABSENT, duration, number, show
-from suffice.report.panels import Chart, draw, interactive
+from suffice.report.live import interactive
+from suffice.report.still import draw
 from suffice_paper.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
@@ -116,12 +118,10 @@ def claims(data: Data) -> str:
 
 
 def figure(chart: Chart) -> str:
-    live = interactive(chart).to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=f"{chart.name}-live",
-        config=shell.CONFIG,
-    )
+    from plotly.io import to_html
+
+    look: Data = {"full_html": False, "include_plotlyjs": False, "config": shell.CONFIG, "validate": False}
+    live = to_html(interactive(chart), div_id=f"{chart.name}-live", **look)
     return (
         f'<section class="card" id="{chart.name}"><h2>{escape(chart.title)}</h2>'
         f'<p class="caption">{escape(chart.caption)}</p><div class="live">{live}</div>'

@@ -130,27 +130,27 @@ def test_every_figure_is_made(make, panels):
 def test_figure_2_takes_start_one_and_shows_truth_and_belief():
     chart = figures.chart2(study())
     assert "= 1" in chart.title
-    dynamic = [line for line in chart.panels[0].lines if line.name == "dynamic"]
+    dynamic = [line for line in chart.panels[0].marks if line.name == "dynamic"]
     belief, truth = dynamic
-    assert belief.dashed and not truth.dashed and belief.colour == truth.colour == "#D55E00"
+    assert belief.dash == "dashed" and truth.dash == "solid" and belief.colour == truth.colour == "#D55E00"
     assert truth.y[0] == 231.0 and belief.y[0] == 230.8
     assert math.isnan(truth.y[1])  # absent, hence a gap
-    assert chart.panels[3].lines[-1].y[0] == pytest.approx(10**1.1)
+    assert chart.panels[3].marks[-1].y[0] == pytest.approx(10**1.1)
 
 
 def test_figure_3_has_one_line_per_variant_in_order_of_start():
     data = study()
     data["runs"].reverse()
     for panel in figures.chart3(data).panels:
-        assert [line.name for line in panel.lines] == ["K = 20", "K = 200", "K = 2000", "dynamic"]
-        assert all(line.x == [-1.0, 0.0, 1.0] for line in panel.lines)
+        assert [line.name for line in panel.marks] == ["K = 20", "K = 200", "K = 2000", "dynamic"]
+        assert all(line.x == [-1.0, 0.0, 1.0] for line in panel.marks)
 
 
 def test_figure_4_shows_the_relative_excess_not_below_its_floor():
     data = study()
     for run in data["runs"]:
         run["records"][-1]["incumbent_exact"] = 130.9  # better than the best known
-    line = figures.chart4(data).panels[0].lines[0]
+    line = figures.chart4(data).panels[0].marks[0]
     assert line.y[0] == pytest.approx(100 / 131)
     assert line.y[-1] == figures.FLOOR
 

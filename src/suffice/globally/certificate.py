@@ -16,7 +16,7 @@ from suffice.evaluation import Evaluation
 from suffice.executors import find
 from suffice.globally.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
 from suffice.globally.kept import looked
-from suffice.globally.pictures import Landscape, draw
+from suffice.globally.landscape import Landscape
 from suffice.journal.answers import SearchJournal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
@@ -74,7 +74,9 @@ class GlobalCertificate:
 
     def plot(self, ax: Any = None) -> Any:
         """The proven lower and upper surfaces over the space, and which cells are ruled out (needs Matplotlib)."""
-        return draw(self.landscape, ax)
+        from suffice import plots
+
+        return plots.draw_landscape(self.landscape, ax)
 
     @property
     def landscape(self) -> Landscape:

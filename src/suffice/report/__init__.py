@@ -1,1 +1,9 @@
-"""What runs leave for readers, and what all of their pages share: the shell, the tables, numbers in words, files."""
+"""Figures and pages.
+
+chart     the grammar: a chart of panels, each a pair of axes with marks on it
+figures   every figure of a search and of its model, in that grammar
+still     charts drawn by matplotlib            live    charts drawn by plotly
+traces    the evaluations of a run as arrays, and the surface between them
+html      the shell of a page                   formats numbers in words
+folder    files of a run
+"""

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Literal
 
+from suffice.report.chart import FONT
 from suffice.report.formats import show
-
-INK, GREY, RULE = "#1c2733", "#5f6b7a", "#e6e9ee"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 _CSS = """
 :root { --ink: #1c2733; --grey: #5f6b7a; --rule: #e1e5ea; --soft: #f6f8fa; --accent: #D55E00; --link: #0072B2;

@@ -1,4 +1,4 @@
-"""What figures of a run show, as arrays, whoever draws them: `plots` with matplotlib, `report.charts` with plotly.
+"""What figures of a run show, as arrays.
 
 The surface under a path of two parameters is interpolated from the evaluations made: thin-plate splines through
 log10(F - F_best + eps), eps a hundredth of the median excess, inside the convex hull of the points, or in the
@@ -8,7 +8,6 @@ box around it where that is little more. It is an illustration. What is proven i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ from suffice.arrays import Array
 if TYPE_CHECKING:
     from suffice.result import Result
 
-BLUE, ORANGE, GREEN, PINK, SKY, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#8a94a0"  # Okabe, Ito
-LINES = (BLUE, ORANGE, GREEN, PINK, SKY, "#E69F00", "#000000", "#B2A100", "#7F3C8D", "#666666")
 MOST_INTERPOLATED = 300
 CELLS = 120
 
@@ -54,11 +51,6 @@ class Trace:
             if logarithmic:
                 u[..., k] = np.log10(u[..., k])
         return u
-
-    @property
-    def best_cost(self) -> float:
-        """The least proven upper bound."""
-        return float(self.high.min())
 
 
 def trace(result: Result) -> Trace:
@@ -157,49 +149,3 @@ def excess_ticks(levels: Array) -> list[float]:
         if len(ticks) >= 3:
             break
     return ticks[:: max(1, math.ceil(len(ticks) / 7))]
-
-
-# --- ranges, scales, names ------------------------------------------------------------------------------------------
-
-
-def progress_range(shown: Trace) -> tuple[float, float]:
-    """The range of F that was seen. Intervals may reach far beyond it, from the first one on."""
-    low, high = float(shown.cost.min()), float(shown.cost.max())
-    if spread(shown.cost):
-        pad = (high / low) ** 0.08
-        return low / max(pad, 1.02), high * max(pad, 1.02)
-    pad = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - pad, high + pad
-
-
-def spread(values: Array) -> bool:
-    """Whether values call for a logarithmic axis."""
-    low = float(values.min())
-    return low > 0.0 and float(values.max()) > 30.0 * low
-
-
-def positive(values: Array) -> Array:
-    return np.where(np.isfinite(values) & (values > 0.0), values, math.nan)
-
-
-def parallel(shown: Trace, chosen: Sequence[int]) -> tuple[Array, list[int]]:
-    """The evaluations on parallel axes of [0, 1], and their order, the best one last."""
-    u = shown.coordinates(shown.points)[:, chosen]
-    low, span = u.min(axis=0), np.ptp(u, axis=0)
-    u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
-    return u, np.argsort(-shown.high, kind="stable").tolist()
-
-
-def sorted_lines(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The lines of a regularisation path, the largest first."""
-    return sorted(data["lines"], key=lambda line: -max(map(abs, line["values"])))
-
-
-def line_name(line: dict[str, Any]) -> str:
-    """What a coefficient is of."""
-    return f"{cut(line['name'])} ({cut(line['output'])})" if line["output"] else cut(line["name"])
-
-
-def cut(text: str, most: int = 40) -> str:
-    """A name that leaves room for the figure."""
-    return text if len(text) <= most else text[: most - 1] + "…"

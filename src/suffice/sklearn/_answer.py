@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from suffice.report import html as shell
-from suffice.report.traces import cut
+from suffice.report.chart import BLUE, GREY, ORANGE
+from suffice.report.figures import cut
 from suffice.sklearn.measures import MEASURES, as_text
 
 Data = dict[str, Any]
 MOST_EFFECTS = 10
-BLUE, ORANGE = "#0072B2", "#D55E00"
 
 
 def lead(data: Data) -> str:
@@ -142,7 +142,7 @@ def _strip(data: Data) -> str:
     rows = [row for row in rows if row[1]]
     if not rows or name not in baseline:
         return ""
-    rows.append(("baseline", [baseline[name]], "#8a94a0"))
+    rows.append(("baseline", [baseline[name]], GREY))
     every = [value for _, values, _ in rows for value in values]
     low, high = min(every), max(every)
     pad = 0.06 * (high - low) or 1.0

@@ -5,18 +5,18 @@ matplotlib's pictures of the same figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from suffice import plots
-from suffice.globally.pictures import draw
-from suffice.report import charts
+from suffice.report import figures
 from suffice.report import html as shell
+from suffice.report.chart import LINES, Chart, Panel
 from suffice.report.formats import ABSENT, interval, show
-from suffice.report.traces import LINES, Trace
+from suffice.report.live import interactive
+from suffice.report.still import draw_panel
+from suffice.report.traces import Trace
 from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn._report_data import trace
 from suffice.sklearn._report_global import landscape
@@ -100,17 +100,17 @@ _SCRIPT = """
       for (const trace of figure.data) for (const part of [trace, trace.line, trace.marker, trace.error_y]) {
         if (part && (part.color === "#000000" || part.color === "#1c2733")) part.color = ink;
       }
+      for (const shape of layout.shapes) {
+        if (shape.type === "rect") shape.fillcolor = "#27303a"; else shape.line.color = ink;
+      }
     }
     if (narrow) {
       figure.layout.margin = { l: 48, r: 8, t: 40, b: 44 };
       figure.layout.font.size = 11;
       if (figure.layout.legend.y < 0) figure.layout.height += 17 * figure.data.filter((t) => t.showlegend).length;
-      for (const trace of figure.data) {
-        if (trace.colorbar) {
-          Object.assign(trace.colorbar, { orientation: "h", y: -0.16, yanchor: "top", x: 0.5, len: 1 });
-          trace.colorbar.title.side = "top";
-          trace.colorbar.title.text = trace.colorbar.title.text.replace("<br>", " ");
-        }
+      for (const { colorbar } of figure.data.flatMap((trace) => [trace, trace.marker || {}])) if (colorbar) {
+        Object.assign(colorbar, { orientation: "h", y: -0.16, yanchor: "top", x: 0.5, len: 1 });
+        Object.assign(colorbar.title, { side: "top", text: colorbar.title.text.replace("<br>", " ") });
       }
     }
     Plotly.newPlot(element, figure.data, figure.layout, config);
@@ -149,16 +149,16 @@ def page(data: Data) -> str:
     check(data, FORMAT, OLD)
     plotly = shell.plotly()
     shown = trace(data)
-    figures: dict[str, Any] = {}
+    live: dict[str, Any] = {}
     sections = [
         *([("model", "The model", answer(data))] if "measures" in data else []),
-        ("coefficients", "Columns", _coefficients(data["coefficients"], figures)),
-        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], figures)),
+        ("coefficients", "Columns", _coefficients(data["coefficients"], live)),
+        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], live)),
         ("summary", "Penalties and proof", _summary(data)),
-        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], figures)),
-        ("search", "Search", _search(shown, figures)),
-        *([("global", "All other penalties", _global(data, figures))] if "global" in data else []),
-        ("accuracy", "Accuracy and work", _accuracy(data, shown, figures)),
+        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], live)),
+        ("search", "Search", _search(shown, live)),
+        *([("global", "All other penalties", _global(data, live))] if "global" in data else []),
+        ("accuracy", "Accuracy and work", _accuracy(data, shown, live)),
         ("evaluations", "Evaluations", _evaluations(data)),
         ("about", "About", _about(data)),
     ]
@@ -177,7 +177,7 @@ def page(data: Data) -> str:
 <div class="live tabs" role="tablist">{tabs}</div>
 {cards}
 <footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
-<script type="application/json" id="figures">{_json(figures)}</script>
+<script type="application/json" id="figures">{_json(live)}</script>
 <script>{script}</script>"""
     return shell.page(title, f"<style>{_CSS}</style>{plotly}", body)
 
@@ -188,12 +188,12 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _figure(name: str, chart: dict[str, Any], drawn: Callable[[], Any], alt: str, figures: dict[str, Any]) -> str:
-    """The place of a figure: plotly's where scripts run, matplotlib's picture elsewhere."""
-    figures[name] = chart
+def _figure(name: str, panel: Panel, live: dict[str, Any]) -> str:
+    """The place of a figure: plotly's, which goes to `live`, where scripts run, matplotlib's picture elsewhere."""
+    live[name] = interactive(Chart(name, "", "", [panel]))
     return (
-        f'<div class="live" data-figure="{name}" style="min-height: {chart["layout"]["height"]}px"></div>'
-        f'<div class="still">{shell.image(drawn().figure, alt, 130)}</div>'
+        f'<div class="live" data-figure="{name}" style="min-height: {panel.height}px"></div>'
+        f'<div class="still">{shell.image(draw_panel(panel).figure, name, 130)}</div>'
     )
 
 
@@ -316,7 +316,7 @@ def _folds(scores: list[Data]) -> str:
     return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
 
-def _search(shown: Trace, figures: dict[str, Any]) -> str:
+def _search(shown: Trace, live: dict[str, Any]) -> str:
     F = escape(shown.label)
     words = {
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
@@ -326,13 +326,13 @@ def _search(shown: Trace, figures: dict[str, Any]) -> str:
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
     return (
         _caption(words)
-        + _figure("path", charts.path(shown), lambda: plots.draw_path(shown), "the path of the search", figures)
+        + _figure("path", figures.path(shown), live)
         + f"<h3>Progress</h3>{_caption(looks)}"
-        + _figure("progress", charts.progress(shown), lambda: plots.draw_progress(shown), "progress", figures)
+        + _figure("progress", figures.progress(shown), live)
     )
 
 
-def _global(data: Data, figures: dict[str, Any]) -> str:
+def _global(data: Data, live: dict[str, Any]) -> str:
     found = data["global"]
     drawn = landscape(found)
     ranges = " and ".join(
@@ -348,14 +348,10 @@ def _global(data: Data, figures: dict[str, Any]) -> str:
     words = "F is proven to lie in the band for every penalty, not only for those that were tried."
     if len(drawn.names) == 2:
         words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
-    chart = charts.landscape(drawn)
-    body = f"<p>{text}</p>{_caption(words)}" + _figure(
-        "landscape", chart, lambda: draw(drawn), "what is proven of all penalties", figures
-    )
+    body = f"<p>{text}</p>{_caption(words)}" + _figure("landscape", figures.landscape(drawn), live)
     if len(found["history"]) > 1:
         curve = f"<h3>The gap as it was closed</h3>{_caption('It holds wherever the proof is stopped.')}"
-        gap = charts.gap(found["history"])
-        body += curve + _figure("gap", gap, lambda: plots.draw_gap(found["history"]), "the proven gap", figures)
+        body += curve + _figure("gap", figures.gap(found["history"]), live)
     return body
 
 
@@ -366,7 +362,7 @@ def _proven(accuracy: float | None) -> str:
     return f"proven to within {accuracy:.1g} of the largest norm among them"
 
 
-def _accuracy(data: Data, shown: Trace, figures: dict[str, Any]) -> str:
+def _accuracy(data: Data, shown: Trace, live: dict[str, Any]) -> str:
     what = "the root of a fold's share of the loss"
     if data["policy"] == "weights":
         what += "; the search itself asked for distances of the weights"
@@ -374,16 +370,15 @@ def _accuracy(data: Data, shown: Trace, figures: dict[str, Any]) -> str:
     steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
     return (
         _caption(asked + "Where nothing was asked for, anything would have done.")
-        + _figure("accuracy", charts.accuracy(shown), lambda: plots.draw_accuracy(shown), "accuracy", figures)
+        + _figure("accuracy", figures.accuracy(shown), live)
         + f"<h3>Work</h3>{_caption(steps)}"
-        + _figure("work", charts.work(shown), lambda: plots.draw_work(shown), "work", figures)
+        + _figure("work", figures.work(shown), live)
     )
 
 
-def _regularisation(found: Data, figures: dict[str, Any]) -> str:
+def _regularisation(found: Data, live: dict[str, Any]) -> str:
     lines, total = len(found["lines"]), found["coefficients"]
     some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
-    chart = charts.regularisation(found)
     text = (
         "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
         f"{some} are drawn{', the ten largest in colour' if lines > len(LINES) else ''}. "
@@ -393,14 +388,13 @@ def _regularisation(found: Data, figures: dict[str, Any]) -> str:
     )
     if found.get("left_out", 0):
         text += f" {found['left_out']} further models would have taken longer than the search, and are left out."
-    drawn = _figure("regularisation", chart, lambda: plots.draw_regularisation_path(found), "coefficients", figures)
-    return _caption(text) + drawn
+    return _caption(text) + _figure("regularisation", figures.regularisation_path(found), live)
 
 
 _CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions"}
 
 
-def _calibration(found: Data, figures: dict[str, Any]) -> str:
+def _calibration(found: Data, live: dict[str, Any]) -> str:
     if found["kind"] == "reliability":
         classes, curves = found["classes"], len(found["curves"])
         text = (
@@ -413,26 +407,22 @@ def _calibration(found: Data, figures: dict[str, Any]) -> str:
         text = "Decision values of held-out rows by their true class. The estimator predicts no probabilities."
     else:
         text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
-    chart = charts.calibration(found)
-    drawn = _figure("calibration", chart, lambda: plots.draw_calibration(found), "held-out predictions", figures)
-    return _caption(text) + drawn
+    return _caption(text) + _figure("calibration", figures.calibration(found), live)
 
 
-def _coefficients(found: Data, figures: dict[str, Any]) -> str:
+def _coefficients(found: Data, live: dict[str, Any]) -> str:
     whose = {
         "certified": "the final model, fitted to all data to a proven accuracy",
         "best_estimator_": "the final model, fitted by scikit-learn to all data",
     }.get(found["source"], "a model of all data; the search did not refit")
-    bars = min(len(found["names"]), charts.MOST_BARS)
+    bars = min(len(found["names"]), figures.MOST_BARS)
     text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
     text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."
     head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
     rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
     rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
     table = shell.table(head, rows, numeric=range(1, len(head)))
-    figure = _figure(
-        "coefficients", charts.coefficients(found), lambda: plots.draw_coefficients(found), "coefficients", figures
-    )
+    figure = _figure("coefficients", figures.coefficients(found), live)
     return f"{_caption(text)}{figure if bars else ''}<details><summary>As a table</summary>{table}</details>"
 
 

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
-from suffice.report.charts import finite
+from suffice.report.live import finite
 from suffice.report.traces import Trace
 from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.globally.pictures import Landscape
-from suffice.report.charts import finite
+from suffice.globally.landscape import Landscape
+from suffice.report.live import finite
 
 MOST_POINTS = 2000  # of the gap's history
 

@@ -20,7 +20,7 @@ from suffice.arrays import Array, norm
 from suffice.journal.fingerprint import versions
 from suffice.models.row_softmax import RowsMultinomial
 from suffice.models.softmax_jobs import softmax_rows
-from suffice.report.charts import finite
+from suffice.report.live import finite
 from suffice.result import Result
 from suffice.rows.blocks import Block
 from suffice.rows.together import together

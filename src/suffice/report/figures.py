@@ -1,0 +1,315 @@
+"""Every figure of a search and of its model, as data (`report.chart`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from suffice.arrays import Array
+from suffice.globally.landscape import Landscape
+from suffice.report.chart import (
+    BLUE,
+    GREY,
+    INK,
+    LINES,
+    ORANGE,
+    PALE,
+    SKY,
+    Band,
+    Bars,
+    Cells,
+    Contours,
+    Dots,
+    Line,
+    Mark,
+    Panel,
+    Scale,
+)
+from suffice.report.traces import Trace, excess_ticks, surface
+
+MOST_BARS = 40
+HIGHEST = 2.0  # times the best known F: what is drawn of a band at most
+SHADES = (
+    "#dbe9f6",
+    "#bad6eb",
+    "#89bedc",
+    "#539ecd",
+    "#2b7bba",
+    "#0b559f",
+)  # of ranks, the last for the least F
+DARK_IS_GOOD = ((0.0, "#2171b5"), (0.35, "#6baed6"), (0.7, "#c6dbef"), (1.0, "#f7fbff"))
+DARK_IS_BAD = ((0.0, "#f7fbff"), (0.3, "#c6dbef"), (0.65, "#6baed6"), (1.0, "#2171b5"))
+
+# --- a run ---------------------------------------------------------------------------------------------------------
+
+
+def path(shown: Trace, parameters: str | Sequence[str] | None = None) -> Panel:
+    """F over one parameter with proven error bars, the way over its contours for two, parallel axes for more."""
+    if not shown.points.size:
+        raise ValueError(f"records of a search over {len(shown.names)} parameters have no theta, and no path is drawn")
+    names = [parameters] if isinstance(parameters, str) else list(shown.names if parameters is None else parameters)
+    if not names or len({*names} & {*shown.names}) < len(names):
+        raise ValueError(f"parameters must be different ones out of {', '.join(shown.names)}, got {parameters!r}")
+    chosen = [shown.names.index(name) for name in names]
+    return {1: _line, 2: _plane}.get(len(chosen), _parallel)(shown, chosen)
+
+
+def _line(shown: Trace, chosen: list[int]) -> Panel:
+    (k,) = chosen
+    x, at = shown.points[:, k], int(np.argmin(shown.high))
+    marks = [_evaluations(shown, x), _best(x[at], shown.cost[at])]
+    return Panel("", cut(shown.names[k]), shown.label, marks, shown.logarithmic[k], _spread(shown.cost))
+
+
+def _plane(shown: Trace, chosen: list[int]) -> Panel:
+    log_x, log_y = (shown.logarithmic[k] for k in chosen)
+    x, y = shown.points[:, chosen].T
+    made = surface(shown, (chosen[0], chosen[1])) if len(shown.names) == 2 else None
+    label = f"excess of {shown.label}\nover the best"
+    if made is not None:
+        ticks = {tick: f"{10.0**tick:.2g}" for tick in excess_ticks(made.levels)}
+        scale = Scale(label, float(made.levels[0]), float(made.levels[-1]), DARK_IS_GOOD, ticks)
+        grid = [10.0**line if log else line for line, log in ((made.x, log_x), (made.y, log_y))]
+        under: Mark = Contours(grid[0], grid[1], made.z, made.levels, scale)
+    else:
+        excess = shown.cost - float(shown.high.min())
+        ends = 0.0, float(excess.max())
+        ticks = {float(tick): f"{tick:.2g}" for tick in np.linspace(*ends, 5)}
+        under = Dots(x, y, excess, Scale(label, *ends, DARK_IS_GOOD, ticks))
+    marks = [under, Line("evaluation", INK, x, y, _told(shown), "o", joined=False, size=3.2)]
+    for k, way in enumerate(shown.paths):
+        marks.append(
+            Line("incumbent", ORANGE, way[:, chosen[0]], way[:, chosen[1]], symbol="o", size=3.2, listed=k == 0)
+        )
+    marks.append(_best(*shown.best[chosen]))
+    ends_x, ends_y = _padded(x, log_x), _padded(y, log_y)
+    first, second = (cut(shown.names[k]) for k in chosen)
+    return Panel("", first, second, marks, log_x, log_y, x_ends=ends_x, y_ends=ends_y, height=520)
+
+
+def _parallel(shown: Trace, chosen: list[int]) -> Panel:
+    """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last; plotly's own parallel
+    axes need WebGL and code made at run time."""
+    u = shown.coordinates(shown.points)[:, chosen]
+    low, span = u.min(axis=0), np.ptp(u, axis=0)
+    u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
+    order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _told(shown)
+    marks = []
+    for shade, part in zip(SHADES, np.array_split(order, len(SHADES)), strict=True):
+        x = np.tile(np.append(places, math.nan), len(part))
+        y = np.hstack([u[part], np.full((len(part), 1), math.nan)]).ravel()
+        hover = [text for k in part for text in [texts[k]] * (len(chosen) + 1)]
+        marks.append(Line(f"less {shown.label}", shade, x, y, hover, listed=shade == SHADES[-1], width=0.9))
+    marks.append(Line("best", ORANGE, places, u[order[-1]], symbol="o", width=2.4))
+    step = max(1, math.ceil(len(chosen) / 16))
+    ticks = {float(k): cut(shown.names[chosen[k]]) for k in places[::step]}
+    return Panel("", "", "from the least to the largest value tried", marks, ticks=ticks, height=460)
+
+
+def progress(shown: Trace) -> Panel:
+    """F of every evaluation with its proven interval, and the least upper bound so far."""
+    reached = np.minimum.accumulate(shown.high)
+    marks = [
+        _evaluations(shown, shown.numbers),
+        Line("proven to be reached", ORANGE, shown.numbers, reached, steps="post", width=1.8),
+    ]
+    log = _spread(shown.cost)  # intervals may reach far beyond what was seen, from the first one on
+    return Panel("", "evaluation", shown.label, marks, log_y=log, y_ends=_padded(shown.cost, log, 0.08))
+
+
+def accuracy(shown: Trace) -> Panel:
+    """The accuracy asked for and the one proven, per evaluation."""
+    asked, achieved = _positive(shown.asked), _positive(shown.achieved)
+    proven = "proven" if np.isfinite(achieved).any() else "proven: no error"
+    marks = [
+        Line("asked for", GREY, shown.numbers, asked, steps="mid"),
+        Line(proven, ORANGE, shown.numbers, achieved, _told(shown), "o", joined=False),
+    ]
+    log = bool(np.isfinite(asked).any() or np.isfinite(achieved).any())
+    return Panel("", "evaluation", shown.accuracy, marks, log_y=log)
+
+
+def work(shown: Trace) -> Panel:
+    """The work of every evaluation, and of all so far."""
+    total, numbers = np.cumsum(shown.work), shown.numbers
+    marks: list[Mark] = [
+        Bars("this evaluation", SKY, numbers, _positive(shown.work), 0.85, _told(shown)),
+        Line("all so far", BLUE, numbers, _positive(total), steps="mid"),
+    ]
+    ends = (0.5 * float(np.nanmin(_positive(shown.work))), 1.6 * float(total[-1])) if total[-1] > 0.0 else None
+    return Panel("", "evaluation", "work", marks, log_y=ends is not None, y_ends=ends)
+
+
+def _evaluations(shown: Trace, x: Array) -> Line:
+    name = "evaluation, with its proven interval"
+    return Line(name, BLUE, x, shown.cost, _told(shown), "o", joined=False, bars=(shown.low, shown.high))
+
+
+def _best(x: float, y: float) -> Line:
+    return Line("best", ORANGE, [x], [y], symbol="*", joined=False, size=13.0)
+
+
+def _told(shown: Trace) -> list[str]:
+    """What there is to say of every evaluation."""
+    texts = []
+    for k in range(len(shown.cost)):
+        point = ", ".join(f"{name} {value:.4g}" for name, value in zip(shown.names, shown.points[k], strict=False))
+        texts.append(
+            f"evaluation {k + 1}: {point}\n{shown.label} {shown.cost[k]:.6g}"
+            f"\nproven in [{shown.low[k]:.6g}, {shown.high[k]:.6g}]\nwork {shown.work[k]:.6g}"
+        )
+    return texts
+
+
+# --- a global certificate ------------------------------------------------------------------------------------------
+
+
+def landscape(found: Landscape) -> Panel:
+    """The band in which F is proven to lie over one parameter, or which cells of two are proven to be worse."""
+    return _band(found) if len(found.names) == 1 else _cells(found)
+
+
+def _band(found: Landscape) -> Panel:
+    (x, low, high), top, (name,) = found.line.T, HIGHEST * found.upper, found.names
+    texts = [f"{name} {a:.4g}\nF is proven to lie in\n[{b:.6g}, {c:.6g}]" for a, b, c in found.line.tolist()]
+    worse = [(x[k], x[k + 1]) for k in np.flatnonzero((low[:-1] > found.upper) & (low[1:] > found.upper))]
+    joined: list[tuple[float, float]] = []
+    for start, end in worse:
+        joined[-1:] = [(joined[-1][0], end)] if joined and joined[-1][1] == start else [*joined[-1:], (start, end)]
+    marks: list[Mark] = [
+        Band(BLUE, x, np.minimum(low, top), np.minimum(high, top)),
+        Line("F is proven to lie in the band", BLUE, x, np.minimum(low, top), texts, width=1.2),
+        Line("best known F", ORANGE, x[[0, -1]], [found.upper] * 2, width=1.2),
+        Line("proven to be worse", PALE, [math.nan], [math.nan], width=5.0),
+        _best(found.best[0], found.upper),
+    ]
+    title = f"no {name} is better by more than {found.gap_in_percent} %"
+    ends = (max(0.0, 0.97 * found.lower), 1.02 * top)
+    return Panel(title, name, "F", marks, log_x=True, shaded=tuple(joined), y_ends=ends)
+
+
+def _cells(found: Landscape) -> Panel:
+    excess, is_open = found.excess, found.excess <= 0.0
+    shades = np.log10(np.maximum(excess, 0.1))
+    most = max(2.0, math.ceil(float(shades.max())))
+    coloured = np.where(is_open, math.nan, shades)
+    ticks = {float(tick): f"{10.0**tick:g}" for tick in range(-1, int(most) + 1)}
+    scale = Scale("proven to be worse\nby at least, %", -1.0, most, DARK_IS_BAD, ticks)
+    name = f"not ruled out: at most {found.gap_in_percent} % better"
+    marks: list[Mark] = [Cells(found.cells[:, :4], coloured, excess, "worse by {} % at least", scale)]
+    if is_open.any():
+        cells = found.cells[is_open, :4], shades[is_open], excess[is_open]
+        marks.append(Cells(*cells, "not ruled out", name=name, colour=ORANGE))
+    (x, y), (first, second) = found.ends, found.names
+    return Panel("", first, second, [*marks, _best(*found.best)], True, True, x_ends=x, y_ends=y, height=520)
+
+
+def gap(history: Iterable[Sequence[float]]) -> Panel:
+    """The gap that a global certificate has proven after so many evaluations; pairs of both."""
+    x, y = np.array([(one, 100.0 * share) for one, share in history]).reshape(-1, 2).T
+    mark = Line("proven so far", ORANGE, x, y, steps="post")
+    return Panel("", "evaluation", "proven gap, %", [mark], log_y=bool(np.all(y > 0.0)), height=340)
+
+
+# --- a linear model, from the plain data of a search -----------------------------------------------------------------
+
+
+def regularisation_path(found: dict[str, Any]) -> Panel:
+    """Coefficients against the multiple of the best penalties; the largest in colour."""
+    x, marks = found["multiples"], []
+    for k, line in enumerate(sorted(found["lines"], key=lambda line: -max(map(abs, line["values"])))):
+        name = f"{cut(line['name'])} ({cut(line['output'])})" if line["output"] else cut(line["name"])
+        texts = [f"{name}\n{a:.3g} times the best penalties: {b:.4g}" for a, b in zip(x, line["values"], strict=True)]
+        named = k < len(LINES)
+        look = (LINES[k], True, 1.6) if named else (PALE, False, 0.8)
+        marks.append(Line(name, look[0], x, line["values"], texts, listed=look[1], width=look[2]))
+    marks = [*marks[len(LINES) :], *marks[: len(LINES)]]  # the grey ones below
+    words = "multiple of the best penalties", "coefficient"
+    return Panel("", *words, marks, log_x=True, upright=(1.0, "best"), legend="outside", height=540)
+
+
+def calibration(found: dict[str, Any]) -> Panel:
+    """Reliability curves, margins per class, or predictions against the truth: whichever `found` holds."""
+    if found["kind"] == "reliability":
+        marks: list[Mark] = [_diagonal(0.0, 1.0)]
+        for k, curve in enumerate(found["curves"]):
+            p, share = np.array(curve["predicted"]), np.array(curve["observed"])
+            texts = [f"{count} rows\npredicted {a:.3f}\nobserved {b:.3f}"
+                     for count, a, b in zip(curve["count"], p, share, strict=True)]  # fmt: skip
+            bars = (np.array(curve["low"]), np.array(curve["high"])) if len(found["curves"]) <= 3 else None
+            marks.append(Line(_class(curve["label"]), LINES[k % len(LINES)], p, share, texts, "o", bars=bars))
+        words, unit = ("predicted probability", "share of rows of the class"), (-0.02, 1.02)
+        return Panel("", *words, marks, x_ends=unit, y_ends=unit, height=480)
+    if found["kind"] == "margins":
+        edges = np.array(found["edges"])
+        middles, widths = 0.5 * (edges[1:] + edges[:-1]), np.diff(edges)
+        marks = []
+        for k, (label, counts) in enumerate(zip(found["labels"], found["counts"], strict=True)):
+            bins = zip(counts, pairwise(edges), strict=True)
+            texts = [f"{count} rows from {a:.3g} to {b:.3g}" for count, (a, b) in bins]
+            marks.append(Bars(_class(label), LINES[k % len(LINES)], middles, counts, widths, texts, opacity=0.6))
+        words = "decision function, rows not seen in training", "rows"
+        return Panel("", *words, marks, upright=(0.0, "decision"))
+    true, predicted = found["true"], found["predicted"]
+    texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
+    look: Any = {"symbol": "o", "joined": False, "size": 3.2, "opacity": 0.5}
+    marks = [
+        _diagonal(min(*true, *predicted), max(*true, *predicted)),
+        Line("row not seen in training", BLUE, true, predicted, texts, **look),
+    ]
+    return Panel("", "true", "predicted", marks, height=480)
+
+
+def _diagonal(low: float, high: float) -> Line:
+    return Line("perfect", GREY, [low, high], [low, high], dash="dotted")
+
+
+def _class(label: str) -> str:
+    return f"class {cut(label)}"
+
+
+def coefficients(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
+    """The largest coefficients of the final model as bars, the largest on top."""
+    names, outputs = [cut(name) for name in found["names"][:most]], found["outputs"]
+    places, thickness = np.arange(len(names))[::-1], 0.8 / len(outputs)
+    marks = []
+    for k, (label, values) in enumerate(zip(outputs, found["values"], strict=True)):
+        of = f"\n{label}" if label else ""
+        texts = [f"{name}: {value:.5g}{of}" for name, value in zip(names, values, strict=False)]
+        y = places + 0.4 - (k + 0.5) * thickness
+        marks.append(Bars(cut(label), LINES[k % len(LINES)], y, values[:most], thickness, texts, flat=True))
+    height = 120 + max(1, len(names)) * (19 if len(outputs) == 1 else 12 + 9 * len(outputs))
+    ticks = dict(zip(places.astype(float).tolist(), names, strict=True))
+    ends = (-0.6, len(names) - 0.4)
+    legend: Any = "inside" if len(outputs) > 1 else ""
+    return Panel("", "coefficient", "", marks, y_ticks=ticks, y_ends=ends, legend=legend, height=height)
+
+
+# --- ranges, scales, names -----------------------------------------------------------------------------------------
+
+
+def _spread(values: Array) -> bool:
+    """Whether values call for a logarithmic axis."""
+    low = float(values.min())
+    return low > 0.0 and float(values.max()) > 30.0 * low
+
+
+def _positive(values: Array) -> Array:
+    return np.where(np.isfinite(values) & (values > 0.0), values, math.nan)
+
+
+def _padded(values: Array, logarithmic: bool, share: float = 0.05) -> tuple[float, float]:
+    """The range of values with a margin."""
+    u = np.log10(values) if logarithmic else values
+    low, high = float(u.min()), float(u.max())
+    pad = share * (high - low) or (0.5 if logarithmic else 0.05 * abs(high) or 0.5)
+    return (10.0 ** (low - pad), 10.0 ** (high + pad)) if logarithmic else (low - pad, high + pad)
+
+
+def cut(text: str, most: int = 40) -> str:
+    """A name that leaves room for the figure."""
+    return text if len(text) <= most else text[: most - 1] + "…"

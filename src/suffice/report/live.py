@@ -1,0 +1,255 @@
+"""Charts drawn by plotly: plain dictionaries of data and layout, fit for JSON, every text escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from suffice.report.chart import (
+    FONT,
+    GREY,
+    INK,
+    PALE,
+    RULE,
+    Band,
+    Bars,
+    Cells,
+    Chart,
+    Contours,
+    Dots,
+    Line,
+    Mark,
+    Panel,
+    Scale,
+)
+
+SYMBOLS = {"^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "*": "star"}
+DASHES = {"solid": "solid", "dashed": "5px,4px", "dotted": "dot"}
+GRID = 150  # points a side of a picture of cells
+
+Figure = dict[str, Any]
+
+
+def interactive(chart: Chart) -> Figure:
+    """`chart` as plotly takes it; hovering shows what stands behind each point. The title of a panel that is alone is
+    left to the page around it."""
+    rows, columns, alone = chart.rows, chart.columns, len(chart.panels) == 1
+    height = chart.panels[0].height if alone else {1: 400, 2: 290}.get(columns, 250) * rows + 70
+    gaps = 0.028 if chart.shared and columns > 1 else 0.09, (46 if chart.shared else 92) / height
+    width, depth = ((1.0 - gap * (count - 1)) / count for gap, count in zip(gaps, (columns, rows), strict=True))
+    outside = alone and chart.panels[0].legend == "outside"
+    top = {"y": 1.0, "yanchor": "bottom"} if alone else {"y": 1, "yref": "container", "yanchor": "top"}
+    layout: Figure = {
+        "font": {"family": FONT, "size": 12.5, "color": INK},
+        "hoverlabel": {"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": INK}},
+        "hovermode": "closest",
+        "height": height,
+        "margin": {"l": 62, "r": 16, "t": 66 if chart.panels[0].title and not alone else 48, "b": 52},
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "legend": {"orientation": "h", "x": 0, **({"y": -0.16, "yanchor": "top"} if outside else top)},
+        "showlegend": bool(chart.panels[0].legend),
+        "barmode": "overlay",
+        "shapes": [],
+        "annotations": [],
+    }
+    data: list[Figure] = []
+    for index, panel in enumerate(chart.panels):
+        number = str(index + 1) if index else ""
+        row, column = divmod(index, columns)
+        left, upper = column * (width + gaps[0]), 1.0 - row * (depth + gaps[1])
+        places = [left, left + width], [max(0.0, upper - depth), upper]
+        for which, other, place, labelled in zip("xy", "yx", places, chart.labelled(index), strict=True):
+            axis = _axis(chart.panels if chart.shared else [panel], which, labelled, alone)
+            matches = {"matches": which} if chart.shared and index else {}
+            layout[f"{which}axis{number}"] = axis | {"domain": place, "anchor": f"{other}{number}"} | matches
+        for mark in panel.marks:
+            data += [one | {"xaxis": f"x{number}", "yaxis": f"y{number}"} for one in _traces(mark)]
+        layout["shapes"] += _shapes(panel, number)
+        if panel.title and not alone:
+            at = {"x": left + width / 2.0, "xref": "paper", "xanchor": "center", "font": {"size": 13}}
+            layout["annotations"].append(_text(panel.title, at | {"y": upper, "yref": "paper", "yanchor": "bottom"}))
+        if panel.upright is not None:
+            x = math.log10(panel.upright[0]) if panel.log_x else panel.upright[0]
+            at = {"x": x, "xref": f"x{number}", "xanchor": "left", "y": 1.0, "yref": f"y{number} domain"}
+            layout["annotations"].append(_text(panel.upright[1], at))
+    return {"data": data, "layout": layout}
+
+
+def finite(values: Iterable[float]) -> list[float | None]:
+    """The values, None for those that JSON has no word for."""
+    return [float(value) if math.isfinite(value) else None for value in values]
+
+
+def _text(text: str, at: Figure) -> Figure:
+    return {"text": _escaped(text), "showarrow": False, **at}
+
+
+def _escaped(text: str) -> str:
+    return escape(text).replace("\n", "<br>")
+
+
+def _shapes(panel: Panel, number: str) -> list[Figure]:
+    x, y = f"x{number}", f"y{number}"
+    dotted = {"width": 1.2, "dash": "dot"}
+    shapes: list[Figure] = [
+        {
+            **{"type": "rect", "xref": x, "x0": low, "x1": high, "yref": f"{y} domain", "y0": 0, "y1": 1},
+            **{"fillcolor": "#eef0f3", "line": {"width": 0}, "layer": "below"},
+        }
+        for low, high in panel.shaded
+    ]
+    if panel.level is not None:
+        ends = {"xref": f"{x} domain", "x0": 0, "x1": 1, "yref": y, "y0": panel.level, "y1": panel.level}
+        shapes.append({"type": "line", **ends, "line": {"color": GREY, **dotted}})
+    if panel.upright is not None:
+        ends = {"xref": x, "x0": panel.upright[0], "x1": panel.upright[0], "yref": f"{y} domain", "y0": 0, "y1": 1}
+        shapes.append({"type": "line", **ends, "line": {"color": INK, **dotted}})
+    return shapes
+
+
+def _axis(panels: Sequence[Panel], which: str, labelled: bool, alone: bool) -> Figure:
+    """The look of one axis of `panels`, which is one panel or all that share the axis."""
+    panel = panels[0]
+    label, log, ticks, ends = (
+        (panel.x, panel.log_x, panel.ticks, panel.x_ends)
+        if which == "x"
+        else (panel.y, panel.log_y, panel.y_ticks, panel.y_ends)
+    )
+    flat = any(isinstance(mark, Bars) and mark.flat for mark in panel.marks)
+    axis: Figure = {
+        "title": {"text": _escaped(label) if labelled else "", "standoff": 10},
+        "type": "log" if log else "linear",
+        "gridcolor": RULE,
+        "linecolor": PALE,
+        "ticks": "outside" if labelled and not (flat and ticks) else "",
+        "tickcolor": PALE,
+        "ticklen": 4,
+        "showticklabels": labelled,
+        "zeroline": flat and not ticks,
+        "zerolinecolor": INK,
+        "automargin": alone,
+    }
+    if log:
+        marks = [mark for each in panels for mark in each.marks if isinstance(mark, Line | Contours)]
+        values = np.concatenate([np.ravel(getattr(mark, which)) for mark in marks] if ends is None else [ends])
+        known = values[np.isfinite(values) & (values > 0.0)]
+        span = float(np.log10(known.max() / known.min())) if len(known) else 0.0
+        axis |= {"exponentformat": "power"} | ({"dtick": max(1, round(span / 6))} if span > 1.5 else {"nticks": 6})
+    if ticks:
+        axis |= {"tickvals": list(ticks), "ticktext": [_escaped(text) for text in ticks.values()]}
+    if ends:
+        axis["range"] = [math.log10(end) for end in ends] if log else list(ends)
+    return axis
+
+
+# --- marks ---------------------------------------------------------------------------------------------------------
+
+
+def _traces(mark: Mark) -> list[Figure]:
+    match mark:
+        case Line():
+            return [_line(mark)]
+        case Band():
+            edge = Line("", mark.colour, mark.x, mark.high, listed=False, width=0.0)
+            fill = {"fill": "tonexty", "fillcolor": f"rgba{(*bytes.fromhex(mark.colour[1:]), 0.22)}"}
+            return [_line(edge), _line(edge) | {"y": finite(mark.low)} | fill]
+        case Bars():
+            x, y = (mark.lengths, mark.at) if mark.flat else (mark.at, mark.lengths)
+            look = {"orientation": "h" if mark.flat else "v", "opacity": mark.opacity, "marker": {"color": mark.colour}}
+            width = finite(np.broadcast_to(mark.thickness, len(mark.at)))
+            known = {"x": finite(x), "y": finite(y), "width": width, "name": escape(mark.name)}
+            return [{"type": "bar", **known, **look, **_hover(mark.hover)}]
+        case Dots():
+            marker = {"size": 8, "color": finite(mark.values), **_colours(mark.scale, "c")}
+            dots = Line("", "", mark.x, mark.y, symbol="o", joined=False, listed=False)
+            return [_line(dots) | {"marker": marker}]
+        case Contours():
+            step = float(mark.levels[1] - mark.levels[0])
+            surface: Figure = {
+                "z": [finite(np.round(row, 5)) for row in mark.z],
+                "contours": {"start": float(mark.levels[0]), "end": float(mark.levels[-1]), "size": step},
+                "line": {"width": 0.6, "color": "#ffffff"},
+            }
+            known = {"x": finite(mark.x), "y": finite(mark.y), **surface, **_hover(None)}
+            return [{"type": "contour", **known, "connectgaps": False, **_colours(mark.scale, "z")}]
+        case Cells():
+            return _cells(mark)
+
+
+def _line(line: Line) -> Figure:
+    symbol = SYMBOLS.get(line.symbol, "circle")
+    marker: Figure = {"symbol": symbol, "size": 1.45 * line.size, "color": line.colour}
+    if symbol == "star":
+        marker["line"] = {"color": "#ffffff", "width": 1}
+    shape = {"": "linear", "post": "hv", "mid": "hvh"}[line.steps]
+    made: Figure = {
+        "type": "scatter",
+        "x": finite(line.x),
+        "y": finite(line.y),
+        "name": escape(line.name),
+        "mode": ("lines+markers" if line.joined else "markers") if line.symbol else "lines",
+        "line": {"color": line.colour, "width": 1.15 * line.width, "dash": DASHES[line.dash], "shape": shape},
+        "marker": marker,
+        "opacity": line.opacity,
+        "legendgroup": escape(line.name),
+        "showlegend": line.listed,
+        "connectgaps": False,
+        "cliponaxis": symbol != "star",
+        **_hover(line.hover),
+    }
+    if line.bars is not None:
+        y, (low, high) = np.asarray(line.y), line.bars
+        ends = {"array": finite(np.maximum(high - y, 0.0)), "arrayminus": finite(np.maximum(y - low, 0.0))}
+        made["error_y"] = {"type": "data", "symmetric": False, **ends, "thickness": 1.2, "width": 3}
+    return made
+
+
+def _hover(texts: Sequence[str] | None) -> Figure:
+    if texts is None:
+        return {"hoverinfo": "skip"}
+    return {"hovertext": [_escaped(text) for text in texts], "hoverinfo": "text"}
+
+
+def _cells(mark: Cells) -> list[Figure]:
+    """On a grid, a point on the side of two cells being in both: the larger value counts."""
+    x, y = (np.geomspace(mark.ends[:, k].min(), mark.ends[:, 2 + k].max(), GRID) for k in (0, 1))
+    z, told = np.full((GRID, GRID), -math.inf), np.full((GRID, GRID), math.nan)
+    for (x0, y0, x1, y1), value, number in zip(mark.ends, mark.values, mark.told, strict=True):
+        columns, rows = ((side >= a) & (side <= b) for side, a, b in ((x, x0, x1), (y, y0, y1)))
+        here = np.ix_(rows, columns)
+        told[here] = np.where(value > z[here], number, told[here])
+        z[here] = np.fmax(z[here], value)
+    heat: Figure = {
+        "type": "heatmap",
+        "x": finite(x),
+        "y": finite(y),
+        "z": [finite(row) for row in np.round(z, 3)],
+        "customdata": [finite(row) for row in np.round(told, 3)],
+        "hovertemplate": f"%{{x:.3g}}, %{{y:.3g}}: {mark.words.format('%{customdata:.3g}')}<extra></extra>",
+    }
+    if mark.scale is not None:
+        return [heat | _colours(mark.scale, "z")]
+    legend = Line(mark.name, mark.colour, [math.nan], [math.nan], symbol="s", joined=False, size=7.0, opacity=0.4)
+    heat |= {"colorscale": [[0, mark.colour], [1, mark.colour]], "opacity": 0.4, "showscale": False}
+    return [heat, _line(legend)]
+
+
+def _colours(scale: Scale, which: str) -> Figure:
+    """The colours of c or z, and their bar."""
+    return {
+        "colorscale": [list(pair) for pair in scale.colours],
+        f"{which}min": scale.low,
+        f"{which}max": scale.high,
+        "colorbar": {
+            "title": {"text": _escaped(scale.label), "side": "right"},
+            "tickvals": list(scale.ticks),
+            "ticktext": list(scale.ticks.values()),
+            "thickness": 12,
+            "outlinewidth": 0,
+        },
+    }

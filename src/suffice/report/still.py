@@ -1,0 +1,157 @@
+"""Charts drawn by matplotlib, the extra `plot`, which is imported when something is drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Chart, Contours, Dots, Line, Mark, Panel, Scale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw(chart: Chart) -> Figure:
+    """`chart` as a matplotlib figure of its own, unknown to pyplot."""
+    rows, columns = chart.rows, chart.columns
+    width, height = {1: (7.2, 4.2), 2: (4.8, 3.1)}.get(columns, (2.9, 2.4))
+    figure = _new((max(width * columns, 5.4), height * rows + 0.5))
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=chart.shared, sharey=chart.shared)
+    cells = list(grid.flat)
+    handles: dict[str, Any] = {}
+    for index, (axes, panel) in enumerate(zip(cells, chart.panels, strict=False)):
+        _marks(axes, panel, chart.labelled(index))
+        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    spare = cells[len(chart.panels) :]
+    for axes in spare:
+        axes.set_axis_off()
+    if spare:
+        spare[-1].legend(handles.values(), handles.keys(), loc="center", frameon=False)
+    elif rows == columns == 1:
+        cells[0].legend(handles.values(), handles.keys(), frameon=False)
+    else:
+        columns = min(len(handles), 5 if columns > 1 else 3)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
+    figure.suptitle(chart.title, fontsize=12, x=0.01, ha="left", fontweight="bold")
+    return figure
+
+
+def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
+    """`panel` on the Axes `ax`, or on those of a new figure; returns the Axes."""
+    axes = _new((7.2, 4.4 * panel.height / 420.0)).subplots() if ax is None else ax
+    _marks(axes, panel, (True, True))
+    if panel.legend == "outside":
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    elif panel.legend:
+        axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
+    return axes
+
+
+def _new(size: tuple[float, float]) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install suffice[plot]") from error
+    return Figure(figsize=size, layout="constrained")
+
+
+def _marks(axes: Axes, panel: Panel, labelled: tuple[bool, bool]) -> None:
+    axes.set_xscale("log" if panel.log_x else "linear")
+    axes.set_yscale("log" if panel.log_y else "linear")
+    for low, high in panel.shaded:
+        axes.axvspan(low, high, color="#EEEEEE", linewidth=0, zorder=0)
+    if panel.level is not None:
+        axes.axhline(panel.level, color=GREY, linestyle=":", linewidth=1.1, zorder=1)
+    if panel.upright is not None:
+        axes.axvline(panel.upright[0], color=INK, linestyle=":", linewidth=1.2, label=_plain(panel.upright[1]))
+    for mark in panel.marks:
+        _mark(axes, mark)
+    if panel.ticks:
+        texts = [_plain(text) for text in panel.ticks.values()]
+        axes.set_xticks(list(panel.ticks), texts, rotation=30 if max(map(len, texts)) * len(texts) > 100 else 0)
+    if panel.y_ticks:
+        axes.set_yticks(list(panel.y_ticks), [_plain(text) for text in panel.y_ticks.values()])
+    if panel.x_ends:
+        axes.set_xlim(panel.x_ends)
+    if panel.y_ends:
+        axes.set_ylim(panel.y_ends)
+    axes.set_title(_plain(panel.title), fontsize=10)
+    if labelled[0]:
+        axes.set_xlabel(_plain(panel.x))
+        axes.tick_params(labelbottom=True)
+    if labelled[1]:
+        axes.set_ylabel(_plain(panel.y))
+    axes.grid(True, color=RULE, linewidth=0.6, axis="y" if panel.shaded else "both")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8.5)
+
+
+def _plain(text: str) -> str:
+    """A text as it is, not as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _mark(axes: Axes, mark: Mark) -> None:
+    match mark:
+        case Line():
+            look: dict[str, Any] = {
+                "color": mark.colour,
+                "linestyle": mark.dash if mark.joined else "none",
+                "linewidth": mark.width,
+                "marker": mark.symbol or None,
+                "markersize": mark.size,
+                "drawstyle": f"steps-{mark.steps}" if mark.steps else "default",
+                "alpha": mark.opacity,
+                "label": _plain(mark.name) if mark.listed else None,
+            }
+            if mark.symbol == "*":
+                look |= {"markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 5, "clip_on": False}
+            if mark.bars is None:
+                axes.plot(mark.x, mark.y, **look)
+            else:
+                ends = np.maximum([np.subtract(mark.y, mark.bars[0]), np.subtract(mark.bars[1], mark.y)], 0.0)
+                axes.errorbar(mark.x, mark.y, ends, elinewidth=0.6 * mark.width, capsize=2, **look)
+        case Band():
+            axes.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=0.25, linewidth=0.0)
+        case Bars():
+            bars: Any = axes.barh if mark.flat else axes.bar
+            look = {"color": mark.colour, "alpha": mark.opacity, "label": _plain(mark.name) or None, "linewidth": 0}
+            bars(mark.at, mark.lengths, mark.thickness, **look)
+        case Dots():
+            axes.scatter(mark.x, mark.y, c=mark.values, s=26, **_colours(axes, mark.scale))
+        case Contours():
+            filled = _colours(axes, mark.scale)
+            axes.contourf(mark.x, mark.y, mark.z, levels=mark.levels, **filled)
+            axes.contour(mark.x, mark.y, mark.z, levels=mark.levels, colors="white", linewidths=0.5)
+        case Cells():
+            _cells(axes, mark)
+
+
+def _cells(axes: Axes, mark: Cells) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    patches = [Rectangle((x0, y0), x1 - x0, y1 - y0) for x0, y0, x1, y1 in mark.ends]
+    if mark.scale is None:
+        axes.add_collection(PatchCollection(patches, facecolor=mark.colour, alpha=0.4, linewidth=0.0))
+        axes.plot([], [], "s", color=mark.colour, alpha=0.4, label=_plain(mark.name))
+        return
+    shades = PatchCollection(patches, edgecolor=GREY, linewidth=0.3, **_colours(axes, mark.scale))
+    shades.set_array(mark.values)
+    axes.add_collection(shades)
+
+
+def _colours(axes: Axes, scale: Scale) -> dict[str, Any]:
+    """What draws values in the colours of a scale, whose bar is put beside the axes."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    colours = LinearSegmentedColormap.from_list("", scale.colours)
+    mapped = ScalarMappable(Normalize(scale.low, scale.high), colours)
+    bar = axes.figure.colorbar(mapped, ax=axes, label=_plain(scale.label), pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
+    return {"cmap": colours, "norm": Normalize(scale.low, scale.high)}
