@@ -67,7 +67,7 @@ def test_an_interrupted_certificate_holds_and_is_taken_up_from_the_journal(tmp_p
 
     def interrupted(self, *args, **kwargs):
         made.append(evaluated(self, *args, **kwargs))
-        if sys._getframe(1).f_code.co_filename.endswith("certificate.py") and len(made) > 1:
+        if sys._getframe(1).f_code.co_filename.endswith("answers.py") and len(made) > 1:
             made.clear()
             raise KeyboardInterrupt
         return made[-1]

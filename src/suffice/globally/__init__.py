@@ -1,10 +1,11 @@
 """A global certificate: no penalties in a box are better than the best known ones by more than epsilon.
 
-Below it: `quadratics` (least values over boxes), `models` (what is known of a fold), `rotation` (more columns than
-rows), `expansions` (Taylor remainders of losses), `paths` (through minimisers), `bends` (at kinks), `along` (what
-margins do), `reach` and `balls` (how far minimisers are), `surfaces` (bounds of F), `homotopy` (the Lasso's whole
-path), `centres` (a fold of a cell, anywhere), `branch` (branch and bound), `kept` (journal and executor), `certificate`
-(the public face).
+models, rotation, expansions      what is known of a fold; more columns than rows; Taylor remainders of losses
+paths, bends, along               through minimisers; at kinks; what margins and gradients do along them
+reach, balls                      how far minimisers are from paths
+quadratics, surfaces, homotopy    bounds of F over boxes; the Lasso's whole path
+centres, branch, beside           a fold of a cell; branch and bound; the same beside local searches
+answers, certificate, landscape   journal and executor; the public face; what pictures show
 """
 
 from suffice.globally.branch import Cell, GlobalOptions, Progress

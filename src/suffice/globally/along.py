@@ -23,8 +23,8 @@ from itertools import product
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host
-from suffice.globally.expansions import least_bend, most_bend, second, slope_remainder, third
+from suffice.arrays import EPS, Array
+from suffice.globally.expansions import least_bend, most_bend, slope_remainder, third
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Path
 from suffice.globally.quadratics import pairs
@@ -80,8 +80,8 @@ def clips_of(fold: Fold, path: Path, box: Box, sizes: Array, bending: bool = Fal
 
 
 def ranges_of(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array, l2_low: float) -> Ranges:
-    loss, y, m0, m = fold.model.loss, host(fold.model.y), path.m0, fold.B.shape[1]
-    a, few, X, T = host(fold.design.weights), gamma(len(path.S) + 8), known.X, known.T
+    loss, y, m0, m = fold.loss, fold.y, path.m0, fold.B.shape[1]
+    a, few, X, T = fold.a, gamma(len(path.S) + 8), known.X, known.T
     blur = few * (np.abs(X[:, : len(path.S)]) @ np.abs(path.w[path.S])) + 4.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
     along = blur + few * (known.rough @ sizes)  # how far margins along the path may be from what is computed
     if fold.rotation is not None:
@@ -92,16 +92,16 @@ def ranges_of(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Arr
     s = (s1 + s2) * SAFE
     most = most_bend(loss, m0, s, y)
     zeta = slope_remainder(loss, m0, s, y) + 0.5 * np.abs(third(loss, m0, y)) * s2 * (2.0 * s1 + s2)
-    zeta = (zeta + most * along + 4.0 * EPS * second(loss, m0, y) * s) * SAFE
+    zeta = (zeta + most * along + 4.0 * EPS * loss.second(m0, y) * s) * SAFE
     return Ranges(s, zeta, a * least_bend(loss, m0, s, y), a * most)
 
 
 def expansion_of(fold: Fold, path: Path) -> Expansion:
-    design, loss, y, m0 = fold.design, fold.model.loss, host(fold.model.y), path.m0
-    a, m, few = host(design.weights), fold.B.shape[1], gamma(len(path.S) + 8)
+    design, loss, y, m0 = fold.design, fold.loss, fold.y, path.m0
+    a, m, few = fold.a, fold.B.shape[1], gamma(len(path.S) + 8)
     X = fold.columns(design.X, path.S)
     T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)  # of which a rounding is few
-    bend, bent = second(loss, m0, y), third(loss, m0, y)
+    bend, bent = loss.second(m0, y), third(loss, m0, y)
     R = np.empty((len(m0), 1 + T.shape[1]))
     error = np.empty_like(R)
     R[:, 0], error[:, 0] = loss.derivative(m0, y), 0.0

@@ -9,14 +9,14 @@ Phi_t on all columns, and the only one; columns for which that cannot be told jo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suffice.arrays import Array, host, norm
-from suffice.globally.along import Expansion, clips_of, excess_of, expansion_of, over, ranges_of, sizes_of
+from suffice.arrays import Array, norm
+from suffice.globally.along import Expansion, clips_of, excess_of, expansion_of, ranges_of, sizes_of
 from suffice.globally.bends import bent
-from suffice.globally.expansions import bending, second
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Indices, Path
 from suffice.globally.reach import Ball, on
@@ -27,14 +27,34 @@ MOST_HALVINGS = 4
 
 
 @dataclass(frozen=True, eq=False)
+class Cut:
+    """Where to cut a box, about: nothing is proven by it."""
+
+    relief: Array  # how much less slack there would be with each side halved
+    halvings: Array  # how often each side ought to be, for anything to be proven
+    free: tuple[float, float] = (
+        -math.inf,
+        math.inf,
+    )  # of one parameter: no weight becomes or ceases to be zero between
+
+    @classmethod
+    def anywhere(cls, m: int) -> Cut:
+        return cls(np.ones(m), np.zeros(m))
+
+    @classmethod
+    def together(cls, cuts: Sequence[Cut]) -> Cut:
+        """That of all folds."""
+        relief, halvings = np.sum([cut.relief for cut in cuts], axis=0), np.max([cut.halvings for cut in cuts], axis=0)
+        return cls(relief, halvings, (max(cut.free[0] for cut in cuts), min(cut.free[1] for cut in cuts)))
+
+
+@dataclass(frozen=True, eq=False)
 class Found:
-    """The ball for a box, None where nothing is proven, and where to cut it: nothing is proven by that."""
+    """The ball for a box, None where nothing is proven; the path with its bends; and where to cut the box."""
 
     ball: Ball | None
-    path: Path  # with its bends
-    free: tuple[float, float]  # as in `suffice.globally.surfaces.Surface`
-    relief: Array
-    halvings: Array
+    path: Path
+    cut: Cut
 
 
 def ball_of(fold: Fold, path: Path, box: Box) -> Found:
@@ -42,28 +62,18 @@ def ball_of(fold: Fold, path: Path, box: Box) -> Found:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         known = expansion_of(fold, path)
         sizes = sizes_of(box.r if box.bounded else np.zeros(len(box.low)))
-        relief, halvings, free = np.ones(len(box.low)), np.zeros(len(box.low)), (-math.inf, math.inf)
-        if box.bounded and len(relief) > 1:
-            relief, halvings = _relief(fold, path, box, known)
+        cut = Cut.anywhere(len(box.low))
+        if box.bounded and len(box.low) > 1:
+            cut = Cut(*_relief(fold, path, box, known))
         elif box.bounded and fold.sparse:
-            free = _free(fold, path, box, known)
+            cut = replace(cut, free=_free(fold, path, box, known))
         if not np.isfinite(known.K).all():
-            return Found(None, path, free, relief, halvings)
+            return Found(None, path, cut)
         if box.bounded and fold.sparse and path.A.any():
-            path = _bent(fold, path, box, known, sizes)
+            path = bent(fold, path, box, known, sizes)
             if len(path.limits):
                 known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
-        return Found(_ball_of(fold, path, box, known, sizes), path, free, relief, halvings)
-
-
-def _bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
-    leaving = clips_of(fold, path, box, sizes, bending=True)[0][: len(path.S)]
-    sides = over(fold, box, known, sizes)
-    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
-    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)
-    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
-    entering[path.S] = 0.0
-    return bent(fold, path, box, leaving, entering, np.where(sides[0] > sides[1], -1.0, 1.0))
+        return Found(_ball_of(fold, path, box, known, sizes), path, cut)
 
 
 def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, float]:
@@ -111,7 +121,7 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, 
     """How much less lambda would be, about, with each side of the box halved; and how often each would have to be for
     the ball to be of use. Nothing is proven by either."""
     lengths = np.maximum(fold.design.column_norms, 1e-300)
-    bend = np.maximum(second(fold.model.loss, path.m0, host(fold.model.y)), 1e-12)
+    bend = np.maximum(fold.loss.second(path.m0, fold.y), 1e-12)
 
     def strain(r: Array) -> float:
         sizes, c = sizes_of(r), box.centre
@@ -122,16 +132,14 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, 
         part = clips / np.maximum(path.spread, 1e-300) + turned * path.spread
         left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
         left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
-        return float(
-            part.sum() + norm(excess / lengths) + norm(np.sqrt(host(fold.design.weights) / bend) * zeta) + left
-        )
+        return float(part.sum() + norm(excess / lengths) + norm(np.sqrt(fold.a / bend) * zeta) + left)
 
     r, halvings = box.r, np.zeros(2)
     halves = (np.array([0.5, 1.0]), np.array([1.0, 0.5]))
     now, halved = strain(r), np.array([strain(half * r) for half in halves])
     relief = np.maximum(now - halved, 0.0)
-    useful = USEFUL * math.sqrt(float(host(fold.design.weights) @ bend) / (len(path.S) + 1.0))
-    while bending(fold.model.loss) > 0.0 and now > useful and halvings.sum() < MOST_HALVINGS:
+    useful = USEFUL * math.sqrt(float(fold.a @ bend) / (len(path.S) + 1.0))
+    while fold.loss.third > 0.0 and now > useful and halvings.sum() < MOST_HALVINGS:
         k = int(np.argmin(halved))
         r, now = halves[k] * r, float(halved[k])
         halvings[k] += 1.0

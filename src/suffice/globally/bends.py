@@ -24,34 +24,33 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, host
-from suffice.globally.expansions import second
+from suffice.arrays import Array
+from suffice.globally.along import SAFE, Expansion, clips_of, over
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Indices, Path
-from suffice.rows.gram import gram
 
-SAFE = 1.0 + 1e-10
 MOST = 60  # bends of a path
 
 
-def bent(fold: Fold, path: Path, box: Box, leaving: Array, entering: Array, sigma: Array) -> Path:
-    """The path with bends: `leaving` is kappa^max on S, `entering` that of x_j for all columns, `sigma` theirs; 0 where
-    there is no kink."""
+def bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
+    """The path with its bends."""
+    leaving = clips_of(fold, path, box, sizes, bending=True)[0][: len(path.S)]  # kappa^max on S, 0 for no kink
+    sides = over(fold, box, known, sizes)
+    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
+    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)  # that of x_j, for all columns
+    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
+    entering[path.S] = 0.0
     L, j = np.flatnonzero(leaving), np.flatnonzero(entering > 0.0)
     s, size = len(path.S), len(path.S) + len(j) + fold.intercept
     count = len(L) + len(j)
     if count == 0 or count > MOST or size > len(path.m0) + len(path.w) * bool(fold.B[1].any()):
         return path
     S: Indices = np.append(path.S, j)
-    C = host(fold.design.weights) * second(fold.model.loss, path.m0, host(fold.model.y))
-    penalised = np.ones(size)
-    penalised[len(S) :] = 0.0
-    X = fold.columns(fold.design.X, S)
-    H = gram(X, scale=np.sqrt(C))[0] + np.diag(penalised * (fold.B[1] @ box.centre))
+    _, H = fold.hessian(S, path.m0, fold.B[1] @ box.centre)
     base = np.ones(size, dtype=bool)
     own: Indices = np.append(L, np.arange(s, len(S)))
     base[own] = False
-    signs = np.append(path.sigma, sigma[j])
+    signs = np.append(path.sigma, np.where(sides[0] > sides[1], -1.0, 1.0)[j])
     r = np.zeros((size, count))
     r[own, np.arange(count)] = signs[own]
     try:

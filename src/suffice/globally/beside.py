@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.globally.answers import searching
 from suffice.globally.branch import Search
-from suffice.globally.certificate import journal_of, requests_of
-from suffice.globally.kept import looked
 from suffice.globally.models import folds_of
 from suffice.search.bilevel import BilevelProblem
 
@@ -42,12 +40,7 @@ class Beside:
     @contextmanager
     def kept_in(self, folder: str | os.PathLike[str] | None) -> Iterator[None]:
         """Evaluations that are made inside are in a journal, if there is a folder."""
-        with ExitStack() as stack:
-            kept = None
-            if folder is not None:
-                kept = stack.enter_context(journal_of(Path(folder) / FOLDER, self.problem, self.epsilon))
-            evaluate, look = requests_of(self.problem, kept), partial(looked, None, kept)
-            self._search = Search(self.problem, self.epsilon, evaluate, look=look)
+        with searching(self.problem, self.epsilon, None if folder is None else Path(folder) / FOLDER) as self._search:
             yield
 
     @property

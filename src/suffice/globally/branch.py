@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -135,12 +134,6 @@ def one_by_one(work: Looking, tasks: Sequence[Look]) -> Sequence[Looked]:
     return [work.solve(task) for task in tasks]
 
 
-class Evaluate(Protocol):
-    """Makes an evaluation of F, or takes it from a journal."""
-
-    def __call__(self, theta: Array, within: float, warm: Evaluation | None, /) -> Evaluation: ...
-
-
 @dataclass
 class Search:
     """Branch and bound under way. F itself is evaluated, with a proof of its own, at centres that look better than all
@@ -148,7 +141,7 @@ class Search:
 
     problem: BilevelProblem
     epsilon: float
-    evaluate: Evaluate
+    evaluate: Callable[[Array, float, Evaluation | None], Evaluation]  # at theta, within, from a warm start
     best: Evaluation | None = None
     look: Callable[[Looking, Sequence[Look]], Sequence[Looked]] = one_by_one
     folds: list[Fold] = field(init=False)
@@ -266,7 +259,7 @@ class Search:
             self._evaluated(cell.box.centre, [one.w for one in found])
         lower, upper = surface.least(cell.box), surface.most(cell.box)
         own = surface if surface.slack < cell.surface.slack or lower > cell.lower else cell.surface
-        own = replace(own, free=surface.free, relief=surface.relief, halvings=surface.halvings)
+        own = replace(own, cut=surface.cut)
         solved = Cell(cell.low, cell.high, max(lower, cell.lower), min(upper, cell.upper), own, True)
         self._push(solved, tuple(one.w for one in found) if cell.box.bounded else None)
 
@@ -295,7 +288,7 @@ class Search:
         k = self._side(cell)
         parts = self._cut(cell, k)
         if cell.box.bounded and len(cell.low) == 2 and cell.lower < HOPELESS * self.upper:
-            left = np.maximum(cell.surface.halvings, 1.0)
+            left = np.maximum(cell.surface.cut.halvings, 1.0)
             left[k] -= 1.0
             for side in [*[k] * int(left[k]), *[1 - k] * int(left[1 - k])]:
                 parts = [piece for part in parts for piece in self._cut(part, side)]
@@ -306,7 +299,7 @@ class Search:
         if math.isinf(high):
             cuts = [float(beyond(low))]
         else:
-            cuts = [cut for cut in cell.surface.free if low < cut < high] if high <= NEAR * low else []
+            cuts = [cut for cut in cell.surface.cut.free if low < cut < high] if high <= NEAR * low else []
             width = high - low
             if not any(TINIEST * width < cut - low < (1.0 - TINIEST) * width for cut in cuts):
                 cuts = [max(math.sqrt(low) * math.sqrt(high), high / CUT)]
@@ -324,7 +317,7 @@ class Search:
         narrow = _narrow(cell)
         if np.any(np.isinf(cell.high) & ~narrow):
             return int(np.argmax(np.isinf(cell.high) & ~narrow))
-        relief = np.where(narrow, -1.0, cell.surface.relief)
+        relief = np.where(narrow, -1.0, cell.surface.cut.relief)
         if np.all(relief[0] == relief):  # nothing is known of them
             relief = np.log(cell.high / np.maximum(cell.low, NARROWEST * cell.high))
         return int(np.argmax(relief))

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.evaluation import Evaluation
-from suffice.executors import find
-from suffice.globally.branch import Cell, Evaluate, GlobalOptions, Progress, Search, budget_spent, relative
-from suffice.globally.kept import looked
+from suffice.globally.answers import searching
+from suffice.globally.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
 from suffice.globally.landscape import Landscape
-from suffice.journal.answers import SearchJournal, request_key
-from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import termination
@@ -128,16 +123,8 @@ def certify_global(
     if not isinstance(options, GlobalOptions):
         raise TypeError(f"options must be suffice.GlobalOptions or None, got {options!r}")
     evaluation = known.evaluation if isinstance(known, Result) else known
-    with ExitStack() as stack:
-        kept = None
-        if journal is not None:
-            kept = stack.enter_context(journal_of(journal, problem, epsilon))
-        spread = find(executor)
-        if spread is not None and spread is not executor:
-            stack.callback(spread.close)
-        at_once = options.cells_at_once or (1 if spread is None else AT_ONCE)
-        look = partial(looked, spread, kept)
-        search = Search(problem, epsilon, requests_of(problem, kept), best=evaluation, look=look)
+    at_once = options.cells_at_once or (1 if executor is None else AT_ONCE)
+    with searching(problem, epsilon, journal, executor, evaluation) as search:
         history: list[Progress] = []
         message = _run(search, options, at_once, history, callback)
         if search.best is None:  # cells without an upper end are bounded without an evaluation
@@ -162,28 +149,6 @@ def certify_global(
         message,
         problem.space,
     )
-
-
-def journal_of(folder: str | os.PathLike[str], problem: BilevelProblem, epsilon: float) -> SearchJournal:
-    """The journal of a certificate."""
-    found = Fingerprint()
-    found.add("problem", problem)
-    found.add("epsilon", epsilon)
-    return SearchJournal(folder, found.parts)
-
-
-def requests_of(problem: BilevelProblem, kept: SearchJournal | None) -> Evaluate:
-    """Evaluations that the journal, if there is one, holds are not made again."""
-
-    def evaluate(theta: Array, within: float, warm: Evaluation | None) -> Evaluation:
-        key = request_key("cell", theta, within, warm)
-        made = None if kept is None else kept.take(key)
-        if made is None:
-            made = problem.evaluate_all([theta], within=within, warm=[warm])[0]
-            made = made if kept is None else kept.keep(key, "cell", made)
-        return made
-
-    return evaluate
 
 
 def _run(

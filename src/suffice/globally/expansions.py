@@ -39,17 +39,6 @@ LOGISTIC_THIRD, LOGISTIC_FOURTH, BRIER_THIRD = 0.096226, 0.125, 0.2031  # rounde
 ROUNDED = 1.0 + 1e-12  # what a few roundings of these formulas come to, with room to spare
 
 
-def bending(loss: Any) -> float:
-    """M, |psi'''| <= M psi''."""
-    return float(loss.third)
-
-
-def second(loss: Any, m: Array, y: Array) -> Array:
-    """psi'' of every row."""
-    bend: Array = loss.second(m, y)
-    return bend
-
-
 def third(loss: Any, m: Array, y: Array) -> Array:
     """psi''' of every row."""
     if isinstance(loss, Squared):

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, host
+from suffice.arrays import Array
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Indices
 from suffice.globally.surfaces import Surface, part_of, together, unknown
@@ -107,7 +107,7 @@ def linear(folds: list[Fold]) -> bool:
         fold.B.shape[1] == 1
         and fold.sparse
         and not fold.B[1].any()
-        and isinstance(fold.model.loss, Squared)
+        and isinstance(fold.loss, Squared)
         and not isinstance(fold.model, Intercepted)
         and not sp.issparse(fold.design.X)
         for fold in folds
@@ -140,7 +140,7 @@ def _known(fold: Fold, low: float, high: float) -> Known:
 
 def segments(fold: Fold, low: float, high: float) -> Iterator[Segment]:
     """From `high` down to `low`, or to where the path is lost."""
-    X, a, y = fold.design.X, host(fold.design.weights), host(fold.model.y)
+    X, a, y = fold.design.X, fold.a, fold.y
     unit, root = float(fold.B[0, 0]), np.sqrt(a)
     g = X.T @ (a * y)
     S, sigma = np.zeros(0, dtype=np.intp), np.zeros(0)

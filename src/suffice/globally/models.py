@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import Array, host, lives_elsewhere
+from suffice.arrays import Array, lives_elsewhere
 from suffice.globally.expansions import LOSSES, knows
 from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
@@ -23,8 +23,12 @@ from suffice.problems import LowerLevel
 from suffice.prove.held_out import HeldOut
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
+from suffice.rows.gram import gram
 from suffice.search.bilevel import BilevelProblem
 from suffice.solvers.parts import LinearParts
+
+if TYPE_CHECKING:
+    from suffice.globally.rotation import Rotation
 
 WHAT_WORKS = (
     "a global certificate is for linear models with squared, logistic or Poisson loss, dense or sparse X in main "
@@ -42,20 +46,6 @@ class Proportional(LowerLevel, Protocol):
         ...
 
 
-class Rotated(Protocol):
-    """A change of variables (`suffice.globally.rotation`), and what it may have changed."""
-
-    def margins(self, size: float, l2: float) -> Array: ...
-
-    def held_out_margins(self, size: float, l2: float, slopes: float) -> Array: ...
-
-    def gradient(self, a: Array, slopes: Array, l2: float) -> float: ...
-
-    def rows_off(self, l2: float) -> Array: ...
-
-    def nu(self, c: Array, l2: float) -> float: ...
-
-
 class UnsupportedError(TypeError, ValueError):
     """Nothing can be proven globally about a problem; the message says why, and what works."""
 
@@ -70,11 +60,31 @@ class Fold:
     model: LossModel
     held: HeldOut
     B: Array  # 2 x m
-    rotation: Rotated | None = None  # in whose space the model is, if it is not the data's
+    rotation: Rotation | None = None  # in whose space the model is, if it is not the data's
 
     @property
     def design(self) -> Design:
         return self.model.design
+
+    @property
+    def loss(self) -> Any:
+        """psi."""
+        return self.model.loss
+
+    @property
+    def a(self) -> Array:
+        found: Array = self.design.weights
+        return found
+
+    @property
+    def y(self) -> Array:
+        return self.model.y
+
+    @property
+    def v(self) -> Array:
+        """Of held-out rows."""
+        design = self.held.design
+        return np.ones(design.shape[0]) if self.held.counted else np.asarray(design.weights)
 
     @property
     def intercept(self) -> bool:
@@ -112,18 +122,24 @@ class Fold:
         part = part.toarray() if sp.issparse(part) else part
         return np.hstack([part, np.ones((X.shape[0], 1))]) if self.intercept else np.ascontiguousarray(part)
 
+    def hessian(self, S: Any, m: Array, l2: float) -> tuple[Array, Array]:
+        """`columns` S of X, and X^T diag(a psi''(m)) X + l2 there, without an l2 for the intercept."""
+        X = self.columns(self.design.X, S)
+        H, _ = gram(X, scale=np.sqrt(self.a * self.loss.second(m, self.y)))
+        at = np.arange(len(S))
+        H[at, at] += l2
+        return X, H
+
     def start(self, w: Array) -> tuple[Array, float]:
         """The margins of training rows at w with their intercept, and that."""
         image = self.model.image(w)
         b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
-        return host(image) + b, b
+        return image + b, b
 
     def cost(self, w: Array) -> float:
         """The fold's share of F by these weights."""
-        held = self.held
-        v = np.ones(held.design.shape[0]) if held.counted else host(held.design.weights)
-        m = host(held.design.margins(w)) + self.start(w)[1]
-        return float(held.share * (v @ held.score.residuals(m, host(held.y)) ** 2))
+        m = self.held.design.margins(w) + self.start(w)[1]
+        return float(self.held.share * (self.v @ self.held.score.residuals(m, self.held.y) ** 2))
 
 
 def folds_of(problem: BilevelProblem) -> list[Fold]:

@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, host, norm
-from suffice.globally.expansions import second, third
+from suffice.arrays import Array, norm
+from suffice.globally.expansions import third
 from suffice.globally.models import Fold
 from suffice.globally.quadratics import pairs
-from suffice.rows.gram import gram
 
 Indices = npt.NDArray[np.intp]
 
@@ -85,21 +84,17 @@ def path_of(fold: Fold, w: Array, box: Box) -> Path:
     constant = Path(S, sigma, w, A, m0, b, np.zeros(size), np.zeros(size), len(S))
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
         return constant
-    a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
-    C = a * second(loss, m0, y)
-    X = fold.columns(fold.design.X, S)
-    penalised = np.ones(size)
-    penalised[len(S) :] = 0.0
-    H = gram(X, scale=np.sqrt(C))[0] + np.diag(penalised * (fold.B[1] @ box.centre))
+    X, H = fold.hessian(S, m0, fold.B[1] @ box.centre)
     pad = np.zeros(size - len(S))
     try:
         factor = cho_factor(H)
     except (LinAlgError, ValueError):
         return constant
     A = A.copy()
+    penalised = np.append(np.ones(len(S)), pad)
     for k in range(m):
         A[:, k] = -cho_solve(factor, np.append(fold.B[0, k] * sigma + fold.B[1, k] * w[S], pad))
-    T, bent = X @ A[:, :m], a * third(loss, m0, y)
+    T, bent = X @ A[:, :m], fold.a * third(fold.loss, m0, fold.y)
     for q, (j, k) in enumerate(quads, start=m):
         own = fold.B[1, j] * A[:, k] + (fold.B[1, k] * A[:, j] if j < k else 0.0)
         A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))

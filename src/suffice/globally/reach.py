@@ -47,9 +47,9 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.globally.along import SAFE, Expansion, Ranges
-from suffice.globally.expansions import bending, least_secant, most_bend
+from suffice.globally.expansions import least_secant, most_bend
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Indices, Path
 from suffice.globally.quadratics import pairs
@@ -84,7 +84,7 @@ class Rows:
 
     @classmethod
     def of(cls, fold: Fold, ranges: Ranges, C: Array, norms: Array) -> Rows:
-        a = host(fold.design.weights)
+        a = fold.a
         by_curvature = (a == 0.0) | (C * norms**2 * LIGHT * len(a) > 1.0)
         by_curvature &= (C > 0.0) | (a == 0.0)
         square = np.divide(ranges.high**2, C, out=np.zeros_like(C), where=by_curvature & (a > 0.0))
@@ -92,7 +92,7 @@ class Rows:
 
     def of_zeta(self, fold: Fold, ranges: Ranges) -> tuple[float, float]:
         """||X^T a zeta||_{H^-1}: by curvature, and by norms."""
-        zeta = host(fold.design.weights) * ranges.zeta
+        zeta = fold.a * ranges.zeta
         squares = np.divide(zeta**2, self.C, out=np.zeros_like(zeta), where=self.by_curvature & (self.C > 0.0))
         return math.sqrt(float(squares.sum())) * SAFE, float((zeta * self.norms)[~self.by_curvature].sum()) * SAFE
 
@@ -124,7 +124,7 @@ def on(
     fold: Fold, path: Path, box: Box, known: Expansion, ranges: Ranges, excess: Array, P: Indices, plain: Ball
 ) -> tuple[Ball, Array] | None:
     """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
-    a, loss, y = host(fold.design.weights), fold.model.loss, host(fold.model.y)
+    a, loss, y = fold.a, fold.loss, fold.y
     if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
         return plain, fold.absolute(a * ranges.zeta) * SAFE
     moves, residual = np.zeros(len(a)), _residual(fold, path, box, known)
@@ -132,7 +132,7 @@ def on(
         found = _damped(fold, path, box, residual, ranges, excess, P, plain, moves)
         if found is None:
             return None
-        if bending(loss) == 0.0 or found.proven:
+        if loss.third == 0.0 or found.proven:
             break
         reach = found.rows.norms * found.rho
         if a @ np.minimum(reach, 100.0) > FAR * a.sum():
@@ -141,7 +141,7 @@ def on(
     else:
         return None
     ball = replace(plain, factor=found.factor, rho=found.rho * found.up / math.sqrt(1.0 - found.missing))
-    if bending(loss) == 0.0:  # psi' is as far from where it begins as margins are
+    if loss.third == 0.0:  # psi' is as far from where it begins as margins are
         begun = np.abs(loss.derivative(path.m0, y)) + ranges.s
         slopes = (norm(np.sqrt(a) * begun) + found.rho / math.sqrt(1.0 - found.missing)) * SAFE
         ball = replace(ball, slopes=slopes)
@@ -152,16 +152,16 @@ def on(
 
 def _moved(fold: Fold, path: Path, known: Expansion, ranges: Ranges, found: Reached, clips: Array) -> Array:
     """How far the gradient of every column is from its expansion, at most, at minimisers."""
-    a, loss, rows = host(fold.design.weights), fold.model.loss, found.rows
-    if bending(loss) == 0.0:
+    a, loss, rows = fold.a, fold.loss, found.rows
+    if loss.third == 0.0:
         return fold.design.column_norms * (found.clipped + found.by_curvature + found.rho) * SAFE
-    there = most_bend(loss, path.m0, ranges.s + found.moves, host(fold.model.y))
+    there = most_bend(loss, path.m0, ranges.s + found.moves, fold.y)
     square = np.divide((a * there) ** 2, rows.C, out=np.zeros_like(a), where=rows.by_curvature & (a > 0.0))
     moved = fold.column_norms(rows.E) * (found.clipped + found.by_curvature) + fold.column_norms(square) * found.rho
     if not rows.by_curvature.all():
         clip = np.abs(known.X) @ clips
         reach = np.where(rows.C == 0.0, rows.norms * found.rho, found.moves)
-        there = np.where(rows.C == 0.0, most_bend(loss, path.m0, ranges.s + reach, host(fold.model.y)), there)
+        there = np.where(rows.C == 0.0, most_bend(loss, path.m0, ranges.s + reach, fold.y), there)
         moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (reach + clip))))
     return moved * SAFE
 
@@ -178,12 +178,12 @@ def _damped(
     moves: Array,
 ) -> Reached | None:
     """rho for margins that move by no more than `moves`."""
-    design, a, loss = fold.design, host(fold.design.weights), fold.model.loss
+    design, a, loss = fold.design, fold.a, fold.loss
     sizes, clips, s = plain.sizes, plain.clips, len(path.S)
-    size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(box.low), bending(loss) > 0.0
+    size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(box.low), loss.third > 0.0
     if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
         return None
-    C = a * least_secant(loss, path.m0, ranges.s, moves, host(fold.model.y)) if bends else a
+    C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y) if bends else a
     gram = design.gram if not bends and not fold.intercept else None
     factor = SignedFactor.of(design, P, C, np.full(len(P), l2_low), fold.intercept, gram)
     if factor is None:
@@ -207,7 +207,7 @@ def _damped(
     lam += by_curvature + by_norms
     missing = 0.0
     if fold.rotation is not None:
-        slopes = np.abs(loss.derivative(path.m0, host(fold.model.y))) + loss.curvature * ranges.s
+        slopes = np.abs(loss.derivative(path.m0, fold.y)) + loss.curvature * ranges.s
         lam += fold.rotation.gradient(a, slopes, l2_low)
         missing = fold.rotation.nu(ranges.low, l2_low)
         if not missing < 0.1:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import Array, host, norm
+from suffice.arrays import Array, norm
 from suffice.globally.models import Fold
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Logistic, Squared
@@ -74,7 +74,7 @@ class Rotation:
 def rotated(fold: Fold) -> Fold:
     """The fold itself, or in the space of its rows where that is smaller and can be."""
     X, (N, d) = fold.design.X, fold.design.shape
-    if fold.sparse or d <= N or sp.issparse(X) or not isinstance(fold.model.loss, Squared | Logistic):
+    if fold.sparse or d <= N or sp.issparse(X) or not isinstance(fold.loss, Squared | Logistic):
         return fold
     Q = np.linalg.qr(X.T)[0]
     n = Q.shape[1]
@@ -87,11 +87,10 @@ def rotated(fold: Fold) -> Fold:
     rows, held = fold.design.row_norms * SAFE, fold.held.design.row_norms * SAFE
     left = np.linalg.norm(X - Z @ Q.T, axis=1) + gamma(n + 8) * long * (1.0 + off_unit) * rows
     eps_x = float(np.max(np.divide(left, rows, out=np.zeros(N), where=rows > 0.0))) * SAFE
-    a, y = host(fold.design.weights), host(fold.model.y)
-    start = math.log(2.0) if isinstance(fold.model.loss, Logistic) else 0.5 * float(a @ y**2)
-    slopes = 1.0 if isinstance(fold.model.loss, Logistic) else math.sqrt(2.0 * start)
+    a, y = fold.a, fold.y
+    slopes = 1.0 if isinstance(fold.loss, Logistic) else math.sqrt(float(a @ y**2))
     size = math.sqrt(float(a @ rows**2)) * SAFE
-    model = type(fold.model)(Design.of(Z, a), fold.model.y, fold.model.loss)
-    design = Design.of(fold.held.design.X @ Q, host(fold.held.design.weights))
+    model = type(fold.model)(Design.of(Z, a), fold.model.y, fold.loss)
+    design = Design.of(fold.held.design.X @ Q, fold.held.design.weights)
     held_out = replace(fold.held, design=design, train=model if isinstance(model, Intercepted) else None)
     return replace(fold, model=model, held=held_out, rotation=Rotation(eps_z, eps_x, rows, held, size, slopes * SAFE))

@@ -24,9 +24,9 @@ from operator import add
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host
+from suffice.arrays import EPS, Array
 from suffice.globally.along import SAFE
-from suffice.globally.balls import ball_of
+from suffice.globally.balls import Cut, ball_of
 from suffice.globally.expansions import score_bend, score_remainder
 from suffice.globally.models import Fold
 from suffice.globally.paths import Box, Path, path_of
@@ -34,8 +34,6 @@ from suffice.globally.quadratics import Quadratic, pairs
 from suffice.globally.reach import Ball
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import TINY, gamma
-
-EVERYWHERE = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +45,7 @@ class Surface:
     slack: float
     floor: float
     ceiling: float
-    free: tuple[float, float]  # of one parameter: between these, about, no weight becomes or ceases to be zero
-    relief: Array  # how much less slack there would be, about, with each side halved
-    halvings: Array  # how often each side ought to be, about, for anything to be proven
+    cut: Cut
 
     def least(self, box: Box) -> float:
         """A lower bound of F in any box inside."""
@@ -94,7 +90,7 @@ def unknown(box: Box) -> Surface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
     nothing = Quadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, EVERYWHERE, np.ones(m), np.zeros(m))
+    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, Cut.anywhere(m))
 
 
 def together(parts: list[Surface], box: Box) -> Surface:
@@ -105,31 +101,23 @@ def together(parts: list[Surface], box: Box) -> Surface:
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
-    free = max(part.free[0] for part in parts), min(part.free[1] for part in parts)
-    relief = np.sum([part.relief for part in parts], axis=0)
-    halvings = np.max([part.halvings for part in parts], axis=0)
-    return Surface(centre, quadratic, slack, floor, ceiling, free, relief, halvings)
+    return Surface(centre, quadratic, slack, floor, ceiling, Cut.together([part.cut for part in parts]))
 
 
 def part_of(fold: Fold, w: Array, box: Box) -> Surface:
     """What is proven of one fold's share of F over a box, from its weights at the centre."""
-    path = path_of(fold, w, box)
-    found = ball_of(fold, path, box)
-    if found.ball is None:
-        return replace(unknown(box), free=found.free, relief=found.relief, halvings=found.halvings)
+    found = ball_of(fold, path_of(fold, w, box), box)
     with np.errstate(over="ignore", invalid="ignore"):
-        return replace(
-            _held_out(fold, found.path, found.ball, box), free=found.free, relief=found.relief, halvings=found.halvings
-        )
+        part = unknown(box) if found.ball is None else _held_out(fold, found.path, found.ball, box)
+    return replace(part, cut=found.cut)
 
 
 def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     held, m = fold.held, fold.B.shape[1]
-    design, score, y, S = held.design, held.score, host(held.y), path.S
-    v = np.ones(design.shape[0]) if held.counted else host(design.weights)
+    design, score, y, v, S = held.design, held.score, np.asarray(held.y), fold.v, path.S
     X = fold.columns(design.X, S)
     few, sizes = gamma(len(S) + 8), ball.sizes
-    m0 = host(design.margins(path.w)) + path.b
+    m0 = design.margins(path.w) + path.b
     T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)
     blur = few * (np.abs(X[:, : len(S)]) @ np.abs(path.w[S]) + rough @ sizes)
     blur += 8.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
@@ -165,7 +153,7 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
         return unknown(box)
     quadratic = Quadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
-    return Surface(centre, quadratic, slack, floor, ceiling, EVERYWHERE, np.ones(m), np.zeros(m))
+    return Surface(centre, quadratic, slack, floor, ceiling, Cut.anywhere(m))
 
 
 def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
@@ -175,7 +163,7 @@ def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
         return 0.0
     g = design.adjoint(pulls)
     counts = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
-    rooted = math.sqrt(float(np.sum(pulls**2 / np.maximum(host(design.weights), 1e-300)))) * SAFE
+    rooted = math.sqrt(float(np.sum(pulls**2 / np.maximum(design.weights, 1e-300)))) * SAFE
     error = counts * design.column_norms * rooted + design.underflow
     left = 0.0
     if ball.clips.any():

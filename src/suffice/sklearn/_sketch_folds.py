@@ -32,14 +32,14 @@ from suffice.prove.held_out import HeldOut
 from suffice.rows.gram import gram
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
-from suffice.solvers.quadratic import Indices, Quadratic, Wide, from_face_to_face, with_ridge
+from suffice.solvers.quadratic import Indices, Quadratic, from_face_to_face, with_ridge
+from suffice.solvers.unproven import LIKELY, Curved, quadratic
 
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
-ROUNDS, LIKELY, EXACT, ROUGH = 10, 0.7, 1e-4, 1e-2  # of working sets; of l1: what may leave zero, how optimal is exact
+ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
 LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
-NEWTON, HALVINGS, ENOUGH = 30, 20, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
-LEVELS, FARTHEST = 40, 2.0  # steps to the level b, and the longest of them
+NEWTON, ENOUGH = 30, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
 
 
 class FoldSketch(Protocol):
@@ -162,99 +162,32 @@ class QuadraticFold:
 
     def _on(self, W: Indices, l2: float) -> Quadratic:
         if self.rows is not None:
-            return _quadratic(self.rows[:, W], l2)
+            return quadratic(self.rows[:, W], l2)
         return with_ridge(self.G[np.ix_(W, W)], l2)
-
-
-def _quadratic(B: Array, l2: float) -> Quadratic:
-    """B^T B + l2; with a little more where rows are fewer than columns."""
-    if B.shape[1] > len(B):
-        return Wide(B, max(l2, EPS * float(np.sum(B * B)), 1e-300))
-    return with_ridge(B.T @ B, l2)
 
 
 @dataclass(frozen=True, eq=False)
 class CurvedFold:
     """Any other psi, by Newton's method; b is had anew for all weights."""
 
-    X: Array
-    a: Array
-    y: Array
-    psi: MarginLoss
-    free: bool  # whether there is an intercept
+    rows: Curved
     held: HeldOut
 
     @classmethod
     def of(cls, fold: LinearFold, held: HeldOut) -> CurvedFold:
         a = host(fold.design.weights)
         used = a > 0.0
-        X, psi = rows_here(fold.design.X, used), cast("MarginLoss", fold.psi)
-        return cls(X, a[used], host(fold.y)[used], psi, fold.minimised_out, held)
+        X, y = rows_here(fold.design.X, used), host(fold.y)[used]
+        return cls(Curved(X, a[used], y, fold.psi, fold.minimised_out), held)
 
     def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
-        v = np.zeros(self.X.shape[1]) if near is None else near
-        columns = []
+        v = np.zeros(self.rows.X.shape[1]) if near is None else near
+        optimal, columns = ROUGH if rough else EXACT, []
         for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
-            v = self._solved(v, one, two, ROUGH if rough else EXACT)
+            v, _, _ = self.rows.minimised(v, one, two, optimal=optimal, least=optimal**ENOUGH, steps=NEWTON)
             columns.append(v)
         return np.array(columns).reshape(-1, len(v)).T
 
     def losses(self, W: Array) -> Array:
-        levels = np.array([self._level(m) for m in (self.X @ W).T])
+        levels = np.array([self.rows.level(m) for m in (self.rows.X @ W).T])
         return _held_out(self.held, host(self.held.design.margins(W)) + levels)
-
-    def _level(self, m: Array, b: float = 0.0) -> float:
-        """b that minimises the loss at these margins."""
-        if not self.free:
-            return 0.0
-        for _ in range(LEVELS):
-            slope = float(self.a @ self.psi.derivative(m + b, self.y))
-            bend = float(self.a @ cast("Bending", self.psi).second(m + b, self.y))
-            step = math.copysign(FARTHEST, slope) if FARTHEST * bend < abs(slope) else slope / bend if bend else 0.0
-            b -= step
-            if abs(step) <= 1e-6:
-                break
-        return b
-
-    def _solved(self, v: Array, l1: float, l2: float, optimal: float) -> Array:
-        """Weights at these penalties, from v."""
-        X, a, y, m = self.X, self.a, self.y, self.X @ v
-        excess = getattr(self.psi, "excess", self.psi.value)
-        b = self._level(m)
-
-        def phi(v: Array, m: Array, b: float) -> float:
-            return float(a @ excess(m + b, y)) + 0.5 * l2 * float(v @ v) + l1 * float(np.abs(v).sum())
-
-        height = phi(v, m, b)
-        for _ in range(NEWTON):
-            C = a * cast("Bending", self.psi).second(m + b, y)
-            pull = -(X.T @ (a * self.psi.derivative(m + b, y))) - l2 * v
-            W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
-            step = self._step(W, C, pull[W], v[W], l1, l2, optimal)
-            promised = float(pull[W] @ step) - l1 * float(np.abs(v[W] + step).sum() - np.abs(v[W]).sum())
-            if not promised > optimal**ENOUGH * height:
-                break
-            change = X[:, W] @ step
-            for halving in range(HALVINGS):
-                t, there = 0.5**halving, v.copy()
-                there[W] += t * step
-                level = self._level(m + t * change, b)
-                reached = phi(there, m + t * change, level)
-                if reached < height:
-                    break
-            else:
-                break
-            v, m, b, height = there, m + t * change, level, reached
-        return v
-
-    def _step(self, W: Indices, C: Array, pull: Array, v: Array, l1: float, l2: float, optimal: float) -> Array:
-        """To the minimiser of Newton's model on a working set."""
-        if not len(W):
-            return v
-        B = self.X[:, W]
-        if self.free:
-            B = B - (C @ B) / C.sum()
-        H = _quadratic(np.sqrt(C)[:, None] * B, l2)
-        if l1 == 0.0:
-            return H.solver()(pull)
-        return from_face_to_face(v, H, -pull, v, l1, optimal * l1 * math.sqrt(len(W))) - v
