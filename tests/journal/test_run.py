@@ -301,7 +301,7 @@ NONSENSE = [
     (5, ("number",), 77, "missing"),
     (5, ("record",), None, "record"),
     (5, ("record", "class"), "os.system", "os.system"),
-    (5, ("state", "delta"), "wide", "State.delta"),
+    (5, ("state", "delta"), "wide", "TrustRegion.delta"),
     (5, ("state", "incumbent"), 12, "incumbent"),
     (5, ("state", "points"), [], "points"),
     (5, ("state", "points", 0, 0), 4711, "4711"),

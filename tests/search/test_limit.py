@@ -3,45 +3,52 @@
 import numpy as np
 
 from suffice import Evaluation, Options
+from suffice.result import Purpose
 from suffice.search import limit
 from suffice.search.scaling import Scaling
-from suffice.search.state import Point, Setting, State
+from suffice.search.state import Ledger, Pending, Setting
 
-SETTING = Setting(Scaling.of(np.zeros(1), (-1.0, 1.0)), Options())
+SCALING, WITHIN = Scaling.of(np.zeros(1), (-1.0, 1.0)), 1e-6
 
 
-def point(error, residual=1.0):
-    return Point(np.zeros(1), Evaluation(np.zeros(1), [residual], [error]))
+def after(floors=()):
+    return Setting(SCALING, Options(), ledger=Ledger(np.zeros(1), floors=floors))
+
+
+def asked(error, floors=(), refines=None):
+    """The floors and the point after an evaluation with this error, and whether there is no point in asking again."""
+    pending = Pending(Purpose.STEP, np.zeros(1), WITHIN, refines=refines)
+    floors, point = limit.answered(pending, Evaluation(np.zeros(1), [1.0], [error]), floors, Options())
+    return floors, point, limit.exhausted(point, after(floors))
 
 
 def stuck(times, error=1e-3):
-    """A state after `times` points whose refinement came to nothing."""
-    state = State(0.1, 0.1, ())
+    """The floors after `times` points whose refinement came to nothing."""
+    floors = ()
     for _ in range(times):
-        state, seen = limit.first_seen(state, point(error), 1e-6, SETTING)
-        if not limit.exhausted(seen, state, SETTING.options):
-            state, seen = limit.refined(state, seen, point(error), 1e-6, SETTING)
-        assert limit.exhausted(seen, state, SETTING.options)
-    return state
+        floors, point, exhausted = asked(error, floors)
+        if not exhausted:
+            floors, point, exhausted = asked(error, floors, point)
+        assert exhausted
+    return floors
 
 
 def test_a_point_that_misses_may_be_refined_once_and_not_twice():
-    state, seen = limit.first_seen(State(0.1, 0.1, ()), point(1e-3), 1e-6, SETTING)
-    assert not limit.exhausted(seen, state, SETTING.options)
-    state, seen = limit.refined(state, seen, point(1e-3), 1e-6, SETTING)
-    assert limit.exhausted(seen, state, SETTING.options)
+    floors, point, exhausted = asked(1e-3)
+    assert not exhausted
+    assert asked(1e-3, floors, point)[2]
 
 
 def test_a_refinement_that_comes_to_something_is_no_floor():
-    state, seen = limit.first_seen(State(0.1, 0.1, ()), point(1e-3), 1e-6, SETTING)
-    state, seen = limit.refined(state, seen, point(1e-7), 1e-6, SETTING)
-    assert seen.evaluation.error == point(1e-7).evaluation.error
-    assert state.floors == () and not limit.exhausted(seen, state, SETTING.options)
+    floors, point, _ = asked(1e-3)
+    floors, point, exhausted = asked(1e-7, floors, point)
+    assert point.evaluation.e.tolist() == [1e-7]
+    assert floors == () and not exhausted
 
 
 def test_floors_at_several_points_are_the_oracle_s_limit_and_bound_every_request():
-    assert not limit.at_limit(stuck(1))
-    assert limit.askable(1e-9, stuck(1)) == 1e-9
-    state = stuck(limit.SEVERAL)
-    assert limit.at_limit(state)
-    assert limit.askable(1e-9, state) == min(state.floors) and limit.askable(1.0, state) == 1.0
+    assert not limit.noisy(after(stuck(1)))
+    assert limit.askable(1e-9, after(stuck(1))) == 1e-9
+    floors = stuck(limit.SEVERAL)
+    assert limit.noisy(after(floors))
+    assert limit.askable(1e-9, after(floors)) == min(floors) and limit.askable(1.0, after(floors)) == 1.0

@@ -11,8 +11,9 @@ from scipy.optimize import minimize as scipy_minimize
 import suffice
 from suffice.evaluation import Evaluation
 from suffice.result import Status
-from suffice.search.secant import Secants, minimise
-from suffice.search.state import ManyState, State
+from suffice.search.many import GradientSearch
+from suffice.search.secant import Secants, minimise, shortest
+from suffice.search.trust_region import TrustRegion
 
 M = 100
 
@@ -111,12 +112,13 @@ def test_bounds_are_met_exactly_and_never_passed():
 
 def test_few_parameters_and_missing_gradients_are_searched_by_points():
     few, many = suffice.Tuner(np.zeros(64), bounds=(-1, 1)), suffice.Tuner(np.zeros(65), bounds=(-1, 1))
-    assert isinstance(few.known, State) and isinstance(many.known, ManyState)
+    assert isinstance(few.known.strategy, TrustRegion) and isinstance(many.known.strategy, GradientSearch)
     assert many.ask().derivatives
     many.tell(Evaluation(many.ask().theta, [1.0], [0.0]))
-    assert isinstance(many.known, State) and len(many.known.points) == 1 and len(many.history) == 1
+    assert isinstance(many.known.strategy, TrustRegion)
+    assert len(many.known.strategy.points) == len(many.history) == 1
     never = suffice.Tuner(np.zeros(65), bounds=(-1, 1), options=suffice.Options(derivatives="never"))
-    assert isinstance(never.known, State)
+    assert isinstance(never.known.strategy, TrustRegion)
 
 
 def test_a_step_is_asked_for_no_more_accurately_than_its_predicted_decrease_needs():
@@ -295,3 +297,26 @@ def test_a_step_that_is_short_because_of_the_radius_is_no_convergence():
     result = tuned(Function(ridges, ridges_slope), np.linspace(-1.5, 0.5, M), -2.0, 2.0)
     assert result.cost > 10.0
     assert result.status is Status.KINK
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([[3.0, 4.0]], [3.0, 4.0]),
+        ([[1.0, 1.0], [1.0, -1.0]], [1.0, 0.0]),  # a foot between two
+        ([[1.0, 1.0], [3.0, 2.0]], [1.0, 1.0]),  # a corner
+        ([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], [0.0, 0.0]),  # 0 is inside
+        ([[2.0, 2.0], [2.0, 2.0]], [2.0, 2.0]),
+        ([[0.0, 0.0], [1.0, 5.0]], [0.0, 0.0]),
+    ],
+)
+def test_the_shortest_vector_of_a_hull_is_a_corner_on_an_edge_or_0(rows, expected):
+    assert shortest(np.array(rows)) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_negative_of_the_shortest_vector_falls_along_every_vector(seed):
+    """v.g >= ||v||^2 for every g of the hull is what makes v the shortest."""
+    G = np.random.default_rng(seed).standard_normal((8, 30)) + 0.3
+    v = shortest(G)
+    assert (G @ v).min() >= (1.0 - 1e-5) * (v @ v) > 0.0

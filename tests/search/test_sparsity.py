@@ -167,7 +167,7 @@ def test_parameters_that_begin_to_matter_refute_the_sparsity_and_the_minimum_is_
     while not tuner.done:
         request = tuner.ask()
         tuner.tell(oracle.evaluate(request.theta, within=request.within))
-        sparse.append(tuner._state.sparsity is not None)
+        sparse.append(tuner.known.strategy.sparsity is not None)
     assert sparse[m] and not sparse[-1]  # taken for sparse after the first points, and not for long
     assert sum(sparse) <= 5
     x, h = tuner.result().theta, 1e-6
@@ -190,7 +190,7 @@ def test_a_state_with_sparsity_is_resumed_to_the_same_bits():
     for _ in range(m + 4):
         request = tuner.ask()
         tuner.tell(oracle.evaluate(request.theta, within=request.within))
-    assert tuner._state.sparsity is not None
+    assert tuner.known.strategy.sparsity is not None
     again = finish(Tuner.from_state(json.loads(json.dumps(tuner.state()))))
     assert again.history == whole.history
 
@@ -200,14 +200,14 @@ def test_a_state_whose_sparsity_names_other_parameters_or_residuals_is_refused(S
     tuner = Tuner(-np.ones(20))
     request = tuner.ask()
     tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
-    state = replace(tuner._state, sparsity=np.array(S))
+    state = replace(tuner.known, strategy=replace(tuner.known.strategy, sparsity=np.array(S)))
     with pytest.raises(ValueError, match="sparsity"):
-        check_state(state, tuner._setting)
+        check_state(state)
 
 
 def test_states_from_before_there_was_sparsity_are_taken_up():
     tuner = Tuner(-np.ones(12), options=Options(max_evaluations=200))
-    journaled = state_to_plain(tuner._state, ())
+    journaled = state_to_plain(tuner.known, ())
     for _ in range(3):
         request = tuner.ask()
         tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
@@ -215,7 +215,7 @@ def test_states_from_before_there_was_sparsity_are_taken_up():
     for name in ("sparsity", "checked"):
         del plain["state"]["fields"][name], journaled[name]
     assert Tuner.from_state(plain).ask().theta.tolist() == tuner.ask().theta.tolist()
-    assert state_from_plain(journaled, {}, ())[0].sparsity is None
+    assert state_from_plain(journaled, {}, (), tuner.setting)[0].strategy.sparsity is None
 
 
 def test_inexact_residuals_that_are_within_their_errors_refute_nothing():
@@ -232,4 +232,4 @@ def test_inexact_residuals_that_are_within_their_errors_refute_nothing():
         e = np.zeros(m) if len(tuner.history) <= m else np.full(m, 0.5 * request.within)
         first = len(tuner.history) <= m
         tuner.tell(Evaluation(request.theta, r + e * rng.uniform(-0.5, 0.5, m), e))
-    assert not first and tuner._state.sparsity is not None
+    assert not first and tuner.known.strategy.sparsity is not None

@@ -10,7 +10,9 @@ import suffice
 from suffice import Evaluation, Options, OracleError, Status, exact, tune
 from suffice.search.scaling import Scaling
 from suffice.search.starts import overtaken
-from suffice.search.state import Point, Setting, State
+from suffice.search.state import Point, Setting
+from suffice.search.strategy import Search
+from suffice.search.trust_region import TrustRegion
 from tests.search.test_bilevel import elastic_nets, minimiser, truth
 from tests.search.test_tune import Watched, exponential
 
@@ -116,15 +118,16 @@ def test_one_start_on_target_ends_all():
 SETTING = Setting(Scaling.of(np.zeros(1), (-1.0, 1.0)), Options(initial_radius=0.1))
 
 
-def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING):
+def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING, setting=SETTING):
     """A search whose incumbent is u, with F within cost -+ error or so."""
     r = math.sqrt(cost)
     evaluation = Evaluation([u], [r], [error / (2.0 * r)])
-    return State(delta, delta, (), (Point(np.array([u]), evaluation),), promise=promise, status=status)
+    strategy = TrustRegion(delta, delta, (), (Point(np.array([u]), evaluation),), promise=promise)
+    return Search(setting, strategy, status)
 
 
 @pytest.mark.parametrize(
-    ("states", "given_up"),
+    ("searches", "given_up"),
     [
         ([at(0.5, 2.0), at(0.2, 1.0)], {0}),  # beaten
         ([at(0.2, 1.0), at(0.5, 2.0)], {1}),
@@ -143,27 +146,28 @@ def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING):
         ([at(0.2, 1.0, 0.1, delta=0.002), at(0.205, 1.0, 0.2, promise=1.0)], {1}),
         ([at(0.2, 1.0, 0.1, delta=0.0009), at(0.205, 1.0, 0.2, promise=1.0)], set()),  # it sees much more
         ([at(0.2, 1.0)] * 3, {1, 2}),  # the same start thrice: one remains
-        ([State(0.1, 0.1, (np.zeros(1),)), at(0.2, 1.0)], set()),  # nothing is known of it
+        ([Search(SETTING, TrustRegion(0.1, 0.1, (np.zeros(1),))), at(0.2, 1.0)], set()),  # nothing is known of it
     ],
 )  # fmt: skip
-def test_who_is_given_up(states, given_up):
-    assert set(overtaken(states, [SETTING] * len(states))) == given_up
+def test_who_is_given_up(searches, given_up):
+    assert set(overtaken(searches)) == given_up
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_is_proven_best_stays(seed):
     rng = np.random.default_rng(seed)
-    states = [at(rng.random(), 1.0 + rng.random(), rng.random(), delta=0.01 * rng.random()) for _ in range(6)]
-    best = min(range(6), key=lambda i: states[i].points[0].evaluation.interval[1])
-    assert best not in overtaken(states, [SETTING] * 6)
+    searches = [at(rng.random(), 1.0 + rng.random(), rng.random(), delta=0.01 * rng.random()) for _ in range(6)]
+    best = min(range(6), key=lambda i: searches[i].best.evaluation.interval[1])
+    assert best not in overtaken(searches)
 
 
 def test_distances_are_in_units_of_the_start_that_may_go():
     """Without bounds each start has its own unit, max(1, |theta0|)."""
     far, near = (Setting(Scaling.of(np.array([theta]), None), Options()) for theta in (1000.0, 0.0))
-    states = [at(0.0, 2.0, promise=1.0, delta=0.01), at(995.0, 1.0, delta=0.01)]
-    assert set(overtaken(states, [far, near])) == {0}  # 5 apart, trust radius 10
-    assert set(overtaken(states, [replace_unit(far), near])) == set()
+    other = at(995.0, 1.0, delta=0.01, setting=near)
+    mine, narrow = (at(0.0, 2.0, promise=1.0, delta=0.01, setting=one) for one in (far, replace_unit(far)))
+    assert set(overtaken([mine, other])) == {0}  # 5 apart, trust radius 10
+    assert set(overtaken([narrow, other])) == set()
 
 
 def replace_unit(setting):

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status
 from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
+from suffice.search import trust_region
 from suffice.search.accuracy import for_model, for_point
 from suffice.search.scaling import Scaling
-from suffice.search.state import Plan, Point, Setting, State, Trial, pool_size
-from suffice.search.trust_region import absorb, decide, start
+from suffice.search.state import Plan, Point, Setting, Trial, pool_size
+from suffice.search.strategy import Search
+from suffice.search.trust_region import TrustRegion
 from suffice.search.warm import warm_start
 
 REFINEMENTS = (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP)
@@ -25,7 +27,7 @@ def setting(theta0, bounds=(0.0, 1.0), **options):
 
 
 def begin(theta0, world):
-    return start(world.scaling.to_u(np.array(theta0, dtype=float)), world)
+    return Search.begin(np.array(theta0, dtype=float), world, trust_region.begin)
 
 
 def curved(theta):
@@ -46,31 +48,31 @@ def truthful(f, rng=None):
     return evaluate
 
 
-def steps(state, world, evaluate):
-    """(state that asks, state that knows) for every evaluation of a run."""
-    while (state := decide(state, world)).status is Status.RUNNING:
-        theta = world.scaling.to_theta(state.pending.u)
-        known = absorb(state, evaluate(theta, state.pending.within), world)
-        yield state, known
-        state = known
+def steps(search, evaluate):
+    """(search that asks, search that knows) for every evaluation of a run."""
+    while (search := search.decide()).status is Status.RUNNING:
+        pending = search.strategy.pending
+        known = search.absorb(evaluate(search.setting.scaling.to_theta(pending.u), pending.within))
+        yield search, known
+        search = known
 
 
-def end(state, world, evaluate):
-    for _, known in steps(state, world, evaluate):
-        state = known
-    return decide(state, world)
+def end(search, evaluate):
+    for _, known in steps(search, evaluate):
+        search = known
+    return search.decide()
 
 
 def test_states_are_immutable_and_deciding_twice_is_deciding_once():
     world = setting([0.9, 0.1])
-    for asking, known in steps(begin([0.9, 0.1], world), world, truthful(curved)):
-        assert decide(asking, world) is asking
-        before = replace(asking)
-        again = absorb(asking, truthful(curved)(world.scaling.to_theta(asking.pending.u), 1.0), world)
-        assert asking == before
-        assert again.records == known.records
+    for asking, known in steps(begin([0.9, 0.1], world), truthful(curved)):
+        assert asking.decide() is asking
+        before = replace(asking.strategy)
+        again = asking.absorb(truthful(curved)(world.scaling.to_theta(asking.strategy.pending.u), 1.0))
+        assert asking.strategy == before
+        assert again.ledger.records == known.ledger.records
         with pytest.raises(FrozenInstanceError):
-            asking.delta = 1.0
+            asking.strategy.delta = 1.0
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
@@ -84,22 +86,22 @@ def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):
     world = setting(theta0, model=model, seed=seed, max_evaluations=150, final_radius=1e-4)
     evaluate = truthful(curved, np.random.default_rng(oracle_seed))
     m, rho = 2, np.inf
-    for number, (asking, known) in enumerate(steps(begin(theta0, world), world, evaluate), 1):
-        pending = asking.pending
+    for number, (asking, known) in enumerate(steps(begin(theta0, world), evaluate), 1):
+        pending = asking.strategy.pending
         assert (pending.u >= 0).all() and (pending.u <= 1).all()
         assert 0.0 < pending.within < np.inf
         assert (pending.purpose is Purpose.FIRST) == (number <= m + 1)
+        assert len(known.ledger.records) == number
+        record, asking, known = known.ledger.records[-1], asking.strategy, known.strategy
         assert asking.rho <= asking.delta * (1 + 1e-12)
         assert asking.rho <= rho
         rho = asking.rho
-        assert len(known.records) == number
         assert len(known.points) == min(number, m + 1)
         assert len(known.pool) <= pool_size(m)
         if number > m:
             points = np.array([point.u for point in known.points])
             D = np.delete(points, known.incumbent, axis=0) - points[known.incumbent]
             assert np.linalg.matrix_rank(D / np.linalg.norm(D, axis=1, keepdims=True), tol=1e-10) == m
-        record = known.records[-1]
         if number > 1 and asking.points:
             before, after = asking.points[asking.incumbent].u, known.points[known.incumbent].u
             if record.verdict == "accepted":
@@ -116,8 +118,8 @@ def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):
 def test_whoever_is_refined_is_continued_from_its_own_solution(oracle_seed):
     world = setting([0.9, 0.9], max_evaluations=100)
     refinements = 0
-    for asking, _ in steps(begin([0.9, 0.9], world), world, truthful(curved, np.random.default_rng(oracle_seed))):
-        pending = asking.pending
+    for asking, _ in steps(begin([0.9, 0.9], world), truthful(curved, np.random.default_rng(oracle_seed))):
+        pending = asking.strategy.pending
         if pending.purpose in REFINEMENTS:
             refinements += 1
             theta = world.scaling.to_theta(pending.u)
@@ -131,7 +133,8 @@ def test_whoever_is_refined_is_continued_from_its_own_solution(oracle_seed):
 @given(st.integers(0, 2**32 - 1))
 def test_new_points_start_from_the_nearest_evaluated_one(oracle_seed):
     world = setting([0.2, 0.9], max_evaluations=60)
-    for asking, _ in steps(begin([0.2, 0.9], world), world, truthful(curved, np.random.default_rng(oracle_seed))):
+    for asking, _ in steps(begin([0.2, 0.9], world), truthful(curved, np.random.default_rng(oracle_seed))):
+        asking = asking.strategy
         pending, known = asking.pending, [*asking.points, *asking.pool]
         if not known:
             assert pending.warm is None
@@ -149,9 +152,9 @@ def test_points_keep_their_solutions_only_while_these_are_of_use():
         return np.append(theta - 0.5 + 0.1 * np.sin(9 * theta), 1.0)
 
     most = 0
-    for _, known in steps(begin([0.1] * 5, world), world, truthful(wavy, np.random.default_rng(0))):
-        most = max(most, sum(bool(point.evaluation.solutions) for point in known.pool))
-        assert all(point.evaluation.solutions for point in known.points)
+    for _, known in steps(begin([0.1] * 5, world), truthful(wavy, np.random.default_rng(0))):
+        most = max(most, sum(bool(point.evaluation.solutions) for point in known.strategy.pool))
+        assert all(point.evaluation.solutions for point in known.strategy.points)
     assert 0 < most <= 30
 
 
@@ -160,29 +163,29 @@ def test_at_the_minimiser_no_step_is_evaluated():
     A, b = np.array([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]), np.array([1.0, 0.5, 2.0])
     minimiser = np.linalg.lstsq(A, b, rcond=None)[0]
     world = setting(minimiser, bounds=None)
-    last = end(begin(minimiser, world), world, truthful(lambda theta: A @ theta - b))
+    last = end(begin(minimiser, world), truthful(lambda theta: A @ theta - b))
     assert last.status is Status.CONVERGED
-    assert {record.purpose for record in last.records} == {Purpose.FIRST.value, Purpose.GEOMETRY.value}
-    assert last.records[-1].incumbent == tuple(minimiser.tolist())
+    assert {record.purpose for record in last.ledger.records} == {Purpose.FIRST.value, Purpose.GEOMETRY.value}
+    assert last.ledger.records[-1].incumbent == tuple(minimiser.tolist())
 
 
 def test_the_search_ends_with_the_final_radius():
     world = setting([0.9, 0.1], final_radius=1e-3)
-    last = end(begin([0.9, 0.1], world), world, truthful(curved))
+    last = end(begin([0.9, 0.1], world), truthful(curved))
     assert last.status is Status.CONVERGED
-    assert last.rho == 1e-3
-    assert last.pending is None
+    assert last.strategy.rho == 1e-3
+    assert last.strategy.pending is None
 
 
 def at(u, r=(1.0, 1.0), e=0.0, solution="x"):
     return Point(np.array(u), Evaluation(np.array(u), np.array(r), np.full(len(r), e), solutions=(solution,)))
 
 
-def under_judgement(**changes):
-    """A state whose verdict on a step to the corner is open."""
+def under_judgement(world, **changes):
+    """A search whose verdict on a step to the corner is open."""
     points = (at([0.5, 0.5]), at([0.6, 0.5], (0.9, 1.0)), at([0.5, 0.6], (1.0, 0.9)))
     trial = Trial(at([0.0, 0.0], e=0.1, solution="of the step"), Plan(1e-2, 0.7, (1.0, 1.0)))
-    return replace(State(0.1, 0.1, (), points=points, trial=trial), **changes)
+    return Search(world, replace(TrustRegion(0.1, 0.1, (), points=points, trial=trial), **changes))
 
 
 @pytest.mark.parametrize("policy", get_args(Policy))
@@ -195,51 +198,52 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
         return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
 
     points = tuple(Point(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
-    state = decide(State(delta=0.016, rho=1e-3, first=(), points=points, edged=0.0), world)
+    search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points, edged=0.0)).decide()
     refined = []
-    while state.rho == 1e-3:
+    while (state := search.strategy).rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS
         distance = 0.008 * state.pending.replaces
         assert state.pending.within <= for_point(state.rho, distance, points[0].evaluation, world.options)
         refined.append(float(state.pending.u[0]))
-        state = decide(absorb(state, evaluation(refined[-1], state.pending.within), world), world)
+        search = search.absorb(evaluation(refined[-1], state.pending.within)).decide()
     assert sorted(refined) == [0.5, 0.508]
 
 
 def test_an_open_verdict_is_settled_by_refining_the_less_certain_end():
     world = setting([0.5, 0.5])
-    asking = decide(under_judgement(), world)
+    asking = under_judgement(world).decide().strategy
     assert asking.pending.purpose is Purpose.REFINE_STEP
     assert asking.pending.u.tolist() == [0.0, 0.0]
     assert asking.pending.warm.solutions == ("of the step",)
     points = (at([0.5, 0.5], e=0.2, solution="of the incumbent"), *asking.points[1:])
-    asking = decide(under_judgement(points=points), world)
+    asking = under_judgement(world, points=points).decide().strategy
     assert asking.pending.purpose is Purpose.REFINE_INCUMBENT
     assert asking.pending.warm.solutions == ("of the incumbent",)
 
 
 def test_a_step_to_a_theta_that_was_evaluated_long_ago_is_refined_from_its_own_solution():
     world = setting([0.5, 0.5])
-    asking = decide(under_judgement(pool=(at([0.0, 0.0], e=10.0, solution="older and cruder"),)), world)
+    older = at([0.0, 0.0], e=10.0, solution="older and cruder")
+    asking = under_judgement(world, pool=(older,)).decide().strategy
     assert asking.pending.purpose is Purpose.REFINE_STEP
     assert asking.pending.warm.solutions == ("of the step",)
 
 
 def test_a_point_that_does_not_improve_may_miss_once_but_not_twice():
     world = setting([0.5, 0.5])
-    state, asked = under_judgement(), []
-    while (state := decide(state, world)).trial is not None:
-        asked.append(state.pending.purpose)
-        state = absorb(state, Evaluation(world.scaling.to_theta(state.pending.u), [1.0, 1.0], [0.1, 0.1]), world)
+    search, asked = under_judgement(world), []
+    while (search := search.decide()).strategy.trial is not None:
+        pending = search.strategy.pending
+        asked.append(pending.purpose)
+        search = search.absorb(Evaluation(world.scaling.to_theta(pending.u), [1.0, 1.0], [0.1, 0.1]))
     assert asked == [Purpose.REFINE_STEP] * 2
-    assert state.records[-1].verdict == "rejected, not proven"
+    assert search.ledger.records[-1].verdict == "rejected, not proven"
 
 
 def test_a_refinement_that_came_back_worse_does_not_replace_what_was_known():
     world = setting([0.5, 0.5])
-    state = decide(under_judgement(), world)
-    state = absorb(state, Evaluation([0.0, 0.0], [1.5, 1.5], [0.6, 0.6]), world)
-    assert state.trial.point.evaluation.e.tolist() == [0.1, 0.1]
+    search = under_judgement(world).decide().absorb(Evaluation([0.0, 0.0], [1.5, 1.5], [0.6, 0.6]))
+    assert search.strategy.trial.point.evaluation.e.tolist() == [0.1, 0.1]
 
 
 def test_rounding_does_not_decide_whether_a_point_is_far():
@@ -249,8 +253,8 @@ def test_rounding_does_not_decide_whether_a_point_is_far():
     for ulps in (-4, 0, 4):
         rim = 0.5 + 0.05 * (1.0 + ulps * 2.3e-16)
         points = (at([0.5, 0.5], (1.0, 0.0)), at([rim, 0.5], (1.1, 0.0)), at([0.5, 0.525], (1.0, 0.1)))
-        state = State(0.025, 1e-3, (), points=points, after_failure=True)
-        decisions.append(decide(state, world).pending.purpose)
+        state = TrustRegion(0.025, 1e-3, (), points=points, after_failure=True)
+        decisions.append(Search(world, state).decide().strategy.pending.purpose)
     assert len(set(decisions)) == 1
 
 
@@ -300,8 +304,8 @@ def test_a_point_for_the_model_is_as_accurate_as_a_model_of_its_distance_needs()
     """However little the latest step has promised: what a step needs is asked for when there is one."""
     world = setting([0.5, 0.5])
     points = (at([0.5, 0.5], e=1e-9), at([0.9, 0.5], (1.1, 1.0), e=1e-9), at([0.5, 0.51], (1.0, 1.01), e=1e-9))
-    state = State(1e-2, 1e-2, (), points=points, after_failure=True, promise=1e-12)
-    asking = decide(state, world).pending
+    state = TrustRegion(1e-2, 1e-2, (), points=points, after_failure=True, promise=1e-12)
+    asking = Search(world, state).decide().strategy.pending
     assert asking.purpose is Purpose.GEOMETRY
     radius = float(np.linalg.norm(asking.u - 0.5))
     assert asking.within == pytest.approx(for_model(radius, points[0].evaluation, world.options))
@@ -311,6 +315,6 @@ def test_a_far_point_is_not_refined_for_a_small_promise():
     """Its error is one of the model at the end of the step only as far as its Lagrange polynomial reaches there."""
     world = setting([0.5])
     near, far = at([0.5], (1.0, 0.0), e=1e-6), at([0.9], (0.9, 1.0), e=2e-2)
-    asking = decide(State(0.05, 0.01, (), points=(near, far)), world)
+    asking = Search(world, TrustRegion(0.05, 0.01, (), points=(near, far))).decide().strategy
     assert asking.plan is not None and asking.pending.purpose is Purpose.STEP
     assert far.evaluation.error > 4.0 * asking.plan.predicted

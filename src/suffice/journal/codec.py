@@ -27,8 +27,10 @@ from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
+from suffice.search.many import GradientSearch
 from suffice.search.scaling import Scaling
-from suffice.search.state import ManyState, Pending, Plan, Point, State, Trial
+from suffice.search.state import Ledger, Pending, Plan, Point, Trial
+from suffice.search.trust_region import TrustRegion
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.fields import left_out
 from suffice.solvers.gradient_descent import DescentState
@@ -45,7 +47,7 @@ _CLASSES: dict[str, type] = {
     for cls in (
         *get_args(SolverState),
         *(Certificate, Metric, Solution, Options, Record, Evaluation, Scaling),
-        *(ManyState, Pending, Plan, Point, State, Trial),
+        *(GradientSearch, Ledger, Pending, Plan, Point, Trial, TrustRegion),
     )
 }
 _ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}

@@ -40,7 +40,8 @@ from suffice.options import Options
 from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.search.scaling import Scaling
-from suffice.search.state import ManyState, Setting, State
+from suffice.search.state import Setting
+from suffice.search.strategy import Search
 
 FORMAT = "suffice journal 1"
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
@@ -51,8 +52,7 @@ class Contents:
     """A journal as it was read."""
 
     header: Mapping[str, Any]
-    setting: Setting
-    state: State | ManyState
+    search: Search
     held: tuple[Held, ...] = ()  # the evaluations that the state holds
     events: tuple[Mapping[str, Any], ...] = ()
     end: Mapping[str, Any] | None = None
@@ -63,12 +63,16 @@ class Contents:
     torn: int = 0  # bytes after it
 
     @property
+    def setting(self) -> Setting:
+        return self.search.setting
+
+    @property
     def fingerprint(self) -> Mapping[str, str]:
         return self.header["fingerprint"]  # type: ignore[no-any-return]
 
     @property
     def history(self) -> tuple[Record, ...]:
-        return self.state.records
+        return self.search.ledger.records
 
 
 def read(folder: str | os.PathLike[str]) -> Contents:
@@ -111,7 +115,7 @@ class Journal(Closing):
         """The digest of the header."""
         return self._lines.began
 
-    def create(self, setting: Setting, state: State | ManyState, fingerprint: Mapping[str, str]) -> Journal:
+    def create(self, search: Search, fingerprint: Mapping[str, str]) -> Journal:
         """Begin the journal of a new run. A folder that holds a run already is refused."""
         folder = files.make_folder(Path(self.folder))
         lock = self._take_lock()
@@ -123,11 +127,11 @@ class Journal(Closing):
                 "kind": "header",
                 "format": FORMAT,
                 "versions": versions(),
-                "options": encode(setting.options),
-                "scaling": encode(setting.scaling),
+                "options": encode(search.setting.options),
+                "scaling": encode(search.setting.scaling),
                 "fingerprint": dict(fingerprint),
                 "settings": encode(self.settings),
-                "state": state_to_plain(state, ()),
+                "state": state_to_plain(search, ()),
             }
             self._replace([self._header])
             lock.note(self.began)
@@ -159,16 +163,16 @@ class Journal(Closing):
             raise
         return contents
 
-    def keep(self, evaluation: Evaluation, encoded: Any, state: State | ManyState) -> None:
+    def keep(self, evaluation: Evaluation, encoded: Any, search: Search) -> None:
         """The latest evaluation and the state after it: on disk when this returns."""
-        number = len(state.records)
-        held = held_by(state, self._held, evaluation, number)
+        number = len(search.ledger.records)
+        held = held_by(search, self._held, evaluation, number)
         line = {
             "kind": "evaluation",
             "number": number,
-            "record": encode(state.records[-1]),
+            "record": encode(search.ledger.records[-1]),
             "evaluation": encoded,
-            "state": state_to_plain(state, held),
+            "state": state_to_plain(search, held),
         }
         for item in held:
             if item.number == number:
@@ -177,7 +181,7 @@ class Journal(Closing):
         self._held, self.evaluations = held, number
         if self._lines.end > self._compact_from:
             with contextlib.suppress(OSError):  # a full disk or a folder that may not be changed: the old file is good
-                self._compact(state)
+                self._compact(search)
 
     def event(self, **what: Any) -> None:
         """Something that happened, for readers."""
@@ -203,7 +207,7 @@ class Journal(Closing):
         self._lines = Lines(self.path)
         return self._lock
 
-    def _compact(self, state: State | ManyState) -> None:
+    def _compact(self, search: Search) -> None:
         fullest: dict[int, Held] = {}
         for item in sorted(self._held, key=lambda item: bool(item.evaluation.solutions)):
             fullest[item.number] = item
@@ -211,13 +215,13 @@ class Journal(Closing):
         def lines() -> Iterator[Mapping[str, Any]]:
             yield self._header
             yield from self._events
-            for record in state.records:
+            for record in search.ledger.records:
                 line = {"kind": "evaluation", "number": record.number, "record": encode(record)}
                 if record.number in fullest:
                     item = fullest[record.number]
                     line |= {"evaluation": encode(item.evaluation), "u": encode(item.u)}
-                if record is state.records[-1]:
-                    line["state"] = state_to_plain(state, self._held)
+                if record is search.ledger.records[-1]:
+                    line["state"] = state_to_plain(search, self._held)
                 yield line
 
         self._replace(lines())
@@ -278,15 +282,14 @@ class _Reading:
             options = expect(decode(self.header["options"]), Options, "options")
             scaling = expect(decode(self.header["scaling"]), Scaling, "scaling")
             setting = Setting(scaling, options)
-            state, held = state_from_plain(self.state, self.lines, tuple(self.records))
-            check_state(state, setting)
+            search, held = state_from_plain(self.state, self.lines, tuple(self.records), setting)
+            check_state(search)
             settings = decode(self.header["settings"])
         except NONSENSE as error:
             raise JournalError(f"the journal {path} cannot be understood: {shortened(error)}") from error
         return Contents(
             self.header,
-            setting,
-            state,
+            search,
             held,
             events=tuple(self.events),
             end=self.end,

@@ -32,7 +32,7 @@ from suffice.journal.lines import FILE, LOCK, NONSENSE, STARTS, digest_of, get_r
 from suffice.journal.run import Contents, Journal, read
 from suffice.protocols import Closing
 from suffice.result import Record
-from suffice.search.state import ManyState, Setting, State
+from suffice.search.strategy import Search
 
 FORMAT, OLD = "suffice starts 2", "suffice starts 1"  # the old one does not know how far journals are
 TURN = "turn.json"
@@ -85,9 +85,7 @@ class StartsJournal(Closing):
     _lock: files.Lock | None = field(default=None, init=False, repr=False)
     _old: bool = field(default=False, init=False, repr=False)
 
-    def create(
-        self, settings: Any, starts: Sequence[tuple[Setting, State | ManyState]], fingerprint: Mapping[str, str]
-    ) -> StartsJournal:
+    def create(self, settings: Any, starts: Sequence[Search], fingerprint: Mapping[str, str]) -> StartsJournal:
         """Begin a new run. A folder that holds one already is refused."""
         self._lock = files.Lock.take(files.make_folder(self.folder) / LOCK)
         try:
@@ -96,8 +94,8 @@ class StartsJournal(Closing):
                     f"{self.folder} holds a run: suffice.resume continues it, a new one needs another folder"
                 )
             self._clear()
-            for k, (setting, state) in enumerate(starts):
-                self.books.append(Journal(self._place(k), settings).create(setting, state, fingerprint))
+            for k, search in enumerate(starts):
+                self.books.append(Journal(self._place(k), settings).create(search, fingerprint))
             self.marks = [Mark(0, book.began.decode("ascii")) for book in self.books]
             self._begin([mark.digest for mark in self.marks])
         except BaseException:

@@ -10,19 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import check_fields, decode, encode
 from suffice.result import Purpose, Record
 from suffice.search.fitting import is_coarse
-from suffice.search.many import slope_of
-from suffice.search.state import ManyState, Plan, Point, Setting, State, Trial
+from suffice.search.many import GradientSearch, slope_of
+from suffice.search.state import Ledger, Plan, Point, Setting, Trial
+from suffice.search.strategy import Search
+from suffice.search.trust_region import TrustRegion
 
 # Parts of a state that are written by reference, or not at all.
-_BY_REFERENCE = {"points", "pool", "trial", "best", "rejected", "records", "pending"}
+_BY_REFERENCE = {"points", "pool", "trial", "best", "rejected", "records", "pending", "start"}
 
 # Kinds of states by the names they have in journals; those of a search over few parameters have none.
-_KINDS: dict[str | None, type[State] | type[ManyState]] = {None: State, "many": ManyState}
+_KINDS: dict[str | None, type[Any]] = {None: TrustRegion, "many": GradientSearch}
 
 # Parts that journals of earlier versions do not have: they start as in a new search.
 ADDED_LATER = {
@@ -40,19 +44,20 @@ class Held:
     u: Array
 
 
-def _points(state: State | ManyState) -> Iterator[Point]:
+def _points(search: Search) -> Iterator[Point]:
+    state: Any = search.strategy
     yield from state.points
-    if isinstance(state, State):
+    if isinstance(state, TrustRegion):
         yield from state.pool
     else:
         yield from state.rejected
     if state.trial is not None:
         yield state.trial.point
-    if state.best is not None:
-        yield state.best
+    if search.ledger.best is not None:
+        yield search.ledger.best
 
 
-def held_by(state: State | ManyState, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
+def held_by(state: Search, known: tuple[Held, ...], latest: Evaluation, number: int) -> tuple[Held, ...]:
     """Every evaluation of the state with its number; one that has lost its solutions is known by its content."""
     by_id = {id(item.evaluation): item.number for item in known} | {id(latest): number}
     found: dict[int, Held] = {}
@@ -71,29 +76,33 @@ def _same(item: Evaluation, u: Array, other: Held) -> bool:
     return one == two
 
 
-def state_to_plain(state: State | ManyState, held: tuple[Held, ...]) -> dict[str, Any]:
+def state_to_plain(search: Search, held: tuple[Held, ...]) -> dict[str, Any]:
+    state: Any = search.strategy
     numbers = {id(item.evaluation): item.number for item in held}
 
     def reference(point: Point) -> list[Any]:
         item = point.evaluation
         return [numbers[id(item)], point.futile, encode(point.moved), bool(item.solutions), item.J is not None]
 
-    plain = {item.name: encode(getattr(state, item.name)) for item in fields(state) if item.name not in _BY_REFERENCE}
+    parts = [(part, item.name) for part in (search.ledger, state) for item in fields(part)]
+    plain = {name: encode(getattr(part, name)) for part, name in parts if name not in _BY_REFERENCE}
+    plain["status"] = encode(search.status)
+    plain["first"] = plain.get("first", encode(() if state.points else (search.ledger.start,)))
     plain["points"] = [reference(point) for point in state.points]
-    if isinstance(state, State):
+    if isinstance(state, TrustRegion):
         plain["pool"] = [reference(point) for point in state.pool]
     else:
         plain["method"] = "many"
         plain["rejected"] = [reference(point) for point in state.rejected]
     trial = state.trial
     plain["trial"] = None if trial is None else [reference(trial.point), encode(trial.plan)]
-    plain["best"] = None if state.best is None else reference(state.best)
+    plain["best"] = None if search.ledger.best is None else reference(search.ledger.best)
     return plain
 
 
 def state_from_plain(
-    plain: Mapping[str, Any], lines: Mapping[int, Mapping[str, Any]], records: tuple[Record, ...]
-) -> tuple[State | ManyState, tuple[Held, ...]]:
+    plain: Mapping[str, Any], lines: Mapping[int, Mapping[str, Any]], records: tuple[Record, ...], setting: Setting
+) -> tuple[Search, tuple[Held, ...]]:
     kind = _KINDS[plain.get("method")]
     whole: dict[int, Evaluation] = {}
     bare: dict[tuple[int, bool, bool], Evaluation] = {}
@@ -108,7 +117,7 @@ def state_from_plain(
         lost = not kept and bool(evaluation.solutions), not any(sloped) and evaluation.J is not None
         if any(lost):
             solutions, J = () if lost[0] else evaluation.solutions, None if lost[1] else evaluation.J
-            gradient = evaluation.slope if lost[1] and kind is ManyState else evaluation.gradient
+            gradient = evaluation.slope if lost[1] and kind is GradientSearch else evaluation.gradient
             less = replace(evaluation, solutions=solutions, jacobian=J, gradient=gradient)
             evaluation = bare.setdefault((number, *lost), less)
         u = decode(lines[number]["u"])
@@ -118,15 +127,18 @@ def state_from_plain(
     if plain["trial"] is not None:
         reference, plan = plain["trial"]
         trial = Trial(point(reference), expect(decode(plan), Plan, "trial"))
-    names = {item.name for item in fields(kind)} - _BY_REFERENCE
+    names = {item.name for item in fields(kind)} - _BY_REFERENCE - {"status"}
     simple = {name: decode(plain[name]) for name in names - (ADDED_LATER - set(plain))}
-    values: dict[str, Any] = {**simple, "points": points, "trial": trial, "records": records}
-    values["best"] = None if plain.get("best") is None else point(plain["best"])
-    if kind is State:
+    values: dict[str, Any] = {**simple, "points": points, "trial": trial}
+    if kind is TrustRegion:
         values["pool"] = tuple(map(point, expect(plain["pool"], list, "pool")))
     else:
         values["rejected"] = tuple(map(point, _rejected(plain)))
-    state = kind(**_checked(kind, values))
+    best, scaling = None if plain.get("best") is None else point(plain["best"]), setting.scaling
+    u = scaling.to_u(np.array(records[0].theta)) if records else decode(plain["first"])[0]
+    kept = {name: decode(plain[name]) for name in ("work", "seconds", "floors") if name in plain}
+    ledger = Ledger(**_checked(Ledger, {"start": u, "records": records, "best": best, **kept}))
+    state = Search(replace(setting, ledger=ledger), kind(**_checked(kind, values)), decode(plain["status"]))
     table = {id(item): n for n, item in whole.items()} | {id(item): n for (n, *_), item in bare.items()}
     held = {id(item.evaluation): Held(item.evaluation, table[id(item.evaluation)], item.u) for item in _points(state)}
     return state, tuple(held.values())
@@ -161,17 +173,20 @@ def _rejected(plain: Mapping[str, Any]) -> Sequence[Any]:
     return [found] if expect(found, list, "rejected") and not isinstance(found[0], list) else found
 
 
-def check_state(state: State | ManyState, setting: Setting) -> None:
+def check_state(search: Search) -> None:
     """Whether the parts of a state that comes from outside belong together; raises ValueError if not."""
+    state: Any = search.strategy
+    setting = search.setting
     m = len(setting.scaling.lower)
     for name in ("lower", "upper", "origin", "unit"):
         if getattr(setting.scaling, name).shape != (m,):
             raise ValueError(f"scaling.{name} must have shape ({m},)")
     first = state.points[0].evaluation if state.points else None
-    for u in [*state.first, *(point.u for point in _points(state))]:
+    to_come = getattr(state, "first", () if state.points else (search.ledger.start,))
+    for u in [*to_come, *(point.u for point in _points(search))]:
         if u.shape != (m,):
             raise ValueError(f"a point must have shape ({m},), got {u.shape}")
-    for point in _points(state):
+    for point in _points(search):
         evaluation = point.evaluation
         if evaluation.point.shape != (m,):
             raise ValueError(f"theta must have shape ({m},), got {evaluation.point.shape}")
@@ -182,11 +197,11 @@ def check_state(state: State | ManyState, setting: Setting) -> None:
             raise ValueError("there are old points, but none to go on with")
         if len(evaluation.r) != len(first.r) or evaluation.blocks != first.blocks:
             raise ValueError("evaluations must have the same residuals and blocks")
-    if bool(state.records) != bool(state.points):
+    if bool(search.ledger.records) != bool(state.points):
         raise ValueError("there must be points once there are evaluations")
-    if isinstance(state, ManyState):
+    if isinstance(state, GradientSearch):
         ends = [*state.points, *state.rejected, *([] if state.trial is None else [state.trial.point])]
-        if bool(state.points) == bool(state.first) or any(slope_of(one.evaluation) is None for one in ends):
+        if any(slope_of(one.evaluation) is None for one in ends):
             raise ValueError("a search by gradients needs a start, or points with gradients")
         if (state.pending is not None and state.pending.purpose is Purpose.STEP) != (state.plan is not None):
             raise ValueError("a step that is waited for must have its plan, and no other evaluation one")

@@ -31,7 +31,7 @@ from suffice.search.fitting import is_coarse, useful
 from suffice.search.geometry import first_points
 from suffice.search.hermite import curved, fading, gauss_newton, power_law, slopes, usable
 from suffice.search.model import Model, fit, linear_basis, quadratic_basis
-from suffice.search.state import Plan, Point, Setting, State, Trial, pooled
+from suffice.search.state import AnyState, Plan, Point, Setting, State, Trial, pooled
 
 MODELS = 5
 THRIFT = 1e-3
@@ -43,11 +43,14 @@ TEST = 1e-3  # of initial_radius: h
 ROUNDING = 1e-9  # of the residuals: a change that is none
 
 
-def wanted(state: State, options: Options) -> bool:
+def allowed(options: Options) -> bool:
+    """Whether the options leave room for derivatives."""
+    return options.derivatives != "never" and options.noise is None and options.model != "linear"
+
+
+def wanted(state: State, setting: Setting) -> bool:
     """Whether an evaluation is to come with derivatives."""
-    if options.derivatives == "never" or options.noise is not None or options.model == "linear":
-        return False
-    return not state.records or state.by_derivatives
+    return allowed(setting.options) and (not setting.ledger.records or state.by_derivatives)
 
 
 def known(evaluation: Evaluation) -> bool:
@@ -55,22 +58,22 @@ def known(evaluation: Evaluation) -> bool:
     return evaluation.J is not None and usable(evaluation.J)
 
 
-def begin(state: State) -> State:
+def begin(state: AnyState) -> AnyState:
     """Models from derivatives, from here on."""
     return replace(state, by_derivatives=True, misses=(0.0,) * MODELS, failures=0, tested=False, sparsity=None)
 
 
-def end(state: State) -> State:
+def end(state: AnyState) -> AnyState:
     """Models by interpolation, from here on."""
     return replace(state, by_derivatives=False, misses=(0.0, 0.0), retries=0, failures=max(state.failures, 1))
 
 
-def take_up(state: State, options: Options) -> State:
+def take_up(state: AnyState, setting: Setting) -> AnyState:
     """Models from derivatives, from the first evaluation on, if they are wanted and it has any."""
-    return begin(state) if wanted(state, options) and known(state.points[0].evaluation) else state
+    return begin(state) if wanted(state, setting) and known(state.points[0].evaluation) else state
 
 
-def give_up(state: State, setting: Setting) -> State:
+def give_up(state: AnyState, setting: Setting) -> AnyState:
     """Models by interpolation, from here on, with first points of their own and a radius at which kinks matter less."""
     scaling, options = setting.scaling, setting.options
     delta = min(WIDER * state.delta, options.initial_radius)
@@ -125,7 +128,7 @@ def _interpolant(current: Point, old: Sequence[Point], coarse: bool) -> Model | 
     return fit(functions, 0, values, others)
 
 
-def after_step(state: State, trial: Trial, accepted: bool, very: bool, setting: Setting) -> State:
+def after_step(state: AnyState, trial: Trial, accepted: bool, very: bool, setting: Setting) -> AnyState:
     """A judged step: the incumbent moves or stays, and the other point becomes an old one."""
     left = state.points[0] if accepted else trial.point
     state = replace(state, pool=pooled(state.pool, [left]))
@@ -135,7 +138,7 @@ def after_step(state: State, trial: Trial, accepted: bool, very: bool, setting: 
     return state if known(trial.point.evaluation) else give_up(state, setting)
 
 
-def failed(state: State, plan: Plan, setting: Setting) -> State:
+def failed(state: AnyState, plan: Plan, setting: Setting) -> AnyState:
     """After a step that was rejected. Not all models have learnt from it: they must not propose it again."""
     shorter = max(min(state.delta, setting.options.shrink * plan.length), state.rho)
     state = replace(state, delta=shorter, failures=state.failures + 1)
@@ -159,7 +162,7 @@ def test(state: State, setting: Setting) -> tuple[Array, float]:
     return u, 0.25 * LIKE * h * share / math.sqrt(len(current.evaluation.e))
 
 
-def after_test(state: State, point: Point, setting: Setting) -> State:
+def after_test(state: AnyState, point: Point, setting: Setting) -> AnyState:
     """The point becomes an old one; derivatives that have not foreseen it are given up."""
     current = state.points[0]
     J, share, h = _slopes_to_test(state, setting)

@@ -18,7 +18,7 @@ from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.interpolation import lagrange_gradients, lagrange_values
 from suffice.search.model import Model, fit, linear_basis, quadratic_basis
 from suffice.search.sparsity import Known, fit_sparse
-from suffice.search.state import Point, Setting, State
+from suffice.search.state import AnyState, Point, Setting, State
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
@@ -29,7 +29,7 @@ RECENT = 60  # how many of the latest old points a sparse model looks at
 def competing_models(state: State, setting: Setting) -> Sequence[Model]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
     if state.sparsity is not None:
-        return fit_sparse(state.sparsity, known_points(state), state.delta)[:2]
+        return fit_sparse(state.sparsity, known_points(state, setting), state.delta)[:2]
     k, points = state.incumbent, np.array([point.u for point in state.points])
     linear = linear_basis(points, k)
     if setting.options.model == "linear":
@@ -43,7 +43,7 @@ def competing_models(state: State, setting: Setting) -> Sequence[Model]:
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
 
 
-def smoothed_model(state: State, setting: Setting) -> tuple[State, noise.Fit]:
+def smoothed_model(state: AnyState, setting: Setting) -> tuple[AnyState, noise.Fit]:
     """The model that averages noise out, around the point of the model at which F is least by it."""
     for _ in range(2):
         k = state.incumbent
@@ -61,16 +61,16 @@ def smoothed_model(state: State, setting: Setting) -> tuple[State, noise.Fit]:
     return state, fitted
 
 
-def known_points(state: State) -> Known:
+def known_points(state: State, setting: Setting) -> Known:
     known = [*state.points, *state.pool[-RECENT:]]
-    moved = np.array([point.evaluation.point for point in known]) != np.array(state.records[0].theta)
+    moved = np.array([point.evaluation.point for point in known]) != setting.scaling.to_theta(setting.ledger.start)
     residuals = stack(known, is_coarse(state))
     return Known(np.array([point.u for point in known]), residuals, moved, state.incumbent)
 
 
 def is_coarse(state: State) -> bool:
     """Whether there are blocks enough for a model of their norms."""
-    current = state.points[state.incumbent]
+    current = state.current
     return len(current.evaluation.e) >= 2 * (len(current.u) + 1)
 
 
@@ -80,7 +80,7 @@ def stack(points: Sequence[Point], coarse: bool) -> Array:
 
 def useful(state: State, setting: Setting) -> list[Point]:
     """The old points that say something about the model."""
-    current = state.points[state.incumbent]
+    current = state.current
     if not state.pool:
         return []
     useful = []

@@ -10,54 +10,65 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.accuracy import FUTILE, REFINEMENT, achieved, came_to_nothing
-from suffice.search.state import AnyState, ManyState, Point, Setting, State
+from suffice.search.state import Pending, Point, Setting
 
 SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 
+Floors = tuple[float, ...]
 
-def first_seen(state: AnyState, point: Point, within: float, setting: Setting) -> tuple[AnyState, Point]:
+
+def answered(pending: Pending, evaluation: Evaluation, floors: Floors, options: Options) -> tuple[Floors, Point]:
+    """The point of an evaluation that was waited for: a new one, or one that is more accurate than before."""
+    old = pending.refines
+    if old is None:
+        return _first_seen(Point(pending.u, evaluation), pending.within, floors, options)
+    return _refined(old, evaluation, pending.within, floors, options)
+
+
+def _first_seen(point: Point, within: float, floors: Floors, options: Options) -> tuple[Floors, Point]:
     """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
     limit."""
-    accuracy = achieved(point.evaluation, setting.options)
-    if accuracy <= within and not (at_limit(state) and within <= min(state.floors)):
-        return state, point
-    if at_limit(state) or (state.floors and accuracy >= FUTILE * min(state.floors)):
-        state = replace(state, floors=(*state.floors, accuracy)[-SEVERAL:])
-    return state, replace(point, futile=2 if at_limit(state) else 1)
+    accuracy = achieved(point.evaluation, options)
+    if accuracy <= within and not (_at_limit(floors) and within <= min(floors)):
+        return floors, point
+    if _at_limit(floors) or (floors and accuracy >= FUTILE * min(floors)):
+        floors = (*floors, accuracy)[-SEVERAL:]
+    return floors, replace(point, futile=2 if _at_limit(floors) else 1)
 
 
-def refined(state: AnyState, old: Point, new: Point, within: float, setting: Setting) -> tuple[AnyState, Point]:
-    before, after, options = old.evaluation, new.evaluation, setting.options
+def _refined(old: Point, after: Evaluation, within: float, floors: Floors, options: Options) -> tuple[Floors, Point]:
+    before = old.evaluation
     better = after if achieved(after, options) <= achieved(before, options) else before
-    accuracy, nothing = achieved(better, options), came_to_nothing(before, after, within, options)
-    at_floor = bool(state.floors) and accuracy >= FUTILE * min(state.floors)
-    floors: tuple[float, ...] = state.floors if at_floor else ()
-    if nothing or (at_floor and accuracy > within):
-        return (
-            replace(state, floors=(*floors, accuracy)[-SEVERAL:]),
-            Point(old.u, better, old.futile + 1, abs(after.cost - before.cost)),
-        )
-    return replace(state, floors=floors), Point(old.u, better, 0, abs(after.cost - before.cost))
+    accuracy, moved = achieved(better, options), abs(after.cost - before.cost)
+    at_floor = bool(floors) and accuracy >= FUTILE * min(floors)
+    floors = floors if at_floor else ()
+    if came_to_nothing(before, after, within, options) or (at_floor and accuracy > within):
+        return (*floors, accuracy)[-SEVERAL:], Point(old.u, better, old.futile + 1, moved)
+    return floors, Point(old.u, better, 0, moved)
 
 
-def at_limit(state: State | ManyState) -> bool:
+def _at_limit(floors: Floors) -> bool:
     """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
-    return len(state.floors) >= SEVERAL
+    return len(floors) >= SEVERAL
 
 
-def noisy(state: State | ManyState, options: Options) -> bool:
+def noisy(setting: Setting) -> bool:
     """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
-    return options.noise is not None or (at_limit(state) and max(state.floors) < math.inf)
+    floors = setting.ledger.floors
+    return setting.options.noise is not None or (_at_limit(floors) and max(floors) < math.inf)
 
 
-def exhausted(point: Point, state: State | ManyState, options: Options) -> bool:
-    """Whether there is no point in asking for this one again."""
-    beyond = at_limit(state) and REFINEMENT * achieved(point.evaluation, options) < min(state.floors)
-    return point.exhausted or beyond
+def exhausted(point: Point, setting: Setting) -> bool:
+    """Whether there is no point in asking for this one again: it may miss once, but not twice."""
+    floors = setting.ledger.floors
+    beyond = _at_limit(floors) and REFINEMENT * achieved(point.evaluation, setting.options) < min(floors)
+    return point.futile > 1 or beyond
 
 
-def askable(within: float, state: State | ManyState) -> float:
+def askable(within: float, setting: Setting) -> float:
     """The request, but for nothing that the oracle has shown to be beyond its limit."""
-    return max(within, min(state.floors)) if at_limit(state) else within
+    floors = setting.ledger.floors
+    return max(within, min(floors)) if _at_limit(floors) else within

@@ -33,7 +33,7 @@ from suffice.evaluation import Evaluation
 from suffice.search import limit
 from suffice.search.geometry import around
 from suffice.search.judge import Verdict
-from suffice.search.state import Setting, State
+from suffice.search.state import AnyState, Setting, State
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
 LITTLE = 1e-3  # of F: a decrease that is next to nothing
@@ -46,7 +46,7 @@ ROUNDING = 1e-12  # of F: a decrease that is none
 
 def untouched(state: State, setting: Setting) -> bool:
     """Whether no residual that has to be computed depends on theta, by the points of the model or its derivatives."""
-    start = state.points[state.incumbent].evaluation
+    start = state.current.evaluation
     if setting.options.noise is not None or start.error > WORTH * start.cost:
         return False
     if state.by_derivatives:
@@ -71,20 +71,20 @@ def _inexact(evaluation: Evaluation) -> npt.NDArray[np.bool_]:
 def caught(state: State, setting: Setting) -> bool:
     """Whether kinks may have caught the search in a valley of theirs: the model promises next to nothing, yet many of
     its steps there have failed, and F was larger when the search looked around the last time."""
-    options, F = setting.options, state.points[state.incumbent].evaluation.cost
-    if options.model == "linear" or limit.noisy(state, setting.options):
+    options, F = setting.options, state.current.evaluation.cost
+    if options.model == "linear" or limit.noisy(setting):
         return False
     if state.promise > LITTLE * F or (1.0 - LITTLE) * state.around <= F:
         return False
-    steps = [one.verdict for one in state.records if one.rho <= LOCAL * options.initial_radius]
+    steps = [one.verdict for one in setting.ledger.records if one.rho <= LOCAL * options.initial_radius]
     failed, succeeded = steps.count(Verdict.REJECTED.value), steps.count(Verdict.ACCEPTED.value)
     return failed > 1 and 2 * failed >= succeeded
 
 
-def nearby(state: State, setting: Setting, places: list[Array], near: bool) -> tuple[State, list[Array]]:
+def nearby(state: AnyState, setting: Setting, places: list[Array], near: bool) -> tuple[AnyState, list[Array]]:
     """The places to look at from the incumbent, before these, because of kinks and, if rho is that small, of edges; and
     that it has been done."""
-    scaling, current = setting.scaling, state.points[state.incumbent]
+    scaling, current = setting.scaling, state.current
     F, edges = current.evaluation.cost, at_bounds(state, setting) if near else []
     if edges:
         state, places = replace(state, edged=F), [*edges, *places]
@@ -97,12 +97,12 @@ def nearby(state: State, setting: Setting, places: list[Array], near: bool) -> t
 def at_bounds(state: State, setting: Setting) -> list[Array]:
     """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, where
     evaluations are dear, on a plateau, or if F has not decreased since it was looked there."""
-    scaling, current, m = setting.scaling, state.points[state.incumbent], len(setting.scaling.low)
-    if m > FEW or setting.options.model == "linear" or limit.noisy(state, setting.options):
+    scaling, current, m = setting.scaling, state.current, len(setting.scaling.low)
+    if m > FEW or setting.options.model == "linear" or limit.noisy(setting):
         return []
     if (1.0 - WORTH) * state.edged <= current.evaluation.cost or math.isinf(state.promise):
         return []
-    if max(record.work for record in state.records) > CHEAP * len(current.evaluation.e):
+    if max(record.work for record in setting.ledger.records) > CHEAP * len(current.evaluation.e):
         return []
     u = current.u
     bound = np.where(u - scaling.low <= scaling.high - u, scaling.low, scaling.high)

@@ -23,7 +23,7 @@ falls to where the parabola through F, its slope and F at the end has its minimu
 is not one of descent on both sides of the kink. With g_i the gradients at the ends of the latest KINKS steps that have
 failed from u_k, no farther away than REACH delta,
 
-    g = the shortest vector of the convex hull of g_k and all g_i     (`suffice.search.hull`),     B = sigma I
+    g = the shortest vector of the convex hull of g_k and all g_i     (`suffice.search.secant`),     B = sigma I
 
 take the place of g_k and B until a step succeeds, and the radius is no more than halved: each failure adds a gradient.
 If g is 0 nothing is to be gained as far as these gradients reach, and the radius is halved at once.
@@ -32,31 +32,32 @@ It ends where a model with curvature, whose latest step has not failed, has no f
 that fail down to LAST of the final radius though the model promised a decrease are another matter: at that length a
 gradient and F agree, unless F has a kink or the gradient is wrong. That is told as KINK, never as convergence.
 
-`start`, `decide` and `absorb` are functions of an immutable state, which holds CORRECTIONS + 1 points: memory is
-O(m CORRECTIONS), whatever the number of evaluations. For the same reason records of the history have no theta if there
-are more than 1,000 parameters.
+The strategy holds CORRECTIONS + 1 points: memory is O(m CORRECTIONS), whatever the number of evaluations. For the same
+reason records of the history have no theta if there are more than 1,000 parameters.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import limit
+from suffice.search import limit, trust_region
 from suffice.search.accuracy import FIRST_LOOK, for_decision, for_model, seen, too_rough
-from suffice.search.hull import shortest
+from suffice.search.by_derivatives import allowed
 from suffice.search.judge import Verdict, next_radius
-from suffice.search.records import Judged, budget_status, record_of
-from suffice.search.secant import Secants, minimise
-from suffice.search.settle import refine, settle, verdict_on
-from suffice.search.state import ManyState, Pending, Plan, Point, Setting, Trial, swapped
+from suffice.search.secant import Secants, minimise, shortest
+from suffice.search.settle import end_to_refine, ended, refine, verdict_on
+from suffice.search.state import Judged, Pending, Plan, Point, Setting, Trial
+from suffice.search.strategy import Strategy
 
+FEW = 64  # parameters: beyond, m + 1 points cost more than they tell, and adjoint gradients one solve
 CORRECTIONS = 30  # pairs that are remembered
 SHORT_STEP = 0.5  # steps shorter than this many final radii are not worth an evaluation
 CUT = 0.99  # of the radius: a step that long is as short as it is because of the radius
@@ -67,43 +68,72 @@ SHORTEST = 0.1  # of a failed step: the least that the next one may be
 NO_GRADIENT = "there is no gradient"
 
 
-def start(u0: Array, setting: Setting) -> ManyState:
-    """The state before the first evaluation."""
-    options = setting.options
-    return ManyState(options.initial_radius, options.final_radius, (u0,))
+def begin(u: Array, setting: Setting, seen: Sequence[Evaluation] = ()) -> Strategy:
+    """Before the first evaluation: by gradients over more than FEW parameters, if the options allow it."""
+    if len(u) <= FEW or not allowed(setting.options):
+        return trust_region.begin(u, setting, seen)
+    return GradientSearch(setting.options.initial_radius, setting.options.final_radius)
 
 
-def decide(state: ManyState, setting: Setting) -> ManyState:
-    """Think until an evaluation is pending or the search has ended."""
-    while state.status is Status.RUNNING and state.pending is None:
-        if not state.points:
-            within = for_model(state.delta, None, setting.options)
-            state = replace(state, pending=Pending(Purpose.FIRST, state.first[0], within, None))
-        elif state.trial is not None:
-            state = settle(state, state.trial, setting)
-        else:
-            state = _step(state, setting)
-    return state
+@dataclass(frozen=True)
+class GradientSearch:
+    """The strategy for many parameters. `points` are the latest incumbents, today's last; only that one has its
+    solutions."""
 
+    delta: float
+    rho: float
+    points: tuple[Point, ...] = ()
+    rejected: tuple[Point, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
+    pending: Pending | None = None
+    plan: Plan | None = None  # the step that `pending` evaluates
+    trial: Trial | None = None
+    promise: float = math.inf  # the decrease that the latest step promised
+    failed: bool = False  # whether the latest step has
+    stuck: bool = False  # and whether it was as short as steps get
+    status: Status = Status.RUNNING
 
-def absorb(state: ManyState, evaluation: Evaluation, setting: Setting, seconds: float = 0.0) -> ManyState:
-    """Take in the evaluation that was pending, judge what can be judged, record it."""
-    pending = state.pending
-    assert pending is not None
-    known = replace(state, pending=None, work=state.work + float(evaluation.work), seconds=state.seconds + seconds)
-    point, note = Point(pending.u, evaluation), ""
-    if evaluation.failure is None and (
-        state.best is None or evaluation.interval[1] < state.best.evaluation.interval[1]
-    ):
-        known = replace(known, best=point)
-    if evaluation.failure is not None or (slope_of(evaluation) is None and pending.purpose is Purpose.STEP):
-        after, judged = _go_around(known, pending, setting)
-        note = "" if evaluation.failure is not None else f"{NO_GRADIENT}: the step has failed"
-    else:
-        after, judged = _take_in(known, pending, point, setting)
-    record = record_of(state, after, pending, evaluation, judged, setting)
-    after = replace(after, records=(*state.records, replace(record, note=record.note or note)))
-    return replace(after, status=budget_status(after, setting.options))
+    @property
+    def current(self) -> Point:
+        """The incumbent, from the first evaluation on."""
+        return self.points[-1]
+
+    def decide(self, setting: Setting) -> GradientSearch:
+        """Think until an evaluation is pending or the search has ended."""
+        state = self
+        while state.status is Status.RUNNING and state.pending is None:
+            if not state.points:
+                within = for_model(state.delta, None, setting.options)
+                state = replace(state, pending=Pending(Purpose.FIRST, setting.ledger.start, within))
+            elif state.trial is not None:
+                state = replace(state, pending=end_to_refine(state.current, None, state.trial, setting))
+            else:
+                state = _step(state, setting)
+        if self.pending is not None or state.pending is None:
+            return state
+        return replace(state, pending=replace(state.pending, derivatives=True))
+
+    def absorb(self, point: Point, setting: Setting) -> tuple[Strategy, Judged | None]:
+        """Take in the point that was pending, judge what can be judged. A start without a gradient is a trust
+        region's."""
+        pending, state = self.pending, replace(self, pending=None)
+        assert pending is not None
+        sloped = slope_of(point.evaluation) is not None
+        match pending.purpose:
+            case Purpose.FIRST:
+                if not sloped:
+                    return trust_region.begin(point.u, setting).decide(setting).absorb(point, setting)
+                state = replace(state, points=(point,))
+            case Purpose.REFINE_INCUMBENT:
+                state = replace(state, points=(*state.points[:-1], _with_slope(point, state.current)))
+            case _ if point.evaluation.failure is not None or (pending.purpose is Purpose.STEP and not sloped):
+                return _go_around(state, point, setting)
+            case Purpose.REFINE_STEP:
+                assert state.trial is not None
+                state = replace(state, trial=Trial(_with_slope(point, state.trial.point), state.trial.plan))
+            case _:
+                assert state.plan is not None
+                state = replace(state, trial=Trial(point, state.plan), plan=None)
+        return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
 def slope_of(evaluation: Evaluation) -> Array | None:
@@ -115,9 +145,9 @@ def slope_of(evaluation: Evaluation) -> Array | None:
 # Deciding
 
 
-def _step(state: ManyState, setting: Setting) -> ManyState:
+def _step(state: GradientSearch, setting: Setting) -> GradientSearch:
     scaling, options = setting.scaling, setting.options
-    current = state.points[-1]
+    current = state.current
     g, B = _model(state, setting)
     l, h = np.maximum(scaling.low - current.u, -state.delta), np.minimum(scaling.high - current.u, state.delta)  # noqa: E741
     s, predicted = minimise(g, B, l, h)
@@ -132,13 +162,13 @@ def _step(state: ManyState, setting: Setting) -> ManyState:
         return _ended(state, setting, Status.KINK)
     state = replace(state, promise=predicted)
     u = np.clip(current.u + s, scaling.low, scaling.high)
-    if setting.lower_bound is not None and setting.lower_bound(scaling.to_theta(u)) >= current.evaluation.interval[1]:
+    if setting.rules_out(u, current):
         return replace(state, delta=options.shrink * length, failed=True, stuck=length <= LAST * state.rho)
     error = seen(current.evaluation, options).error
-    if too_rough(error, current.moved, predicted, True) and not limit.exhausted(current, state, options):
+    if too_rough(error, current.moved, predicted, True) and not limit.exhausted(current, setting):
         T = FIRST_LOOK[options.policy] * predicted
-        return refine(state, Purpose.REFINE_INCUMBENT, current, T, setting, state.incumbent)
-    within = limit.askable(for_decision(FIRST_LOOK[options.policy] * predicted, current.evaluation), state)
+        return replace(state, pending=refine(Purpose.REFINE_INCUMBENT, current, T, setting, None))
+    within = limit.askable(for_decision(FIRST_LOOK[options.policy] * predicted, current.evaluation), setting)
     plan = Plan(predicted, length, (F - predicted, F - predicted))
     return replace(state, plan=plan, pending=Pending(Purpose.STEP, u, within, current.evaluation))
 
@@ -150,10 +180,10 @@ def _gradient(point: Point, setting: Setting) -> Array:
     return slope * setting.scaling.unit
 
 
-def _model(state: ManyState, setting: Setting) -> tuple[Array, Secants]:
+def _model(state: GradientSearch, setting: Setting) -> tuple[Array, Secants]:
     """g and B: from the gradients at the latest incumbents and at the end of the latest failed step, or where that has
     met a kink from those at the ends of all failed steps nearby."""
-    current, m = state.points[-1], len(state.points[-1].u)
+    current, m = state.current, len(state.current.u)
     g, failed = _gradient(current, setting), state.rejected
     if failed and _kinked(current, failed[-1], setting):
         scaling = setting.scaling
@@ -168,9 +198,9 @@ def _model(state: ManyState, setting: Setting) -> tuple[Array, Secants]:
     return g, Secants.of(_first_curvature(g, state), pairs[-CORRECTIONS:], m)
 
 
-def _first_curvature(g: Array, state: ManyState) -> float:
+def _first_curvature(g: Array, state: GradientSearch) -> float:
     """The sigma of a model without pairs."""
-    F, sigma = state.points[-1].evaluation.cost, float(np.mean(np.abs(g))) / state.delta
+    F, sigma = state.current.evaluation.cost, float(np.mean(np.abs(g))) / state.delta
     if F > 0.0:
         sigma = max(sigma, float(g @ g) / (2.0 * F))
     return sigma if sigma > 0.0 else 1.0
@@ -183,37 +213,11 @@ def _kinked(current: Point, end: Point, setting: Setting) -> bool:
     return abs(rise - 0.5 * float((first + last) @ s)) > SMOOTH * abs(float((last - first) @ s))
 
 
-def _ended(state: ManyState, setting: Setting, status: Status) -> ManyState:
-    """Nothing is left to do: with this status, if the accuracy was enough to say so."""
-    current, options = state.points[-1], setting.options
-    known = seen(current.evaluation, options).error <= 0.1 * current.evaluation.cost
-    known = known or not limit.exhausted(current, state, options)
-    return replace(state, status=status if known else Status.ACCURACY)
+def _ended(state: GradientSearch, setting: Setting, status: Status) -> GradientSearch:
+    return replace(state, status=ended(state.current, setting, status))
 
 
 # Absorbing
-
-
-def _take_in(state: ManyState, pending: Pending, point: Point, setting: Setting) -> tuple[ManyState, Judged | None]:
-    match pending.purpose:
-        case Purpose.FIRST:
-            state, point = limit.first_seen(state, point, pending.within, setting)
-            return replace(state, first=(), points=(point,)), None
-        case Purpose.REFINE_INCUMBENT:
-            state, refined = limit.refined(state, state.points[-1], point, pending.within, setting)
-            refined = _with_slope(refined, state.points[-1])
-            state = replace(state, points=swapped(state.points, state.incumbent, refined))
-        case Purpose.REFINE_STEP:
-            trial = state.trial
-            assert trial is not None
-            state, refined = limit.refined(state, trial.point, point, pending.within, setting)
-            state = replace(state, trial=Trial(_with_slope(refined, trial.point), trial.plan))
-        case _:
-            plan = state.plan
-            assert plan is not None
-            state, point = limit.first_seen(state, point, pending.within, setting)
-            state = replace(state, trial=Trial(point, plan), plan=None)
-    return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
 def _with_slope(refined: Point, before: Point) -> Point:
@@ -224,24 +228,21 @@ def _with_slope(refined: Point, before: Point) -> Point:
     return replace(refined, evaluation=replace(refined.evaluation, jacobian=None, gradient=slope))
 
 
-def _go_around(state: ManyState, pending: Pending, setting: Setting) -> tuple[ManyState, Judged | None]:
+def _go_around(state: GradientSearch, point: Point, setting: Setting) -> tuple[GradientSearch, Judged]:
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
-    if pending.purpose is Purpose.REFINE_INCUMBENT:
-        point = replace(state.points[-1], futile=state.points[-1].futile + 1)
-        state = replace(state, points=swapped(state.points, state.incumbent, point))
-        return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
     plan = state.plan if state.trial is None else state.trial.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho, setting.options)
-    judged = Judged(Verdict.REJECTED, plan.predicted, state.points[-1].u, pending.u)
+    note = f"{NO_GRADIENT}: the step has failed" if point.evaluation.failure is None else ""
+    judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u, note)
     stuck = plan.length <= LAST * state.rho
     return replace(state, delta=delta, plan=None, trial=None, failed=True, stuck=stuck), judged
 
 
-def _conclude(state: ManyState, trial: Trial, setting: Setting) -> tuple[ManyState, Judged]:
+def _conclude(state: GradientSearch, trial: Trial, setting: Setting) -> tuple[GradientSearch, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
-    current, plan, options = state.points[-1], trial.plan, setting.options
-    verdict, ratio = verdict_on(state, trial, setting)
+    current, plan, options = state.current, trial.plan, setting.options
+    verdict, ratio = verdict_on(current, trial, setting)
     judged = Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged

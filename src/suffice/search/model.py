@@ -179,30 +179,6 @@ def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
     return chosen, inverse
 
 
-@dataclass(frozen=True)
-class Damped:
-    """m(s) + weight |s|^2."""
-
-    model: Model
-    weight: float
-
-    @property
-    def curved(self) -> bool:
-        return self.model.curved
-
-    def value(self, s: Array) -> float:
-        return self.model.value(s) + self.weight * float(s @ s)
-
-    def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
-        return self.model.decrease(s) - self.weight * float(s @ s)
-
-    def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
-        g, H = self.model.derivatives(s)
-        return g + 2.0 * self.weight * s, H + 2.0 * self.weight * np.eye(len(s))
-
-
 def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
     """A minimiser that goes no further than pays: the step and the decrease it promises, when |s| = delta costs a share
     of the decrease to be had.
@@ -213,30 +189,35 @@ def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float
     s, gained = minimise(model, delta, lower, upper)
     if not 0.0 < gained < math.inf:
         return s, gained
-    shorter, _ = minimise(Damped(model, share * gained / delta**2), delta, lower, upper)
-    return shorter, model.decrease(shorter)
+    return minimise(model, delta, lower, upper, share * gained / delta**2)
 
 
-def minimise(model: Model, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:
-    """A minimiser of the model over ball and box, and the decrease it promises.
+def minimise(model: Model, delta: float, lower: Array, upper: Array, damping: float = 0.0) -> tuple[Array, float]:
+    """A minimiser of  m(s) + damping |s|^2  over ball and box, and the decrease of m that it promises.
 
     Newton's method: each step solves the trust-region problem of the model's second-order expansion, and moves
     towards its solution as far as the model decreases. One step is exact for the paper's model.
     """
+
+    def damped(s: Array) -> float:
+        return model.decrease(s) - damping * float(s @ s)
+
     s = np.zeros(len(lower))
     gained = 0.0
     for _ in range(INNER_STEPS if model.curved else 1):
         g, H = model.derivatives(s)
+        if damping:
+            g, H = g + 2.0 * damping * s, H + 2.0 * damping * np.eye(len(s))
         if not (np.isfinite(g).all() and np.isfinite(H).all()):  # residuals too large for their products to be numbers
             break
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0
-        while share > 1e-2 and not model.decrease(s + share * move) > gained:
+        while share > 1e-2 and not damped(s + share * move) > gained:
             share *= 0.5
         if share <= 1e-2:
             break
         s = s + share * move
-        gained = model.decrease(s)
+        gained = damped(s)
         if norm(share * move) <= 1e-3 * norm(s):
             break
-    return s, gained
+    return s, model.decrease(s) if damping else gained

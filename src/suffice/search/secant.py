@@ -18,6 +18,12 @@ in one, by turns of
   halved in the same way.
 
 It ends where the projected gradient has fallen to TOLERANCE of its first length. A turn costs O(m c^2).
+
+At a kink another vector takes the place of g: the shortest of the convex hull of the gradients around it. The negative
+of it is the direction in which the largest of all g_i . d falls fastest; if it is 0 no d makes them all negative. (P.
+Wolfe, A method of conjugate subgradients for minimizing nondifferentiable functions, 1975, has the use that is made of
+it.) It is found by non-negative least squares:  ||sum_i l_i g_i||^2 + (1 - sum_i l_i)^2  over l >= 0, whose minimiser
+for any one direction of l falls with the length of  sum_i l_i g_i / sum_i l_i.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 
 from suffice.arrays import Array, norm
 
@@ -126,3 +133,11 @@ def _search(
             return moved, Bs + image
         t *= 0.5
     return s, Bs
+
+
+def shortest(G: Array) -> Array:
+    """The shortest vector of the convex hull of the rows of G."""
+    A = np.vstack([G.T / (float(np.abs(G).max()) or 1.0), np.ones(len(G))])
+    weights, _ = nnls(A, np.append(np.zeros(G.shape[1]), 1.0))
+    result: Array = (weights / weights.sum()) @ G
+    return result

@@ -23,49 +23,50 @@ import numpy as np
 
 from suffice.arrays import norm
 from suffice.result import Status
-from suffice.search.state import ManyState, Setting, State, best_point
+from suffice.search.strategy import Search
 
 SETTLED = 0.1  # of initial_radius: what the trust radius has to come down to
 ALIKE = 10.0  # by how much trust radii of starts that have met may differ
 STEPS = 10.0  # as many steps of the promised decrease may still close a gap
 
 
-def overtaken(states: Sequence[State | ManyState], settings: Sequence[Setting]) -> dict[int, str]:
+def overtaken(searches: Sequence[Search]) -> dict[int, str]:
     """The running starts to give up, each with the reason. Starts are counted from 0."""
     given_up: dict[int, str] = {}
-    known = [i for i, state in enumerate(states) if state.points]
-    ranking = sorted(known, key=lambda i: (_interval(states[i])[1], i))
+    known = [i for i, search in enumerate(searches) if search.best is not None]
+    ranking = sorted(known, key=lambda i: (_interval(searches[i])[1], i))
     for place in range(len(ranking) - 1, 0, -1):
         i = ranking[place]
-        state = states[i]
-        if settings[i].options.noise is not None:  # no F is proven to be worse than another
+        mine, options = searches[i], searches[i].setting.options
+        if options.noise is not None:  # no F is proven to be worse than another
             continue
-        if state.status is not Status.RUNNING or state.delta > SETTLED * settings[i].options.initial_radius:
+        if mine.status is not Status.RUNNING or mine.strategy.delta > SETTLED * options.initial_radius:
             continue
         for j in ranking[:place]:
-            if states[j].status is Status.OVERTAKEN:
+            if searches[j].status is Status.OVERTAKEN:
                 continue
-            reason = _met(i, j, states, settings) or _beaten(i, j, states)
+            reason = _met(mine, searches[j], j) or _beaten(mine, searches[j], j)
             if reason is not None:
                 given_up[i] = reason
                 break
     return given_up
 
 
-def _met(i: int, j: int, states: Sequence[State | ManyState], settings: Sequence[Setting]) -> str | None:
-    mine, other = (settings[k].scaling.to_theta(best_point(states[k]).u) for k in (i, j))
+def _met(mine: Search, other: Search, j: int) -> str | None:
+    places = [one.setting.scaling.to_theta(one.best.u) for one in (mine, other) if one.best is not None]
     with np.errstate(over="ignore"):
-        distance = norm((mine - other) / settings[i].scaling.unit)
-    met = distance <= states[i].delta <= ALIKE * states[j].delta
+        distance = norm((places[0] - places[1]) / mine.setting.scaling.unit)
+    met = distance <= mine.strategy.delta <= ALIKE * other.strategy.delta
     return f"start {j} has a better point inside its trust region" if met else None
 
 
-def _beaten(i: int, j: int, states: Sequence[State | ManyState]) -> str | None:
-    low, high = _interval(states[i])[0], _interval(states[j])[1]
-    if low - high > STEPS * states[i].promise:
+def _beaten(mine: Search, other: Search, j: int) -> str | None:
+    low, high = _interval(mine)[0], _interval(other)[1]
+    if low - high > STEPS * mine.strategy.promise:
         return f"F is at least {low!r} here and at most {high!r} at start {j}"
     return None
 
 
-def _interval(state: State | ManyState) -> tuple[float, float]:
-    return best_point(state).evaluation.interval
+def _interval(search: Search) -> tuple[float, float]:
+    assert search.best is not None
+    return search.best.evaluation.interval

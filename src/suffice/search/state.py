@@ -13,6 +13,7 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
+from suffice.search.judge import Verdict
 from suffice.search.scaling import Scaling
 from suffice.search.sparsity import Supports
 
@@ -27,21 +28,20 @@ class Point:
     futile: int = 0  # refinements in a row that have come to nothing
     moved: float = math.inf  # how far the latest refinement has moved F~
 
-    @property
-    def exhausted(self) -> bool:
-        """The oracle cannot evaluate it more accurately: it may miss once, but not twice."""
-        return self.futile > 1
-
 
 @dataclass(frozen=True)
 class Pending:
-    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes."""
+    """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes.
+    `derivatives`: they would be used if F is proven to be at most `below`."""
 
     purpose: Purpose
     u: Array
     within: float
-    warm: Evaluation | None
+    warm: Evaluation | None = None
     replaces: int | None = None
+    refines: Point | None = None
+    derivatives: bool = False
+    below: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,56 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """The verdict on a step."""
+
+    verdict: Verdict
+    predicted: float
+    origin: Array
+    target: Array
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What was evaluated so far, whatever the strategy."""
+
+    start: Array  # u of the first evaluation
+    records: tuple[Record, ...] = ()
+    work: float = 0.0
+    seconds: float = 0.0
+    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
+    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
+
+    def better(self, current: Point) -> Point:
+        """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as
+        good.
+
+        Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by
+        a share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
+        """
+        best = self.best
+        return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a strategy goes by, and does not change: the ledger is kept for it."""
+
+    scaling: Scaling
+    options: Options
+    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
+    ledger: Ledger = Ledger(np.empty(0))
+
+    def rules_out(self, u: Array, current: Point) -> bool:
+        """Whether F at u is known beforehand to be no less than at the incumbent."""
+        bound = self.lower_bound
+        return bound is not None and bound(self.scaling.to_theta(u)) >= current.evaluation.interval[1]
+
+
+@dataclass(frozen=True)
 class State:
-    """Everything a search knows. `pool` holds the points that have left the model, the latest last."""
+    """What the trust region knows. `pool` holds the points that have left the model, the latest last."""
 
     delta: float
     rho: float
@@ -85,71 +133,23 @@ class State:
     around: float = math.inf  # F when it has looked around the latest time
     edged: float = math.inf  # and when it has looked at bounds
     nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
-    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
     restarts: int = 0
     in_vain: int = 0  # restarts in a row that have not decreased F
     mark: float = math.inf  # F at the incumbent at the latest restart, averaged
-    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
     sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
     checked: float = math.inf  # the rho at which that was tested last
     by_derivatives: bool = False  # models come from derivatives: `points` is the incumbent alone
     failures: int = 0  # of such models, less their successes
     tested: bool = False  # whether they have foreseen an evaluation that was made to test them
-    records: tuple[Record, ...] = ()
-    work: float = 0.0
-    seconds: float = 0.0
-    status: Status = Status.RUNNING
-
-
-@dataclass(frozen=True)
-class ManyState:
-    """Everything that a search over many parameters knows (`suffice.search.many`). `points` are the latest incumbents,
-    today's last; only that one has its solutions."""
-
-    delta: float
-    rho: float
-    first: tuple[Array, ...]  # the start, until it has been evaluated
-    points: tuple[Point, ...] = ()
-    rejected: tuple[Point, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
-    pending: Pending | None = None
-    plan: Plan | None = None  # the step that `pending` evaluates
-    trial: Trial | None = None
-    promise: float = math.inf  # the decrease that the latest step promised
-    failed: bool = False  # whether the latest step has
-    stuck: bool = False  # and whether it was as short as steps get
-    floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
-    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F
-    records: tuple[Record, ...] = ()
-    work: float = 0.0
-    seconds: float = 0.0
     status: Status = Status.RUNNING
 
     @property
-    def incumbent(self) -> int:
-        return len(self.points) - 1
+    def current(self) -> Point:
+        """The incumbent, from the first evaluation on."""
+        return self.points[self.incumbent]
 
 
-AnyState = TypeVar("AnyState", State, ManyState)
-
-
-def best_point(state: State | ManyState) -> Point:
-    """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as good.
-
-    Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by a
-    share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
-    """
-    current = state.points[state.incumbent]
-    best = state.best
-    return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What never changes during a search."""
-
-    scaling: Scaling
-    options: Options
-    lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
+AnyState = TypeVar("AnyState", bound=State)
 
 
 def pool_size(m: int) -> int:
@@ -162,7 +162,7 @@ def sloped_pool_size(m: int) -> int:
     return max(MOST_EQUATIONS // (m + 1), 2)
 
 
-def placed(state: State, point: Point, t: int) -> State:
+def placed(state: AnyState, point: Point, t: int) -> AnyState:
     return replace(state, points=swapped(state.points, t, point), pool=pooled(state.pool, [state.points[t]]))
 
 
@@ -181,9 +181,8 @@ def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
     return tuple(grown)
 
 
-def remembered(theta: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[Point, ...]:
-    """A pool of evaluations elsewhere than at theta that were made before the search, the nearest last."""
-    u = scaling.to_u(theta)
+def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[Point, ...]:
+    """A pool of evaluations elsewhere than at u that were made before the search, the nearest last."""
     known = [Point(scaling.to_u(one.point), one) for one in seen if one.failure is None]
     elsewhere = [point for point in known if not np.array_equal(point.u, u)]
     elsewhere.sort(key=lambda point: -norm(point.u - u))

@@ -43,9 +43,7 @@ from suffice.search.objective import (
     space_of,
     stationarity_of,
 )
-from suffice.search.records import budget_status
 from suffice.search.starts import overtaken
-from suffice.search.state import best_point
 from suffice.search.tuner import Request, Tuner
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
 
@@ -115,10 +113,10 @@ def tune(
     if journal is None:
         with _kept(beside, None):
             return run.go()
-    book, begun = _book(journal), [(tuner.setting, tuner.known) for tuner in tuners]
+    book, begun = _book(journal), [tuner.known for tuner in tuners]
     if starts is None:
         with book:
-            book.create(*begun[0], _fingerprint(objective))
+            book.create(begun[0], _fingerprint(objective))
             return replace(run, books=[book]).go()
     with StartsJournal(Path(book.folder)) as journals:
         journals.create(book.settings, begun, _fingerprint(objective))
@@ -223,10 +221,8 @@ def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tu
     """The search in a journal, with budgets that may have changed."""
     options = contents.setting.options if options is None else options
     setting = replace(contents.setting, options=options, lower_bound=lower_bound_of(objective))
-    state = replace(contents.state, status=Status.RUNNING)
-    if state.records:
-        state = replace(state, status=budget_status(state, setting.options))
-    return Tuner.at(setting, state)
+    search = replace(contents.search, setting=setting, status=Status.RUNNING)
+    return Tuner.at(search.within_budgets() if setting.ledger.records else search)
 
 
 def _starts(theta0: Any, starts: Any, space: Any) -> list[Any]:
@@ -379,13 +375,13 @@ class _Run:
             self._stop(Status.OVERTAKEN, f"F is proven to be at most target_cost at start {on_target[0]}")
         elif self._evaluations >= options.max_evaluations:
             self._end(Status.MAX_EVALUATIONS)
-        elif sum(tuner.known.work for tuner in tuners) >= options.max_work:
+        elif sum(tuner.known.ledger.work for tuner in tuners) >= options.max_work:
             self._end(Status.MAX_WORK)
         elif seconds >= options.max_seconds:
             self._end(Status.MAX_SECONDS)
         if self._behind:
             return
-        found = overtaken([one.known for one in tuners], [one.setting for one in tuners])
+        found = overtaken([one.known for one in tuners])
         if self.beside is not None and any(tuner.known.status is Status.RUNNING for tuner in tuners):
             found |= self._looking_where_nothing_is(self.beside)
         for i, reason in found.items():
@@ -396,20 +392,19 @@ class _Run:
     def _looking_where_nothing_is(self, beside: Beside) -> dict[int, str]:
         """The starts that need not go on for what is proven of the whole space, with the reason; all are ended here if
         that suffices."""
-        known = [i for i, tuner in enumerate(self.tuners) if tuner.known.points]
+        known = {i: tuner.known.best for i, tuner in enumerate(self.tuners) if tuner.known.best is not None}
         beside.advance(self._evaluations)
-        upper, best = min((best_point(self.tuners[i].known).evaluation.interval[1], i) for i in known)
+        upper, best = min((point.evaluation.interval[1], i) for i, point in known.items())
         if beside.suffices(upper):
             self._stop(Status.GLOBAL, f"F is nowhere less than {beside.search.lower!r}")
             return {}
         found = {}
-        for i in known:
+        for i, point in known.items():
             tuner = self.tuners[i]
             if i == best or tuner.known.status is not Status.RUNNING:
                 continue
-            scaling, state = tuner.setting.scaling, tuner.known
-            u = best_point(state).u
-            low, high = (scaling.to_theta(u + way * state.delta) for way in (-1.0, 1.0))
+            scaling, delta = tuner.setting.scaling, tuner.known.strategy.delta
+            low, high = (scaling.to_theta(point.u + way * delta) for way in (-1.0, 1.0))
             if beside.ruled_out(low, high, upper):
                 found[i] = f"nothing in its trust region is proven to be better than F at start {best}"
         return found
@@ -481,8 +476,8 @@ class _Run:
 
 def _promising(tuner: Tuner) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
-    state = tuner.known
-    return best_point(state).evaluation.interval[1] if state.points else -math.inf
+    best = tuner.known.best
+    return -math.inf if best is None else best.evaluation.interval[1]
 
 
 def _encoded(tuner: Tuner, evaluation: Evaluation) -> Any:

@@ -16,11 +16,12 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import decode, encode
 from suffice.journal.states import check_state
 from suffice.options import Options
-from suffice.result import OracleError, Purpose, Record, Result, Status
-from suffice.search.by_derivatives import wanted as derivatives_wanted
-from suffice.search.method import absorb, decide, start
+from suffice.result import OracleError, Record, Result, Status
+from suffice.search.many import GradientSearch, begin
 from suffice.search.scaling import Scaling
-from suffice.search.state import ManyState, Setting, State, best_point, remembered
+from suffice.search.state import Ledger, Setting
+from suffice.search.strategy import Search
+from suffice.search.trust_region import TrustRegion
 
 STATE_FORMAT = "suffice tuner 1"
 
@@ -65,64 +66,53 @@ class Tuner:
         if lower_bound is not None and not callable(lower_bound):
             raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
         scaling = Scaling.of(theta, bounds, scale)
-        self._setting = Setting(scaling, Options() if options is None else options, lower_bound)
+        setting = Setting(scaling, Options() if options is None else options, lower_bound)
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
             level = outside_stacklevel()
             warnings.warn(
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
-        self._state: State | ManyState = start(scaling.to_u(inside), self._setting)
-        if isinstance(self._state, State):
-            self._state = replace(self._state, pool=remembered(inside, seen, scaling))
+        self._search = Search.begin(inside, setting, begin, seen)
         self._asked_at: float | None = None
         self._detail = ""
 
     @property
     def options(self) -> Options:
         """The options of the search."""
-        return self._setting.options
+        return self._search.setting.options
 
     @property
     def setting(self) -> Setting:
         """What never changes during the search: its options, scaling and lower bound."""
-        return self._setting
+        return self._search.setting
 
     @property
-    def known(self) -> State | ManyState:
+    def known(self) -> Search:
         """Everything the search knows by now, immutable; `state()` is the same as plain data."""
-        return self._state
+        return self._search
 
     @property
     def done(self) -> bool:
         """Whether the search has ended; decides, but evaluates nothing."""
-        self._state = decide(self._state, self._setting)
-        return self._state.status is not Status.RUNNING
+        self._search = self._search.decide()
+        return self._search.status is not Status.RUNNING
 
     @property
     def history(self) -> tuple[Record, ...]:
         """One record per evaluation told."""
-        return self._state.records
+        return self._search.ledger.records
 
     def ask(self) -> Request:
         """The evaluation wanted next; the same one until it is told."""
         if self.done:
-            raise RuntimeError(f"the search has ended: {self._state.status.message}")
-        pending = self._state.pending
+            raise RuntimeError(f"the search has ended: {self._search.status.message}")
+        pending = self._search.strategy.pending
         assert pending is not None
         if self._asked_at is None:
             self._asked_at = time.monotonic()
-        theta = self._setting.scaling.to_theta(pending.u)
-        wanted = isinstance(self._state, ManyState) or derivatives_wanted(self._state, self.options)
-        wanted = wanted and pending.purpose is not Purpose.TEST  # it is they that are tested
-        return Request(theta, pending.within, pending.warm, pending.purpose.value, wanted, self._worth_going_on_from())
-
-    def _worth_going_on_from(self) -> float:
-        """What F may be at most at the pending point for the search to build on it: a look elsewhere is one at a
-        value, unless it is better."""
-        state = self._state
-        looks = isinstance(state, State) and state.pending is not None and state.pending.purpose is Purpose.UNSEEN
-        return state.points[state.incumbent].evaluation.interval[0] if looks else math.inf
+        theta, purpose = self.setting.scaling.to_theta(pending.u), pending.purpose.value
+        return Request(theta, pending.within, pending.warm, purpose, pending.derivatives, pending.below)
 
     def tell(self, evaluation: Evaluation) -> Record:
         """Take in the evaluation of the request. An unusable one raises `OracleError` and changes nothing."""
@@ -130,25 +120,23 @@ class Tuner:
         assert self._asked_at is not None
         seconds = time.monotonic() - self._asked_at
         self._asked_at = None
-        self._state = absorb(self._state, evaluation, self._setting, seconds)
-        return self._state.records[-1]
+        self._search = self._search.absorb(evaluation, seconds)
+        return self.history[-1]
 
     def stop(self, status: Status, detail: str = "") -> None:
         """End the search for an outside reason; `detail` becomes part of the result's message."""
-        if self._state.status is Status.RUNNING:
-            self._state = replace(self._state, status=status)
+        if self._search.status is Status.RUNNING:
+            self._search = replace(self._search, status=status)
         self._detail = detail
 
     def result(self) -> Result:
         """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
-        state, scaling = self._state, self._setting.scaling
-        if not state.points:
-            u = state.first[0]
-            unknown = (-math.inf, math.inf)
-            theta, policy = scaling.to_theta(u), self.options.policy
-            return Result(theta, math.nan, unknown, state.status, 0, 0.0, (), detail=self._detail, policy=policy)
-        best = best_point(state)
-        theta = scaling.to_theta(best.u)
+        ledger, best, status = self._search.ledger, self._search.best, self._search.status
+        if best is None:
+            unknown, policy = (-math.inf, math.inf), self.options.policy
+            theta = self.setting.scaling.to_theta(ledger.start)
+            return Result(theta, math.nan, unknown, status, 0, 0.0, (), detail=self._detail, policy=policy)
+        theta = self.setting.scaling.to_theta(best.u)
         detail = self._detail
         interval = best.evaluation.interval
         if self.options.noise is not None:  # the oracle's errors leave the noise out
@@ -158,10 +146,10 @@ class Tuner:
             theta,
             best.evaluation.cost,
             interval,
-            state.status,
-            len(state.records),
-            state.work,
-            state.records,
+            status,
+            len(ledger.records),
+            ledger.work,
+            ledger.records,
             best.evaluation,
             detail=detail,
             policy=self.options.policy,
@@ -172,8 +160,10 @@ class Tuner:
         return {
             "format": STATE_FORMAT,
             "options": encode(self.options),
-            "scaling": encode(self._setting.scaling),
-            "state": encode(self._state),
+            "scaling": encode(self.setting.scaling),
+            "state": encode(self._search.strategy),
+            "ledger": encode(self._search.ledger),
+            "status": encode(self._search.status),
         }
 
     @classmethod
@@ -182,23 +172,22 @@ class Tuner:
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
         try:
-            scaling, options, searched = (decode(state[name]) for name in ("scaling", "options", "state"))
+            names = ("scaling", "options", "state", "ledger", "status")
+            scaling, options, strategy, ledger, status = (decode(state[name]) for name in names)
         except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
-        if not (
-            isinstance(scaling, Scaling) and isinstance(options, Options) and isinstance(searched, State | ManyState)
-        ):
+        kinds = (Scaling, Options, TrustRegion | GradientSearch, Ledger, Status)
+        if not all(map(isinstance, (scaling, options, strategy, ledger, status), kinds)):
             raise ValueError("state must hold a scaling, options and the state of a search")
-        setting = Setting(scaling, options, lower_bound)
-        check_state(searched, setting)
-        return cls.at(setting, searched)
+        search = Search(Setting(scaling, options, lower_bound, ledger), strategy, status)
+        check_state(search)
+        return cls.at(search)
 
     @classmethod
-    def at(cls, setting: Setting, state: State | ManyState) -> Tuner:
+    def at(cls, search: Search) -> Tuner:
         """The search that knows this much."""
         tuner = cls.__new__(cls)
-        tuner._setting, tuner._state = setting, state
-        tuner._asked_at, tuner._detail = None, ""
+        tuner._search, tuner._asked_at, tuner._detail = search, None, ""
         return tuner
 
     def check(self, evaluation: Any) -> None:
@@ -214,8 +203,9 @@ class Tuner:
             return f"an Evaluation was expected, got {type(evaluation).__name__}"
         if not np.array_equal(evaluation.point, request.theta):
             return f"the evaluation is of another theta, {evaluation.point.tolist()}"
-        if self._state.points:
-            known = self._state.points[0].evaluation
+        points = self._search.strategy.points
+        if points:
+            known = points[0].evaluation
             if len(known.r) != len(evaluation.r):
                 return f"there were {len(known.r)} residuals before, now there are {len(evaluation.r)}"
             if known.blocks != evaluation.blocks:
@@ -224,5 +214,5 @@ class Tuner:
             return "there are no residuals"
         if self.options.policy == "weights" and evaluation.distance is None:
             return "policy='weights' needs the distance of the weights, evaluation.distance is None"
-        start = not self._state.points  # elsewhere the search goes around a place without F
-        return (evaluation.failure if start else None) or evaluation.complaint()
+        # Elsewhere than at its start the search goes around a place without F.
+        return (None if points else evaluation.failure) or evaluation.complaint()
