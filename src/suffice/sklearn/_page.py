@@ -18,128 +18,10 @@ from suffice.report.live import interactive
 from suffice.report.still import draw_panel
 from suffice.report.traces import Trace
 from suffice.sklearn._answer import answer, lead, tiles
-from suffice.sklearn._report_data import trace
-from suffice.sklearn._report_global import landscape
+from suffice.sklearn._report_course import landscape, trace
 from suffice.sklearn._report_schema import check
 
 Data = dict[str, Any]
-
-_CSS = """
-.tabs { display: none }
-.scripted .tabs { display: flex; flex-wrap: wrap; gap: 4px; margin: 20px 0 0; border-bottom: 2px solid var(--rule) }
-.tabs button { font: inherit; font-size: 14.5px; color: var(--grey); background: none; border: 0; cursor: pointer;
-  padding: 8px 13px; margin-bottom: -2px; border-bottom: 3px solid transparent; border-radius: 6px 6px 0 0 }
-.tabs button:hover { color: var(--ink); background: var(--hover) }
-.tabs button[aria-selected=true] { color: var(--ink); font-weight: 650; border-bottom-color: var(--accent) }
-.tabs button:focus-visible { outline: 2px solid var(--link); outline-offset: -2px }
-.caption::first-letter { text-transform: uppercase } .note { color: var(--note) }
-h3 { font-size: 16px; margin: 22px 0 4px }
-.scripted .card:not(.on) { display: none } .card { scroll-margin-top: 76px }
-.tile small { color: var(--grey); font-size: 12.5px; display: block }
-.tile b { overflow-wrap: anywhere; white-space: normal; font-size: 21px }
-@media (max-width: 640px) {
-  main { padding: 20px 10px 40px } .card { padding: 14px 12px } h1 { font-size: 24px }
-  .scripted .tabs { flex-wrap: nowrap; overflow-x: auto } .tabs button { white-space: nowrap; padding: 8px 10px }
-  .tiles { grid-template-columns: 1fr 1fr; gap: 8px } .tile { padding: 10px 12px } .tile b { font-size: 18px }
-  .pair { grid-template-columns: 1fr }
-}
-.answer { font-size: 17.5px; max-width: 76ch } .warn { color: var(--note); font-weight: 600 }
-.two { display: grid; grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); gap: 0 44px }
-.strip { width: 100%; height: auto; display: block; margin: 4px 0 2px }
-.strip text { fill: var(--text); font-size: 13px }
-.strip .axis { stroke: var(--rule) } .strip .mean { stroke: var(--ink); stroke-width: 2 }
-.effects { width: 100% } .effects td { padding: 4px 8px 4px 0; vertical-align: middle }
-.effects td:first-child { overflow-wrap: anywhere; max-width: 210px } .effects th { border-bottom: 0; font-weight: 400 }
-.ways { display: flex; justify-content: space-between; gap: 8px; font-size: 12px; color: var(--grey) }
-.tile span { display: block; line-height: 1.4 } .tile small { margin-top: 5px }
-.bar { position: relative; height: 14px; min-width: 90px;
-  background: linear-gradient(var(--rule), var(--rule)) 50% / 1px 100% no-repeat }
-.bar i { position: absolute; top: 1px; bottom: 1px; border-radius: 2px }
-.up { background: #0072B2 } .down { background: #D55E00 }
-.confusion { width: auto } .confusion td, .confusion th { padding: 5px 14px; text-align: right }
-.confusion td.hit { font-weight: 650; background: color-mix(in srgb, #009E73 16%, transparent) }
-pre { background: var(--soft); border: 1px solid var(--rule); border-radius: 8px; padding: 12px 14px; overflow-x: auto;
-  font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; margin: 6px 0 0 }
-@media (prefers-color-scheme: dark) { @media screen {
-  :root { --ink: #e8ecf1; --grey: #9aa6b4; --rule: #333d49; --soft: #161b21; --accent: #ff9a4d; --link: #6bb7ee;
-    --page: #12161b; --paper: #1b2128; --text: #c3ccd6; --hover: #27303a; --note: #f0b36b; color-scheme: dark }
-  .up { background: #56B4E9 } .down { background: #e8833a }
-} }
-@media (max-width: 640px) { .two { grid-template-columns: 1fr } .answer { font-size: 16px }
-  .strip text { font-size: 23px } }
-@media print {
-  .scripted .tabs, details { display: none } .scripted .card:not(.on) { display: block }
-  h2, h3, .caption { break-after: avoid } .still { break-inside: avoid } .still img { max-height: 36vh }
-  .tile b { font-size: 15px } #evaluations { break-inside: auto }
-}
-"""
-
-# Figures are drawn when their section is first shown: a hidden one has no width.
-_SCRIPT = """
-"use strict";
-(() => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  const config = CONFIG;
-  const tabs = [...document.querySelectorAll("[role=tab]")];
-  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-  const narrow = window.matchMedia("(max-width: 640px)").matches;
-  if (narrow) config.displayModeBar = false;
-  function draw(element) {
-    if (element.dataset.drawn) { Plotly.Plots.resize(element); return; }
-    element.dataset.drawn = "yes";
-    const figure = figures[element.dataset.figure];
-    if (dark) {
-      const ink = "#d5dce4", rule = "#333d49", paper = "#1b2128", layout = figure.layout;
-      Object.assign(layout, { paper_bgcolor: paper, plot_bgcolor: paper });
-      layout.font.color = ink;
-      layout.hoverlabel = { bgcolor: "#27303a", align: "left", font: { size: 12.5, color: ink } };
-      for (const key of Object.keys(layout).filter((name) => /^[xy]axis/.test(name))) {
-        Object.assign(layout[key], { gridcolor: rule, linecolor: "#56616e", tickcolor: "#56616e" });
-        if (layout[key].zeroline) layout[key].zerolinecolor = ink;
-      }
-      for (const trace of figure.data) for (const part of [trace, trace.line, trace.marker, trace.error_y]) {
-        if (part && (part.color === "#000000" || part.color === "#1c2733")) part.color = ink;
-      }
-      for (const shape of layout.shapes) {
-        if (shape.type === "rect") shape.fillcolor = "#27303a"; else shape.line.color = ink;
-      }
-    }
-    if (narrow) {
-      figure.layout.margin = { l: 48, r: 8, t: 40, b: 44 };
-      figure.layout.font.size = 11;
-      if (figure.layout.legend.y < 0) figure.layout.height += 17 * figure.data.filter((t) => t.showlegend).length;
-      for (const { colorbar } of figure.data.flatMap((trace) => [trace, trace.marker || {}])) if (colorbar) {
-        Object.assign(colorbar, { orientation: "h", y: -0.16, yanchor: "top", x: 0.5, len: 1 });
-        Object.assign(colorbar.title, { side: "top", text: colorbar.title.text.replace("<br>", " ") });
-      }
-    }
-    Plotly.newPlot(element, figure.data, figure.layout, config);
-  }
-  function select(tab) {
-    for (const each of tabs) {
-      const on = each === tab;
-      each.setAttribute("aria-selected", on);
-      each.tabIndex = on ? 0 : -1;
-      document.getElementById(each.getAttribute("aria-controls")).classList.toggle("on", on);
-    }
-    const list = tab.parentElement;
-    list.scrollLeft = tab.offsetLeft - list.offsetLeft - (list.clientWidth - tab.offsetWidth) / 2;
-    document.querySelectorAll("section.on [data-figure]").forEach(draw);
-  }
-  tabs.forEach((tab, k) => {
-    tab.addEventListener("click", () => {
-      select(tab);
-      history.replaceState(null, "", "#" + tab.getAttribute("aria-controls"));
-    });
-    tab.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (step) { const next = tabs[(k + step + tabs.length) % tabs.length]; next.focus(); next.click(); }
-    });
-  });
-  document.body.classList.add("scripted");
-  select(tabs.find((tab) => "#" + tab.getAttribute("aria-controls") === location.hash) || tabs[0]);
-})();
-"""
 
 
 def page(data: Data) -> str:
@@ -171,7 +53,7 @@ def page(data: Data) -> str:
         for key, title, body in sections
     )
     title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
-    script = _SCRIPT.replace("CONFIG", _json(shell.CONFIG))
+    script = shell.static("search.js").replace("CONFIG", _json(shell.CONFIG))
     body = f"""<header><h1>{title}</h1><p class="lead">{lead(data) if "measures" in data else _lead(data)}</p></header>
 {tiles(data) if "measures" in data else _tiles(data)}
 <div class="live tabs" role="tablist">{tabs}</div>
@@ -179,7 +61,7 @@ def page(data: Data) -> str:
 <footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
 <script type="application/json" id="figures">{_json(live)}</script>
 <script>{script}</script>"""
-    return shell.page(title, f"<style>{_CSS}</style>{plotly}", body)
+    return shell.page(title, f"<style>{shell.static('search.css')}</style>{plotly}", body)
 
 
 def _json(value: Any) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
-from suffice.report.live import finite
-from suffice.report.traces import Trace
 from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
+from suffice.sklearn._report_course import course, searched, trace
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
@@ -47,15 +46,6 @@ BINS = 10
 MOST_LINES, MOST_NAMES, MOST_POINTS, MOST_CLASSES = 40, 200, 2000, 10
 
 Data = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """A model trained at the best penalties or at a multiple of them."""
-
-    coef: Array  # outputs x features
-    intercept: Array
-    solution: Solution
 
 
 @dataclass(frozen=True)
@@ -117,7 +107,7 @@ class FittedSearch:
         if kept is not None and kept.belong_to(self.splits):
             solutions = kept.solutions
         else:
-            solutions = [trained(one, self.search.best_penalties_).solution for one in self.folds]
+            solutions = [trained(one, self.search.best_penalties_) for one in self.folds]
         return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
 
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
@@ -130,7 +120,7 @@ class FittedSearch:
             if there is None:
                 return []
             warm = None if kept is None else kept.solutions[k].x
-            solution = trained(split, there, warm, ACCURACY, until, left).solution
+            solution = trained(split, there, warm, ACCURACY, until, left)
             left -= solution.steps
             if solution.certificate.radius > ROUGH * norm(solution.x):
                 return []
@@ -174,20 +164,10 @@ def trained(
     accuracy: float = ACCURACY,
     until: float = math.inf,
     most: int | None = None,
-) -> TrainedModel:
+) -> Solution:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
     problem = split.penalised().at(**penalties)
-    return model_of(split, solved(problem, split.solver, accuracy, warm, until=until, most=most))
-
-
-def good_enough(solution: Solution, beside: Any) -> bool:
-    """Whether a figure may show it, beside another model of these weights."""
-    return solution.certificate.radius <= POOR * max(norm(solution.x), norm(beside))
-
-
-def model_of(split: Split, solution: Solution) -> TrainedModel:
-    coef, intercept = split.model.coefficients(solution.x)
-    return TrainedModel(np.atleast_2d(coef), np.atleast_1d(np.asarray(intercept, dtype=np.float64)), solution)
+    return solved(problem, split.solver, accuracy, warm, until=until, most=most)
 
 
 def accuracy_of(solutions: Iterable[Solution]) -> float | None:
@@ -197,70 +177,6 @@ def accuracy_of(solutions: Iterable[Solution]) -> float | None:
     size = max(norm(solution.x) for solution in known)
     accuracy = max(solution.certificate.radius for solution in known) / (size if size > 0.0 else 1.0)
     return accuracy if math.isfinite(accuracy) else None
-
-
-# --- the course of the search --------------------------------------------------------------------------------------
-
-
-def course(search: Any) -> Data:
-    """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
-    check_is_fitted(search, "cv_results_")
-    made = search.cv_results_
-    names = searched(search)
-    score = score_of(search.optimised_scoring_)
-    asked, achieved = finite(made["asked_error"]), finite(made["proved_error"])
-    evaluations = [
-        {
-            "number": k + 1,
-            "purpose": str(made["purpose"][k]),
-            "point": [float(made[f"penalty_{name}"][k]) for name in names],
-            "cost": score.offset - float(made["mean_test_score"][k]),
-            "interval": finite(score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")),
-            "asked": asked[k],
-            "achieved": achieved[k],
-            "work": float(made["work"][k]),
-        }
-        for k in range(len(made["work"]))
-    ]
-    path = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
-    path = [point for k, point in enumerate(path) if k == 0 or point != path[k - 1]]
-    return {
-        "scoring": search.optimised_scoring_,
-        "names": names,
-        "evaluations": evaluations,
-        "evaluation": int(search.best_index_) + 1,
-        "path": [[float(point[name]) for name in names] for point in path],
-    }
-
-
-def searched(search: Any) -> list[str]:
-    """The names of the parameters searched."""
-    return [key.removeprefix("penalty_") for key in search.cv_results_ if key.startswith("penalty_")]
-
-
-def trace(data: Data) -> Trace:
-    """A course as figures take it."""
-    made = data["evaluations"]
-    low = np.array([-math.inf if one["interval"][0] is None else one["interval"][0] for one in made])
-    high = np.array([math.inf if one["interval"][1] is None else one["interval"][1] for one in made])
-
-    def column(key: str) -> Array:
-        return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
-
-    return Trace(
-        tuple(data["names"]),
-        (True,) * len(data["names"]),
-        np.array([one["point"] for one in made]),
-        column("cost"),
-        low,
-        high,
-        column("asked"),
-        column("achieved"),
-        column("work"),
-        (np.array(data["path"]),) if data["path"] else (),
-        np.array(made[data["evaluation"] - 1]["point"]),
-        score_of(data["scoring"]).loss,
-    )
 
 
 # --- the figures' data ---------------------------------------------------------------------------------------------
@@ -281,20 +197,21 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     best, left = task.search.best_penalties_, task.allowed()
     kept = getattr(task.search, "_fold_weights", None)
     start = between(() if kept is None else kept.solutions, split.penalised().at(**best))
-    centre = _final_model(task, trained(split, best, start, ROUGH, until))
+    centre = trained(split, best, start, ROUGH, until)
     made = {1.0: centre}
     for way in ([m for m in MULTIPLES[::-1] if m > 1.0], [m for m in MULTIPLES if m < 1.0]):
         model = centre
         for multiple in way:
             scaled = {name: float(value * multiple) for name, value in best.items()}
-            model = trained(split, scaled, model.solution, ROUGH, until, left)
-            left -= model.solution.steps
-            if not good_enough(model.solution, centre.solution.x):
+            model = trained(split, scaled, model, ROUGH, until, left)
+            left -= model.steps
+            if model.certificate.radius > POOR * max(norm(model.x), norm(centre.x)):
                 break
             made[float(multiple)] = model
     multiples = sorted(made, reverse=True)
-    models = [made[multiple] for multiple in multiples]
-    coefs = np.array([model.coef for model in models])  # multiples x outputs x features
+    coefs = np.array([np.atleast_2d(split.model.coefficients(made[multiple].x)[0]) for multiple in multiples])
+    if hasattr(task.search, "best_estimator_") and task.search.refit != "sklearn":  # what is delivered, by our solver
+        coefs[multiples.index(1.0)] = final_estimator(task.search).coef_
     outputs, features = coefs.shape[1:]
     names, of = feature_names(task.search, features), output_names(task.search, outputs)
     largest = np.abs(coefs).max(axis=0).ravel()
@@ -311,35 +228,31 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
             }
             for k in shown.tolist()
         ],
-        "nonzero": [int(np.count_nonzero(model.coef)) for model in models],
+        "nonzero": [int(np.count_nonzero(coef)) for coef in coefs],
         "coefficients": int(outputs * features),
-        "accuracy": accuracy_of(model.solution for model in models),
+        "accuracy": accuracy_of(made.values()),
     }
 
 
-def _final_model(task: FittedSearch, model: TrainedModel) -> TrainedModel:
-    """The model at the best penalties with the coefficients of the one that is delivered, if it is by our solver."""
-    search = task.search
-    if not hasattr(search, "best_estimator_") or search.refit == "sklearn":
-        return model
-    final = split_pipeline(fitted_inside(search.best_estimator_))[0]
-    return replace(model, coef=np.atleast_2d(final.coef_), intercept=np.atleast_1d(final.intercept_))
+def final_estimator(search: Any) -> Any:
+    """The linear estimator inside the one that is delivered."""
+    return split_pipeline(fitted_inside(search.best_estimator_))[0]
 
 
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
     for_linear_models(search, "a figure of coefficients")
     if hasattr(search, "best_estimator_"):
-        final = fitted_inside(search.best_estimator_)
-        final = final.steps[-1][1] if isinstance(final, Pipeline) else final
-        coef, intercept = np.atleast_2d(final.coef_), np.atleast_1d(final.intercept_)
+        final = final_estimator(search)
+        coef, intercept = final.coef_, final.intercept_
         source = "best_estimator_" if search.refit == "sklearn" else "certified"
     elif task is not None:
         split = task.data.whole()
-        model = model_of(split, fitted_weights(split, search.best_penalties_))
-        coef, intercept, source = model.coef, model.intercept, "suffice"
+        coef, intercept = split.model.coefficients(fitted_weights(split, search.best_penalties_).x)
+        source = "suffice"
     else:
         raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")
+    coef = np.atleast_2d(coef)
     outputs, features = coef.shape
     names, of = feature_names(search, features), output_names(search, outputs)
     largest = np.abs(coef).max(axis=0)

@@ -1,32 +1,103 @@
-"""Whether plain data are what `suffice.sklearn.report.collect` makes: shapes first, then what numbers have to satisfy.
+"""What `suffice.sklearn.report.collect` makes, and whether plain data are that.
 
-A shape is `str`, `bool`, `int` (non-negative), `float` (finite), `[shape]`, `{str: shape}`, `{"key": shape, ...}`, or a
-tuple of alternatives in which None stands for an absent value.
+A shape is `str`, `bool`, `int` (non-negative), `float` (finite), `object` (plain data), `[shape]`, `{str: shape}`,
+`{"key": shape, "key that may be missing?": shape}`, or a tuple of alternatives in which None stands for an absent
+value. `Where` is a shape whose values have to satisfy more.
 """
 
 from __future__ import annotations
 
 import math
+from collections import ChainMap
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
-
-from suffice.sklearn import _report_global
 
 MOST = 100_000  # entries of a list
 LONGEST = 2_000  # characters of a text
 LARGEST = 1e301  # of any number: figures take differences and logarithms
 
-EVALUATION = {
-    "number": int,
-    "purpose": str,
-    "point": [float],
-    "cost": float,
-    "interval": [(float, None)],  # None: not bounded
-    "asked": (float, None),
-    "achieved": (float, None),
-    "work": float,
+Scope = ChainMap[str, Any]  # the dictionaries around a value, the nearest one first; keys that were checked already
+
+
+@dataclass(frozen=True)
+class Where:
+    """`wrong(value, scope)` says what a value of this shape must be, if it is not that."""
+
+    shape: Any
+    wrong: Callable[[Any, Scope], str | bool]
+
+
+def each(shape: Any, like: str, less: int = 0) -> Where:
+    """A list with as many entries as that of this name, or as a number of this name says."""
+
+    def wrong(value: Any, scope: Scope) -> str | bool:
+        count = (scope[like] if isinstance(scope[like], int) else len(scope[like])) - less
+        return len(value) != count and f"of length {count}"
+
+    return Where([shape], wrong)
+
+
+def positive(shape: Any) -> Where:
+    return Where(shape, lambda value, _: any(one <= 0.0 for one in value) and "positive")
+
+
+def some(shape: Any, what: str) -> Where:
+    """A list that is not empty."""
+    return Where(shape, lambda value, _: not value and f"at least one {what}")
+
+
+def _ends(value: Any, scope: Scope) -> str | bool:
+    """Of an interval, around `cost` if there is one; None is no bound."""
+    inside, right = scope.get("cost"), len(value) == 2
+    if right:
+        low, high = (end if given is None else given for given, end in zip(value, (-math.inf, math.inf), strict=True))
+        right = low <= high
+        right &= inside is None or low - 1e-9 * abs(low) <= inside <= high + 1e-9 * abs(high)
+    return not right and "a pair low <= high" + ("" if inside is None else f" around {inside!r}")
+
+
+def _of_landscape(found: Any, _: Scope) -> str | bool:
+    names, m = found["names"], len(found["names"])
+    if m not in (1, 2) or len(found["best"]) != m or set(found["ranges"]) != set(names):
+        return f"one or two penalties with their best values and ranges, got {names!r}"
+    rows = [row[:m] + row[m:-1] for row in found["cells"]]
+    if not rows or any(len(row) != 2 * m or min(row) <= 0.0 for row in rows) or min(found["best"]) <= 0.0:
+        return f"cells with {2 * m} positive ends and a bound"
+    if any(a > b for row in rows for a, b in zip(row[:m], row[m:], strict=True)):
+        return "cells whose lower ends are no larger than their upper ones"
+    line = found["line"]
+    if any(len(row) != 3 or row[0] is None or row[1] is None for row in line) or (m == 1) != bool(line):
+        return "a line of a penalty and two bounds, of one penalty"
+    if any(len(row) != 2 or row[1] < 0.0 for row in found["history"]) or not 0.0 <= found["lower"] <= found["upper"]:
+        return "bounds 0 <= lower <= upper, and gaps that are not negative"
+    return found["upper"] <= 0.0 and "a loss that is positive"
+
+
+NOT_NEGATIVE = Where((float, None), lambda value, _: value is not None and value < 0.0 and "non-negative")
+OF_FOLDS = each(float, "folds")
+LEFT_OUT_OR_OF_FOLDS = Where([float], lambda value, scope: bool(value) and OF_FOLDS.wrong(value, scope))
+CALIBRATIONS = {
+    "reliability": {
+        "curves": [
+            {
+                "label": str,
+                "predicted": [float],
+                **{key: each(float, "predicted") for key in ("observed", "low", "high")},
+                "count": each(int, "predicted"),
+            }
+        ],
+        "samples": int,
+        "classes": int,
+    },
+    "margins": {
+        "edges": Where([float], lambda value, _: any(a >= b for a, b in pairwise(value)) and "increasing"),
+        "labels": [str],
+        "counts": each(each(int, "edges", 1), "labels"),
+    },
+    "regression": {"true": some([float], "value"), "predicted": each(float, "true"), "samples": int},
 }
-SCORES = {"scoring": str, "tuned": [float], "default": [float]}
 SHAPE = {
     "format": str,
     "about": {str: object},
@@ -35,7 +106,7 @@ SHAPE = {
     "steps": [str],
     "samples": int,
     "features": int,
-    "folds": int,
+    "folds": Where(int, lambda value, _: value < 1 and "positive"),
     "scoring": str,
     "asked_scoring": (str, None),
     "policy": str,
@@ -44,156 +115,136 @@ SHAPE = {
         "penalties": {str: float},
         "l2_floor": float,
         "score": float,
-        "interval": [float],
+        "interval": Where([float], _ends),
         "message": str,
         "refit": (bool, str),
     },
-    "names": [str],
-    "evaluations": [EVALUATION],
-    "evaluation": int,
-    "path": [[float]],
-    "comparison": {"params": {str: float}, "converged": bool, "scores": [SCORES], "same_folds": bool},
+    "names": Where([str], lambda value, _: not 0 < len(value) == len({*value}) and "one or more different names"),
+    "evaluations": some(
+        [
+            {
+                "number": int,
+                "purpose": str,
+                "point": positive(each(float, "names")),
+                "cost": float,
+                "interval": Where([(float, None)], _ends),
+                "asked": NOT_NEGATIVE,
+                "achieved": NOT_NEGATIVE,
+                "work": Where(float, NOT_NEGATIVE.wrong),
+            }
+        ],
+        "evaluation",
+    ),
+    "evaluation": Where(
+        int,
+        lambda value, scope: (
+            not 1 <= value <= len(scope["evaluations"]) and f"between 1 and {len(scope['evaluations'])}"
+        ),
+    ),
+    "path": [positive(each(float, "names"))],
+    "comparison": {
+        "params": {str: float},
+        "converged": bool,
+        "scores": some([{"scoring": str, "tuned": OF_FOLDS, "default": LEFT_OUT_OR_OF_FOLDS}], "score"),
+        "same_folds": bool,
+    },
     "regularisation": {
-        "multiples": [float],
+        "multiples": positive(some([float], "multiple")),
+        "left_out?": int,
         "penalties": {str: float},
-        "lines": [{"name": str, "output": str, "values": [float]}],
-        "nonzero": [int],
+        "lines": [{"name": str, "output": str, "values": each(float, "multiples")}],
+        "nonzero": each(int, "multiples"),
         "coefficients": int,
         "accuracy": (float, None),
     },
-    "calibration": {"kind": str, "accuracy": (float, None)},
+    "calibration": {
+        "kind": Where(str, lambda value, _: value not in CALIBRATIONS and f"one of {', '.join(CALIBRATIONS)}"),
+        "accuracy": (float, None),
+    },
     "coefficients": {
         "source": str,
         "names": [str],
-        "outputs": [str],
-        "values": [[float]],
-        "intercepts": [float],
+        "outputs": some([str], "output"),
+        "values": each(each(float, "names"), "outputs"),
+        "intercepts": each(float, "outputs"),
         "features": int,
         "nonzero": int,
     },
+    "measures?": {  # not in reports of older versions
+        "rows": int,
+        **{key: {str: float} for key in ("tuned", "baseline", "default")},
+        "gain": (float, None),
+        "better_than_baseline": bool,
+        "folds": {"measure": str, "tuned": [float], "default": [float]},
+        "confusion?": ({"classes": [str], "counts": each(each(int, "classes"), "classes")}, None),
+    },
+    "global?": Where(  # where it was asked for
+        {
+            "epsilon": float,
+            "message": str,
+            "evaluations": int,
+            "ranges": {str: each((float, None), "pair")},
+            "names": [str],
+            "best": [float],
+            "lower": float,
+            "upper": float,
+            "cells": [[float]],
+            "line": [[(float, None)]],
+            "history": [[float]],
+        },
+        _of_landscape,
+    ),
 }
-MEASURES = {
-    "rows": int,
-    "tuned": {str: float},
-    "baseline": {str: float},
-    "default": {str: float},
-    "gain": (float, None),
-    "better_than_baseline": bool,
-    "folds": {"measure": str, "tuned": [float], "default": [float]},
-}
-CONFUSION = {"classes": [str], "counts": [[int]]}
-CURVE = {"label": str, "predicted": [float], "observed": [float], "low": [float], "high": [float], "count": [int]}
-CALIBRATIONS = {
-    "reliability": {"curves": [CURVE], "samples": int, "classes": int},
-    "margins": {"edges": [float], "counts": [[int]], "labels": [str]},
-    "regression": {"true": [float], "predicted": [float], "samples": int},
+NAMES = {
+    float: "a finite number",
+    int: "a non-negative integer",
+    str: "a text",
+    bool: "True or False",
+    object: "plain data",
+    None: "None",
 }
 
 
 def check(data: Any, *formats: str) -> None:
     """Raise ValueError, with the place, unless `data` are a search of one of these formats, the latest first."""
-    _shape(data, {"format": str}, "data")
-    _require(data["format"] in formats, "format", f"{formats[0]!r}", data["format"])
-    _shape(data, SHAPE, "data")
-    names, made, best = data["names"], data["evaluations"], data["best"]
-    _require(0 < len(names) == len(set(names)), "names", "one or more different names", names)
-    _require(bool(made), "evaluations", "at least one evaluation", made)
-    for k, one in enumerate(made):
-        where = f"evaluations[{k}]"
-        _point(one["point"], len(names), f"{where}.point")
-        _interval(one["interval"], one["cost"], f"{where}.interval")
-        for key in ("asked", "achieved", "work"):
-            _require(one[key] is None or one[key] >= 0.0, f"{where}.{key}", "non-negative", one[key])
-    for k, point in enumerate(data["path"]):
-        _point(point, len(names), f"path[{k}]")
-    _interval(best["interval"], None, "best.interval")
-    _require(1 <= data["evaluation"] <= len(made), "evaluation", f"between 1 and {len(made)}", data["evaluation"])
-    rows = data["comparison"]["scores"]
-    _require(bool(rows) and data["folds"] > 0, "comparison.scores", "at least one score of at least one fold", rows)
-    for k, row in enumerate(rows):
-        _length(row["tuned"], data["folds"], f"comparison.scores[{k}].tuned")
-        if row["default"]:  # or they were left out
-            _length(row["default"], data["folds"], f"comparison.scores[{k}].default")
-    if "measures" in data:  # not in reports of older versions
-        _measures(data["measures"])
-    if "global" in data:  # where it was asked for
-        _shape(data["global"], _report_global.SHAPE, "global")
-        wrong = _report_global.problem_of(data["global"])
-        _require(wrong is None, "global", str(wrong), data["global"])
-    _regularisation(data["regularisation"])
-    _calibration(data["calibration"])
-    _coefficients(data["coefficients"])
+    outside: Scope = ChainMap({"pair": 2})
+    _check(data, {"format": Where(str, lambda value, _: value not in formats and repr(formats[0]))}, "data", outside)
+    _check(data, SHAPE, "data", outside)
+    _check(data["calibration"], CALIBRATIONS[data["calibration"]["kind"]], "data.calibration", outside)
 
 
-def _regularisation(path: Any) -> None:
-    multiples = path["multiples"]
-    right = bool(multiples) and all(multiple > 0.0 for multiple in multiples)
-    _require(right, "regularisation.multiples", "positive", multiples)
-    for k, line in enumerate(path["lines"]):
-        _length(line["values"], len(multiples), f"regularisation.lines[{k}].values")
-    _length(path["nonzero"], len(multiples), "regularisation.nonzero")
-
-
-def _measures(found: Any) -> None:
-    _shape(found, MEASURES, "measures")
-    known = found.get("confusion")
-    if known is not None:
-        _shape(known, CONFUSION, "measures.confusion")
-        for part in (known["counts"], *known["counts"]):
-            _length(part, len(known["classes"]), "measures.confusion.counts")
-
-
-def _calibration(found: Any) -> None:
-    kind = found["kind"]
-    _require(kind in CALIBRATIONS, "calibration.kind", f"one of {', '.join(CALIBRATIONS)}", kind)
-    _shape(found, CALIBRATIONS[kind], "calibration")
-    if kind == "reliability":
-        for k, curve in enumerate(found["curves"]):
-            for key in ("observed", "low", "high", "count"):
-                _length(curve[key], len(curve["predicted"]), f"calibration.curves[{k}].{key}")
-    elif kind == "margins":
-        edges = found["edges"]
-        _require(all(a < b for a, b in pairwise(edges)), "calibration.edges", "increasing", edges)
-        _length(found["counts"], len(found["labels"]), "calibration.counts")
-        for k, counts in enumerate(found["counts"]):
-            _length(counts, len(edges) - 1, f"calibration.counts[{k}]")
-    else:
-        _require(bool(found["true"]), "calibration.true", "at least one value", found["true"])
-        _length(found["predicted"], len(found["true"]), "calibration.predicted")
-
-
-def _coefficients(found: Any) -> None:
-    _require(bool(found["outputs"]), "coefficients.outputs", "at least one", found["outputs"])
-    for key in ("values", "intercepts"):
-        _length(found[key], len(found["outputs"]), f"coefficients.{key}")
-    for k, row in enumerate(found["values"]):
-        _length(row, len(found["names"]), f"coefficients.values[{k}]")
-
-
-def _shape(value: Any, shape: Any, where: str) -> None:
-    if isinstance(shape, tuple):
-        if not any(_fits(value, each) for each in shape):
-            raise ValueError(f"{where} must be {' or '.join(NAMES[each] for each in shape)}, got {_short(value)}")
-    elif isinstance(shape, list):
-        if not isinstance(value, list) or len(value) > MOST:
-            raise ValueError(f"{where} must be a list of at most {MOST} entries, got {_short(value)}")
-        for k, entry in enumerate(value):
-            _shape(entry, shape[0], f"{where}[{k}]")
-    elif isinstance(shape, dict):
-        if not isinstance(value, dict):
-            raise ValueError(f"{where} must be a dictionary, got {_short(value)}")
-        each = shape.get(str)
-        if each is not None:
-            for key, entry in value.items():
-                _shape(key, str, f"a key of {where}")
-                _shape(entry, each, f"{where}[{key[:60]!r}]")
+def _check(value: Any, shape: Any, where: str, scope: Scope) -> None:
+    if isinstance(shape, Where):
+        _check(value, shape.shape, where, scope)
+        must_be = shape.wrong(value, scope)
+        _require(not must_be, where, str(must_be), value)
+    elif isinstance(shape, tuple):
+        inner = [one for one in shape if isinstance(one, dict)]
+        if inner and isinstance(value, dict):
+            _check(value, inner[0], where, scope)
             return
-        for key, inner in shape.items():
-            if key not in value:
+        words = " or ".join("a dictionary" if isinstance(one, dict) else NAMES[one] for one in shape)
+        _require(any(_fits(value, one) for one in shape if not isinstance(one, dict)), where, words, value)
+    elif isinstance(shape, list):
+        right = isinstance(value, list) and len(value) <= MOST
+        _require(right, where, f"a list of at most {MOST} entries", value)
+        for k, entry in enumerate(value):
+            _check(entry, shape[0], f"{where}[{k}]", scope)
+    elif isinstance(shape, dict):
+        _require(isinstance(value, dict), where, "a dictionary", value)
+        if str in shape:
+            for key, entry in value.items():
+                _check(key, str, f"a key of {where}", scope)
+                _check(entry, shape[str], f"{where}[{key[:60]!r}]", scope)
+            return
+        for name, part in shape.items():
+            key = name.removesuffix("?")
+            if key in value:
+                _check(value[key], part, f"{where}.{key}", scope.new_child(value))
+            elif key == name:
                 raise ValueError(f"{where} lacks {key!r}")
-            _shape(value[key], inner, f"{where}.{key}")
-    elif not _fits(value, shape):
-        raise ValueError(f"{where} must be {NAMES[shape]}, got {_short(value)}")
+    else:
+        _require(_fits(value, shape), where, NAMES[shape], value)
 
 
 def _fits(value: Any, shape: Any) -> bool:
@@ -219,37 +270,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     return any(_fits(value, shape) for shape in (None, bool, float, str))
 
 
-NAMES = {
-    float: "a finite number",
-    int: "a non-negative integer",
-    str: "a text",
-    bool: "True or False",
-    object: "plain data",
-    None: "None",
-}
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 def _require(right: bool, where: str, what: str, value: Any) -> None:
     if not right:
-        raise ValueError(f"{where} must be {what}, got {_short(value)}")
-
-
-def _length(values: list[Any], count: int, where: str) -> None:
-    _require(len(values) == count, where, f"of length {count}", values)
-
-
-def _point(point: list[float], count: int, where: str) -> None:
-    _length(point, count, where)
-    _require(all(value > 0.0 for value in point), where, "positive", point)
-
-
-def _interval(ends: list[float | None], inside: float | None, where: str) -> None:
-    _length(ends, 2, where)
-    low, high = (end if given is None else given for given, end in zip(ends, (-math.inf, math.inf), strict=True))
-    right = low <= high and (inside is None or low - 1e-9 * abs(low) <= inside <= high + 1e-9 * abs(high))
-    _require(right, where, "a pair low <= high" + ("" if inside is None else f" around {inside!r}"), ends)
+        text = repr(value)
+        raise ValueError(f"{where} must be {what}, got {text if len(text) <= 80 else f'{text[:77]}...'}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from suffice.sklearn import _report_data, _report_global
+from suffice.sklearn import _report_course, _report_data
 from suffice.sklearn.measures import Predicted, compared_measures
 
 FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
@@ -78,7 +78,7 @@ def collect(
             "message": search.result_.message,
             "refit": search.refit,
         },
-        **_report_data.course(search),
+        **_report_course.course(search),
         "measures": {
             **compared_measures(
                 search.held_out_,
@@ -93,7 +93,7 @@ def collect(
         "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),
         "coefficients": _report_data.coefficients(search, task),
-        **_report_global.collected(search),
+        **_report_course.global_certificate(search),
     }
 
 
