@@ -146,7 +146,7 @@ def test_the_path_takes_no_more_steps_than_it_may(monkeypatch):
 
     def counted(split, penalties, *rest):
         model = trained(split, penalties, *rest)
-        steps.append(model.solution.steps)
+        steps.append(model.steps)
         return model
 
     monkeypatch.setattr(_report_data, "trained", counted)

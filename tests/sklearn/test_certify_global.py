@@ -13,7 +13,7 @@ from suffice.options import Options
 from suffice.result import Status
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import SufficeSearchCV, report
-from suffice.sklearn._report_global import landscape
+from suffice.sklearn._report_course import landscape
 
 X, y = load_diabetes(return_X_y=True)
 X, y = X[:150], y[:150]
