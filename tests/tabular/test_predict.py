@@ -19,7 +19,7 @@ skops = pytest.importorskip("skops.io")
 
 from suffice.cli import app  # noqa: E402
 from suffice.tabular import run  # noqa: E402
-from suffice.tabular.predict import Recipe  # noqa: E402
+from suffice.tabular.table import Recipe  # noqa: E402
 
 runner = typer_testing.CliRunner()
 rng = np.random.default_rng(5)

@@ -1,9 +1,4 @@
-"""What looks like a mistake in a table: row numbers taken for measurements, columns that give the target away.
-
-A column of n > 30 different whole numbers counts the rows if they are consecutive in the order of the rows, or begin at
-0 or 1 and are dense (their range is below 3 n: n different numbers out of so few come about by counting, not by
-measuring). It is left out, unless it turns out to hold the answer (`suffice.tabular.comparing`). If they begin
-elsewhere, it may be a year or a position: it is used, with a warning.
+"""What looks like a mistake in a table: columns that give the target away.
 
 A column tells the target by itself if one threshold per class (or its levels, 5 rows each at least on average)
 separates 99.5 % of the rows, or if its correlation with the target is above 0.999. Such columns are mostly another form
@@ -12,56 +7,18 @@ of the target, or were written down after it was known; a model with them is of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from suffice.tabular.entries import Array, Column
+from suffice.tabular.entries import Array
+from suffice.tabular.summaries import WARNING
 from suffice.tabular.table import quoted
 
-WARNING = "warning: "  # how notes begin that nobody should overlook
-IDENTIFIER = re.compile(
-    r"(^|[_\s\-.:])(?i:id|idx|index|uuid|key|obs|rownum|row|rownames?|(row|case|serial)[_\s\-.]?(no|nr|number|names?))$"
-    r"|[a-z]I[dD]$|^Unnamed: 0$",
-    re.ASCII,
-)
-DENSE = 3
 ROWS, COLUMNS = 5_000, 2_000  # how many are looked at
 SEPARATED, CORRELATED = 0.995, 0.999
-
-
-def counts_rows(name: str, known: Array) -> str:
-    """Why these different whole numbers are of no use; empty if they may be."""
-    steps = np.diff(known)
-    low, high = float(known.min()), float(known.max())
-    if low in (0.0, 1.0) and high - low < DENSE * len(known):
-        ordered = bool((steps == 1.0).all() or (steps == -1.0).all())
-        numbers = f"its {len(known):,} different whole numbers from {low:.0f} to {high:.0f} look like row numbers"
-        return "it counts the rows" if ordered else numbers
-    if IDENTIFIER.search(name):
-        return "it looks like an identifier"
-    return ""
-
-
-def numbering(column: Column, rows: Array) -> str:
-    """A warning if a column that is used looks like numbers of rows all the same."""
-    known = column.values[rows & ~column.missing]
-    if column.kind != "numeric" or len(known) <= 30 or not (known == np.round(known)).all():
-        return ""
-    steps = np.diff(known)
-    dense = float(np.ptp(known)) < DENSE * len(known)
-    if not dense and not (steps > 0).all() and not (steps < 0).all():
-        return ""
-    if len(np.unique(known)) < len(known):
-        return ""
-    how = "in the order of the rows" if (steps > 0).all() or (steps < 0).all() else "nearly without gaps"
-    return (
-        f"{WARNING}column {quoted(column.name)} holds {len(known):,} different whole numbers {how}: "
-        f"if they only number the rows, leave them out with --drop {quoted(column.name)}"
-    )
 
 
 def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]:

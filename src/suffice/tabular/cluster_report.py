@@ -344,7 +344,7 @@ def about(made: Made, table: str, target: str, columns: Data, notes: Sequence[st
         "title": f"{table}: {target}",
         "table": table,
         "target": target,
-        "model": f"{made.model}: {MODELS[made.model][1]}",
+        "model": f"{made.model}: {MODELS[made.model].words}",
         "rows": made.rows,
         **columns,
         "notes": list(notes),

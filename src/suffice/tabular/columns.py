@@ -24,7 +24,7 @@ are scikit-learn's own and part of the pipeline that is tuned.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,18 +37,22 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.sklearn.adapters import find_adapter
 from suffice.tabular import cautions, comparing
-from suffice.tabular.entries import Array, Column
-from suffice.tabular.groups import REST, ColumnsOf
-from suffice.tabular.models import MODELS, SIGNED, Task, estimator_of, penalties_of
-from suffice.tabular.table import UNREAD, Reading, Table, TableError, quoted
-from suffice.tabular.targets import Target, Wishes, target_of
-
-__all__ = ["MODELS", "Problem", "pose"]
+from suffice.tabular.entries import Array
+from suffice.tabular.groups import REST, ColumnsOf, read_groups
+from suffice.tabular.models import MODELS, SIGNED, Task, estimator_of
+from suffice.tabular.settings import ColumnSettings, Settings
+from suffice.tabular.summaries import FEW, ONE_VALUE, Summary
+from suffice.tabular.table import Recipe, Table, TableError, listed, quoted
+from suffice.tabular.targets import Target, target_of
 
 LOG_LOSS = "neg_log_loss"
-FEW = 30  # different texts that a column may have whatever the number of rows
 WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
 DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
+KNOWN: dict[str, tuple[Callable[[Array], Array], str]] = {
+    "weights": (lambda x: x >= 0.0, "rows count as much as {} says, in training and in scores"),
+    "exposure": (lambda x: x > 0.0, "the mean is proportional to {}, which has no coefficient"),
+    "offset": (np.isfinite, "a known part of the linear predictor is {}, which has no coefficient"),
+}  # what columns with a part of their own must hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +69,11 @@ class Problem:
     numeric: tuple[str, ...]
     categorical: tuple[str, ...]
     notes: tuple[str, ...]
+    recipe: Recipe
     weight: Array | None = None
     labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
     log_target: bool = False  # whether y is the logarithm of the target
     groups: Mapping[str, ColumnsOf] | None = None
-    reading: Reading = UNREAD
-    needs: tuple[str, ...] = ()  # the columns of the file that X is made of
 
     def optimised(self, scoring: str | None) -> str:
         """The smooth score that is optimised if this one is asked for."""
@@ -88,115 +91,90 @@ class Problem:
         return len(np.unique(self.y)) if self.task == "classification" else 0
 
 
-def pose(
-    table: Table,
-    target: str,
-    wishes: Wishes | None = None,
-    *,
-    seed: int = 0,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-    max_levels: int | None = None,
-    weights: str | None = None,
-    groups: Mapping[str, str] | None = None,
-    exposure: str | None = None,
-    offset: str | None = None,
-    non_negative: bool = False,
-) -> Problem:
-    """The problem that a table poses; `TableError` if it poses none. `groups` has the group of every column in one,
-    `non_negative` says that no coefficient may be negative."""
-    wishes = Wishes() if wishes is None else wishes
-    others = [name for name in (weights, wishes.event, exposure, offset) if name is not None]
-    for name in (target, *drop, *keep, *categorical, *(groups or ()), *others):
-        _check_name(name, table)
-    for name, use in ((target, "predicted"), *((name, "categories") for name in categorical)):
+def pose(table: Table, settings: Settings) -> Problem:
+    """The problem that a table poses; `TableError` if it poses none."""
+    target, parts = settings.target, {name: getattr(settings, name) for name in ("exposure", "offset")}
+    known_parts = {role: name for role, name in parts.items() if name is not None}
+    groups = None if settings.groups is None else read_groups(settings.groups)
+    check_names(table.names, table.origins, settings, *(groups or ()))
+    for name, use in ((target, "predicted"), *((name, "categories") for name in settings.categorical)):
         if name not in table.names:
             raise TableError(f"column {quoted(name)} holds dates, which cannot be {use}")
     notes = list(table.notes)
-    known = target_of(table, target, wishes, notes)
-    y, rows = known.y, known.rows
-    weight = None if weights is None else _weight(table, weights, target, rows, notes)
-    left_out = {target, *drop, *others}
-    known_parts = {name: one for name, one in (("exposure", exposure), ("offset", offset)) if one is not None}
-    for kind, name in known_parts.items():
-        _check_known(table, name, kind, rows, notes)
-    numeric, levels, doubtful = _features(table, rows, left_out, set(keep), set(categorical), notes)
-    known = _compared(table, target, known, numeric, levels, doubtful, notes)
+    known = target_of(table, settings, notes)
+    rows = known.rows
+    for role, name in (("weights", settings.weights), *known_parts.items()):
+        if name is not None:
+            kind = table[name].kind if name in table.names else "date"
+            values = table[name].values[rows] if kind != "date" else rows
+            check_known(name, kind, role, values, target, notes, table.lines[rows])
+    weight = None if settings.weights is None else table[settings.weights].values[rows]
+    summaries = [_summary(table, name, rows) for name in table.names]
+    other = {column.name: column.what for column in table.columns}
+    numeric, levels, doubtful = features(summaries, settings, left_out(settings), other, notes)
+    known = _compared(table, settings, known, numeric, levels, doubtful, notes)
     if not numeric and not levels:
         hint = f": --keep uses {listed([*doubtful])}" if doubtful else ""
         raise TableError(f"there is no column to learn from besides the target{hint}")
-    frame = table.frame([*known_parts.values(), *numeric, *levels])
+    used = [*known_parts.values(), *numeric, *levels]
+    frame = table.frame(used)
     X = frame if rows.all() else frame[rows].reset_index(drop=True)
-    most = _most_levels(levels, max_levels, notes)
-    width = 2 * len(numeric) + _width(levels, most)
-    dense = len(y) * width <= DENSE
+    most = _most_levels(levels, settings.max_levels, notes)
+    dense = len(known.y) * (2 * len(numeric) + _width(levels, most)) <= DENSE
     before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
-    if non_negative and known.model not in SIGNED:
+    if settings.non_negative and known.model not in SIGNED:
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {known.model}")
-    estimator = estimator_of(known.model, {kind: k for k, kind in enumerate(known_parts)}, non_negative)
-    notes += cautions.telling(X, y, known.task, set(levels))
-    names, chosen = penalties_of(known.model), _grouped(groups, table, numeric, tuple(levels))
+    estimator = estimator_of(known.model, {role: k for k, role in enumerate(known_parts)}, settings.non_negative)
+    notes += cautions.telling(X, known.y, known.task, set(levels))
+    names, chosen = MODELS[known.model].penalties, _grouped(groups, table, numeric, tuple(levels))
     if chosen is not None:
         names = tuple(f"{name}_{group}" for name in names for group in chosen)
     splitter = StratifiedKFold if known.task == "classification" else KFold
+    needs = tuple(dict.fromkeys(table[name].origin or name for name in used))
     return Problem(
-        X, y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]), dict.fromkeys(names),
-        splitter(wishes.folds, shuffle=True, random_state=seed), tuple(numeric), tuple(levels), tuple(notes),
-        weight, known.labels, known.log, chosen, table.reading,
-        _origins(table, [*known_parts.values(), *numeric, *levels]),
+        X, known.y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]),
+        dict.fromkeys(names), splitter(settings.cv, shuffle=True, random_state=settings.seed), tuple(numeric),
+        tuple(levels), tuple(notes), Recipe(target, needs, tuple(levels), table.reading.only(*needs, target)),
+        weight, known.labels, known.log, chosen,
     )  # fmt: skip
 
 
-def _check_name(name: str, table: Table) -> None:
-    names = tuple(dict.fromkeys((*table.origins, *table.names)))
-    if name in names:
-        return
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    lower = [other for other in names if other.lower() == name.lower()]
-    close = list(dict.fromkeys([*lower, *near]))
-    hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {listed(table.origins)}"
-    raise TableError(f"there is no column {quoted(name)}: {hint}")
+def left_out(settings: Settings) -> set[str]:
+    """Columns that no coefficient is for."""
+    special = (settings.weights, settings.event, settings.exposure, settings.offset)
+    return {settings.target, *settings.drop, *(name for name in special if name is not None)}
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names, the first few of them."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(quoted, names[:most])) + rest
+def check_names(names: Sequence[str], origins: Sequence[str], settings: Settings, *more: str) -> None:
+    """Whether there are the columns that the settings name; `origins` are those of the file."""
+    there = tuple(dict.fromkeys((*origins, *names)))
+    for name in (*left_out(settings), *settings.keep, *settings.categorical, *more):
+        if name in there:
+            continue
+        near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)
+        lower = [other for other in there if other.lower() == name.lower()]
+        close = list(dict.fromkeys([*lower, *near]))
+        hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {listed(origins)}"
+        raise TableError(f"there is no column {quoted(name)}: {hint}")
 
 
-def _origins(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(table[name].origin or name for name in names))
-
-
-def _weight(table: Table, name: str, target: str, rows: Array, notes: list[str]) -> Array:
-    """The weights of the rows that are used."""
+def check_known(
+    name: str, kind: str, role: str, values: Array, target: str, notes: list[str], lines: Array | None = None
+) -> None:
+    """Whether a column can be weights, an exposure or an offset."""
     if name == target:
-        raise TableError(f"the target {quoted(name)} cannot be the weights, too")
-    if name not in table.names or table[name].kind not in ("numeric", "boolean"):
-        raise TableError(f"the weights {quoted(name)} are not numbers")
-    values = table[name].values[rows]
-    bad = np.flatnonzero(~(values >= 0.0))
+        raise TableError(f"the target {quoted(name)} cannot be the {role}, too")
+    if kind not in ("numeric", "boolean"):
+        raise TableError(f"the {role} {quoted(name)} {'are' if role == 'weights' else 'is'} not numbers")
+    good, note = KNOWN[role]
+    bad = np.flatnonzero(~good(values))
     if len(bad):
         what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
-        raise TableError(f"the weight {quoted(name)} is {what} in line {table.lines[rows][bad[0]]}")
-    if not values.any():
+        where = "somewhere" if lines is None else f"in line {lines[bad[0]]}"
+        raise TableError(f"the {role.removesuffix('s')} {quoted(name)} is {what} {where}")
+    if role == "weights" and not values.any():
         raise TableError(f"the weights {quoted(name)} are all zero")
-    notes.append(f"rows count as much as {quoted(name)} says, in training and in scores")
-    return values
-
-
-def _check_known(table: Table, name: str, kind: str, rows: Array, notes: list[str]) -> None:
-    """Whether a column can be an exposure or an offset."""
-    if name not in table.names or table[name].kind != "numeric":
-        raise TableError(f"the {kind} {quoted(name)} is not numbers")
-    values = table[name].values[rows]
-    bad = np.flatnonzero(~(values > 0.0) if kind == "exposure" else ~np.isfinite(values))
-    if len(bad):
-        what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
-        raise TableError(f"the {kind} {quoted(name)} is {what} in line {table.lines[rows][bad[0]]}")
-    how = "the mean is proportional to" if kind == "exposure" else "a known part of the linear predictor is"
-    notes.append(f"{how} {quoted(name)}, which has no coefficient")
+    notes.append(note.format(quoted(name)))
 
 
 def _grouped(
@@ -218,35 +196,42 @@ def _grouped(
 # The columns
 
 
-def _features(
-    table: Table, rows: Array, left_out: set[str], keep: set[str], categorical: set[str], notes: list[str]
+def _summary(table: Table, name: str, rows: Array) -> Summary:
+    column = table[name]
+    return Summary.of(name, column.kind, column.values[rows], column.origin)
+
+
+def features(
+    columns: Sequence[Summary], wish: ColumnSettings, left_out: set[str], other: Mapping[str, str], notes: list[str]
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
     """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
-    its own, with the reason to leave them out."""
+    its own, with the reason to leave them out. `other` says what columns hold that are neither numbers nor text."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
     doubtful: dict[str, str] = {}
-    for column in table.columns:
-        if column.name in left_out or column.origin in left_out:
+    for column in columns:
+        name = column.name
+        if {name, column.origin} & left_out:
             continue
-        kept = bool({column.name, column.origin} & keep) or column.name in categorical
-        if reason := _useless(column, rows):
-            if not (column.origin and reason == ONE_VALUE):  # a year that all dates share is nothing to tell of
-                notes.append(f"column {quoted(column.name)} is left out: {reason}")
-        elif not (kept or column.origin) and (reason := _identifying(column, rows)):
-            doubtful[column.name] = reason
-        elif column.kind == "text" or column.name in categorical:
-            levels[column.name] = _levels(column, rows)
+        kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical
+        no_use = f"{other[name]} is neither numbers nor text" if column.kind == "other" else column.useless
+        if no_use:
+            if not (column.origin and no_use == ONE_VALUE):  # a year that all dates share is nothing to tell of
+                notes.append(f"column {quoted(name)} is left out: {no_use}")
+        elif not (kept or column.origin) and (reason := column.identifying):
+            doubtful[name] = reason
+        elif column.kind == "text" or name in wish.categorical:
+            levels[name] = column.categories
         else:
-            if not (kept or column.origin) and (caution := cautions.numbering(column, rows)):
-                notes.append(caution)
-            numeric.append(column.name)
+            if not (kept or column.origin) and column.caution:
+                notes.append(column.caution)
+            numeric.append(name)
     return numeric, levels, doubtful
 
 
 def _compared(
     table: Table,
-    name: str,
+    settings: Settings,
     target: Target,
     numeric: list[str],
     levels: dict[str, int],
@@ -258,7 +243,7 @@ def _compared(
     if target.model == "cox" or not (doubtful or target.rival):
         notes += [f"column {quoted(one)} is left out: {reason} (--keep uses it)" for one, reason in doubtful.items()]
         return target
-    texts = {one: _levels(table[one], target.rows) for one in doubtful if table[one].kind == "text"}
+    texts = {one: _summary(table, one, target.rows).categories for one in doubtful if table[one].kind == "text"}
     look = comparing.Look.at(
         table.frame([*numeric, *levels, *doubtful])[target.rows],
         target.y,
@@ -276,7 +261,8 @@ def _compared(
         return target
     change, squares, counts = comparing.family(look, target.model, numeric, [*levels])
     model = target.rival if change else target.model
-    told = f"the target {quoted(name)} {'holds whole numbers' if target.rival == 'poisson' else 'looks like counts'}"
+    looks = "holds whole numbers" if target.rival == "poisson" else "looks like counts"
+    told = f"the target {quoted(settings.target)} {looks}"
     if model == "poisson":
         why = f", and held-out rows are predicted better so ({_of_mean(counts, squares)})" if change else ""
         notes.append(f"{told}{why}: Poisson regression, unless --model elastic-net")
@@ -290,39 +276,6 @@ def _compared(
 
 def _of_mean(error: float, other: float) -> str:
     return f"{error:.2g} of the mean's squared error in place of {other:.2g}"
-
-
-ONE_VALUE = "it has one value only"
-
-
-def _useless(column: Column, rows: Array) -> str:
-    """Why nobody can use a column; empty if it may be of use."""
-    if column.kind == "other":
-        return f"{column.what} is neither numbers nor text"
-    missing = column.missing[rows]
-    if missing.all():
-        return "it has no values"
-    return ONE_VALUE if len(_counts(column, rows)) == 1 and not missing.any() else ""
-
-
-def _identifying(column: Column, rows: Array) -> str:
-    """How a column identifies rows; empty if it does not."""
-    known, count = column.values[rows & ~column.missing], len(_counts(column, rows))
-    if column.kind == "text" and count > FEW and count > 0.5 * len(known):
-        return f"{count:,} different texts in {len(known):,} rows"
-    if column.kind == "numeric" and count == len(known) > FEW and (known == np.round(known)).all():
-        return cautions.counts_rows(column.name, known)
-    return ""
-
-
-def _levels(column: Column, rows: Array) -> int:
-    return len(_counts(column, rows)) + bool(column.missing[rows].any())
-
-
-def _counts(column: Column, rows: Array) -> Array:
-    """How many rows every different value has."""
-    known = column.values[rows & ~column.missing]
-    return np.unique(known.astype(str) if column.kind == "text" else known, return_counts=True)[1]
 
 
 def _width(levels: Mapping[str, int], most: int) -> int:

@@ -15,7 +15,7 @@ gains nothing by it: where these are most rows, nothing is looked at.)
 it, or one group comes after the other), so does their number, on rows that are held out at random, too; of rows to come
 it tells nothing. But a time may count the rows, and be half of the answer. A counter is used, with a warning, if
 
-- its name is not one that rows have (`suffice.tabular.cautions.IDENTIFIER`),
+- its name is not one that rows have (`suffice.tabular.summaries.IDENTIFIER`),
 - rows in its order are not sorted by the target: the rank correlation is below `SORTED` times that of sorted rows
   (classes: in the order of their mean ranks),
 - the error falls to a `TENTH` on rows held out at random, and on rows beyond those that are known: the quarter with the
@@ -36,8 +36,8 @@ from scipy.stats import rankdata
 from sklearn.linear_model import PoissonRegressor
 
 from suffice.rows.blocks import one_thread
-from suffice.tabular.cautions import IDENTIFIER, WARNING
 from suffice.tabular.entries import Array
+from suffice.tabular.summaries import IDENTIFIER, WARNING
 from suffice.tabular.table import quoted
 
 ROWS, ENTRIES = 2_000, 400_000  # of a look at most; 200 rows in any case

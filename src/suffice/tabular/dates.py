@@ -30,9 +30,10 @@ _PATTERN = re.compile(
     re.ASCII,
 )
 _START = datetime(1970, 1, 1, tzinfo=UTC)
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
-           "November", "December")  # fmt: skip
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = np.array(["January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+                    "November", "December"], object)  # fmt: skip
+_DAYS = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"], object)
+_HOURS = np.array([f"{hour:02d}" for hour in range(24)], object)
 
 Array = NDArray[Any]
 
@@ -64,16 +65,15 @@ def described(clock: bool) -> str:
 
 def parts(values: Array, clock: bool) -> dict[str, Array]:
     """Columns of the module's text: floats with NaN, and texts with None, where a date is missing."""
-    missing = np.isnan(values)
-    known: dict[float, tuple[float, str, str, str]] = {}
-    year = np.full(len(values), math.nan)
-    texts = {name: np.full(len(values), None, dtype=object) for name in ("month", "weekday", "hour")}
-    for i in np.flatnonzero(~missing):
-        t = float(values[i])
-        if t not in known:
-            at = _START + timedelta(seconds=t)
-            known[t] = float(at.year), _MONTHS[at.month - 1], _DAYS[at.weekday()], f"{at.hour:02d}"
-        year[i], texts["month"][i], texts["weekday"][i], texts["hour"][i] = known[t]
-    if not clock:
-        del texts["hour"]
-    return {"days": values / DAY, "year": year, **texts}
+    known = ~np.isnan(values)
+    t = np.floor(np.where(known, values, 0.0)).astype(np.int64)
+    months = t.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)  # since 1970, which began on a Thursday
+    texts = {"month": _MONTHS[months % 12], "weekday": _DAYS[(t // int(DAY) + 3) % 7]}
+    if clock:
+        texts["hour"] = _HOURS[t // 3600 % 24]
+    year = np.where(known, months // 12 + 1970.0, math.nan)
+    return {
+        "days": values / DAY,
+        "year": year,
+        **{name: np.where(known, of, np.array(None)) for name, of in texts.items()},
+    }

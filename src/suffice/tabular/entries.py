@@ -17,10 +17,10 @@ another file can be read in the same way, whatever is in it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -85,17 +85,79 @@ class Column:
         return np.isnan(self.values)
 
 
-def finite(values: Array, lines: Array) -> Stray | None:
-    """Take out what is infinite or nearly so, and say so."""
+def number_column(
+    name: str, values: Array, lines: Array, form: Form, stray: Stray | None = None, blank: Stray | None = None
+) -> Column:
+    """A column of these floats, from which it takes what is infinite or nearly so, and says so."""
     with np.errstate(invalid="ignore"):
         huge = np.flatnonzero(np.abs(values) > LARGEST)
-    found = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None
+    infinite = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None
     values[huge] = math.nan
-    return found
+    return Column(name, form.kind, values, stray, infinite, blank, form)
+
+
+class Texts:
+    """The entries of a column, given as blocks of text: `different` ones, and which of them every row has."""
+
+    def __init__(self, blocks: Sequence[str], lines: Array) -> None:
+        numbers: dict[str, int] = {}
+        self.lines, self.of_row, at = lines, np.empty(len(lines), dtype=np.intp), 0
+        for block in blocks:
+            found = [numbers.setdefault(entry.strip(), len(numbers)) for entry in block.split("\0")]
+            self.of_row[at : at + len(found)] = found
+            at += len(found)
+        self.different = list(numbers)
+        self.known = [k for k, entry in enumerate(self.different) if entry not in NOTHING]
+        self.counts = np.bincount(self.of_row, minlength=len(self.different))
+
+    @property
+    def entries(self) -> Iterator[str]:
+        """Different ones that are not missing."""
+        return (self.different[k] for k in self.known)
+
+    @property
+    def blank(self) -> Stray | None:
+        return self.stray(k for k, entry in enumerate(self.different) if entry in BLANKS)
+
+    def stray(self, which: Iterator[int] | Sequence[int]) -> Stray | None:
+        """These of the different entries, as strays."""
+        numbers = list(which)
+        if not numbers:
+            return None
+        first = numbers[0]  # they are numbered in the order of the rows
+        line = int(self.lines[int(np.argmax(self.of_row == first))])
+        return Stray(int(self.counts[numbers].sum()), line, self.different[first])
+
+    def numbers(self, name: str, form: Form, allowed: float = STRAYS, number: Reader | None = None) -> Column | None:
+        """A column of numbers or dates in this form; None if more than a share of its entries are something else."""
+        number, most = number or reader(form), allowed * float(self.counts[self.known].sum())
+        values, strays, count = np.full(len(self.different), math.nan), [], 0
+        for k in self.known:
+            value = number(self.different[k])
+            if value is None:
+                strays.append(k)
+                count += int(self.counts[k])
+                if count > most:
+                    return None
+            else:
+                values[k] = value
+        return number_column(name, values[self.of_row], self.lines, form, self.stray(strays), self.blank)
+
+    def words(self, name: str, kind: str = "") -> Column:
+        """True and false, or text, whatever it is if nothing is said."""
+        strays = [k for k in self.known if self.different[k] not in BOOLEANS]
+        if kind == "boolean" or not (kind or strays):
+            values = np.array([BOOLEANS.get(entry, math.nan) for entry in self.different])[self.of_row]
+            return Column(name, "boolean", values, self.stray(strays), form=Form("boolean"))
+        nothing = MISSING | (IN_TEXT - {"-", "--", "\u2013"} if "+" in self.different else IN_TEXT)
+        texts = np.empty(len(self.different), dtype=object)
+        texts[:] = [None if entry in nothing else entry for entry in self.different]
+        blank = self.stray(k for k, entry in enumerate(self.different) if entry in nothing & BLANKS)
+        return Column(name, "text", texts[self.of_row], blank=blank, form=Form("text"))
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _Guess:
     """A column as read, and what it tells of the file: its decimal mark, or another form that it may have."""
 
     column: Column
@@ -108,18 +170,18 @@ def columns_of(
 ) -> list[Column]:
     """The columns of these texts, each given as blocks, which are taken away: in the forms that are known for some, in
     those that they turn out to have for the others."""
-    found: list[_Reading] = []
+    found: list[_Guess] = []
     for name, blocks in zip(names, texts, strict=True):
         if name in forms:
-            found.append(_Reading(_as(name, blocks, lines, forms[name])))
+            found.append(_Guess(_as(name, blocks, lines, forms[name])))
         else:
-            found.append(_read(name, blocks, lines, delimiter))
+            found.append(_guess(name, blocks, lines, delimiter))
         if found[-1].instead is None:
             blocks.clear()
-    marks = {reading.mark for reading in found} - {""}
+    marks = {guess.mark for guess in found} - {""}
     made = []
-    for reading, blocks in zip(found, texts, strict=True):
-        column, other = reading.column, reading.instead
+    for guess, blocks in zip(found, texts, strict=True):
+        column, other = guess.column, guess.instead
         if other is not None and len(marks) == 1 and other.decimal in marks:
             column = _as(column.name, blocks, lines, other)
         blocks.clear()
@@ -127,200 +189,91 @@ def columns_of(
     return made
 
 
-def _read(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Reading:
-    """The column of these texts, whatever kind it is."""
-    plain = _Numbers(lines, plain_number, plainly=True)
-    plain.take(blocks)
-    if plain.fits and not plain.strays:
-        column = plain.column(name, PLAIN)
-        pointed = _pointed(blocks)
-        if pointed is None:
-            return _Reading(column)
-        either = Form(decimal=",", grouped=True)
-        return _Reading(column, "", either) if pointed else _Reading(column, ".")
-    best, runner_up = (plain, PLAIN) if plain.fits else None, None
-    for form in candidates(plain.sample):
-        tried = _Numbers(lines, reader(form))
-        tried.take(blocks)
-        if tried.fits and (best is None or tried.strays < best[0].strays):
-            best, runner_up = (tried, form), None
-        elif tried.fits and best is not None and best[0].strays == tried.strays and best[1].kind == form.kind:
-            runner_up = form
-    if best is None:
-        return _Reading(_words(name, blocks, lines))
-    form = _described(best[1], blocks)
-    if form.kind == "date" or form.clock or form == PLAIN:
-        return _Reading(best[0].column(name, form))
-    if runner_up is None or not any(map(ambiguous, _entries(blocks))):
-        return _Reading(best[0].column(name, form), form.decimal if _marked(blocks) else "")
-    comma = any("," in entry for entry in _entries(blocks))
-    thousands = bool(form.currency) or (comma and delimiter == ",")
-    decimal = ("." if comma else ",") if thousands else ("," if comma else ".")
-    usual, other = (
-        _described(replace(form, decimal=mark), blocks) for mark in (decimal, "." if decimal == "," else ",")
-    )
-    return _Reading(_as(name, blocks, lines, usual), "", other)
-
-
-def _pointed(blocks: list[str]) -> bool | None:
-    """None: no plain number here has a point; True: all points may set off thousands; False: some cannot."""
-    found = None
+def _plain(name: str, blocks: list[str], lines: Array) -> Column | None:
+    """A column of nothing but plain numbers, which Python reads by itself."""
+    values, at = np.full(len(lines), math.nan), 0
     for block in blocks:
-        if "." not in block:
-            continue
-        for entry in block.split("\0"):
-            if "." in entry and entry.strip() not in NOTHING:
-                if not ambiguous(entry):
-                    return False
-                found = True
-    return found
-
-
-def _marked(blocks: list[str]) -> bool:
-    return any("." in block or "," in block for block in blocks)
-
-
-def _described(form: Form, blocks: list[str]) -> Form:
-    """The form, with what its notes tell of these entries."""
-    entries = (entry for entry in _entries(blocks) if entry not in NOTHING)
-    if form.kind == "date":
-        return replace(form, clock=any((dates.seconds(entry) or 0.0) % dates.DAY for entry in entries))
-    if form.clock or form == PLAIN:
-        return form
-    inner = (form.currency, "%")
-    grouped = False
-    for entry in entries:
-        for mark in inner:
-            entry = entry.replace(mark, "") if mark else entry
-        head = entry.split(form.decimal)[0]
-        grouped = grouped or sets_thousands_apart(head.strip())
-    return replace(form, grouped=grouped)
+        if not block.isascii() or "_" in block:  # all that float takes besides
+            return None
+        entries = [entry.strip() for entry in block.split("\0")]
+        try:
+            values[at : at + len(entries)] = [math.nan if entry in MISSING else float(entry) for entry in entries]
+        except ValueError:
+            return None
+        at += len(entries)
+    return number_column(name, values, lines, PLAIN)
 
 
 def _as(name: str, blocks: list[str], lines: Array, form: Form) -> Column:
     """The column of these texts in a form that is known: what does not fit is missing."""
-    if form.kind == "text":
-        return _words(name, blocks, lines, kind="text")
-    if form.kind == "boolean":
-        return _words(name, blocks, lines, kind="boolean")
-    numbers = _Numbers(lines, reader(form), strays_allowed=1.0, plainly=form == PLAIN)
-    numbers.take(blocks)
-    return numbers.column(name, form)
+    if form == PLAIN and (plain := _plain(name, blocks, lines)) is not None:
+        return plain
+    texts = Texts(blocks, lines)
+    if form.kind in ("text", "boolean"):
+        return texts.words(name, form.kind)
+    column = texts.numbers(name, form, allowed=1.0)
+    assert column is not None
+    return column
 
 
-def _words(name: str, blocks: list[str], lines: Array, kind: str = "") -> Column:
-    """True and false, or text."""
-    booleans = np.full(len(lines), math.nan)
-    strays, first, stray = 0, 0, ""
-    for i, entry in enumerate(_entries(blocks)):
-        if entry in NOTHING:
-            continue
-        if entry not in BOOLEANS:
-            if not kind:
-                break
-            strays, first, stray = strays + 1, first if strays else i, stray if strays else entry
-            continue
-        booleans[i] = BOOLEANS[entry]
-    else:
-        if kind != "text":
-            found = Stray(strays, int(lines[first]), stray) if strays else None
-            return Column(name, "boolean", booleans, found, form=Form("boolean"))
-    nothing = MISSING | IN_TEXT
-    if any(entry == "+" for entry in _entries(blocks)):
-        nothing = nothing - {"-", "--", "\u2013"}
-    known: dict[str, str] = {}
-    values = np.empty(len(lines), dtype=object)
-    blanks = _Blanks(lines)
-    for i, entry in enumerate(_entries(blocks)):
-        values[i] = None if entry in nothing else known.setdefault(entry, entry)
-        if entry in nothing and entry in BLANKS:
-            blanks.add(i, entry)
-    return Column(name, "text", values, blank=blanks.found, form=Form("text"))
+def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess:
+    """The column of these texts, whatever kind it is."""
+    plain = _plain(name, blocks, lines)
+    if plain is not None:
+        with_points = (block for block in blocks if "." in block)
+        return _pointed(plain, (entry.strip() for block in with_points for entry in block.split("\0")))
+    texts = Texts(blocks, lines)
+    plain = texts.numbers(name, PLAIN, number=plain_number)
+    if plain is not None and plain.stray is None:
+        return _pointed(plain, texts.entries)
+    best, runner_up = plain, None
+    for form in candidates(list(islice((one for one in texts.entries if plain_number(one) is None), SAMPLE))):
+        tried = texts.numbers(name, form)
+        if tried is not None and (best is None or _strays(tried) < _strays(best)):
+            best, runner_up = tried, None
+        elif tried is not None and best is not None and _strays(best) == _strays(tried) and best.kind == form.kind:
+            runner_up = form
+    if best is None:
+        return _Guess(texts.words(name))
+    form = _described(best.form, texts)
+    best = replace(best, form=form)
+    if form.kind == "date" or form.clock or form == PLAIN:
+        return _Guess(best)
+    if runner_up is None or not any(map(ambiguous, texts.entries)):
+        marked = any("." in entry or "," in entry for entry in texts.entries)
+        return _Guess(best, form.decimal if marked else "")
+    comma = any("," in entry for entry in texts.entries)
+    thousands = bool(form.currency) or (comma and delimiter == ",")
+    decimal = ("." if comma else ",") if thousands else ("," if comma else ".")
+    usual, other = (
+        _described(replace(form, decimal=mark), texts) for mark in (decimal, "." if decimal == "," else ",")
+    )
+    column = texts.numbers(name, usual, allowed=1.0)
+    assert column is not None
+    return _Guess(column, "", other)
 
 
-def _entries(blocks: list[str]) -> Iterator[str]:
-    for block in blocks:
-        yield from map(str.strip, block.split("\0"))
+def _strays(column: Column) -> int:
+    return 0 if column.stray is None else column.stray.count
 
 
-@dataclass
-class _Blanks:
-    """Counts entries that stand for nothing."""
-
-    lines: Array
-    count: int = 0
-    first: int = 0
-    entry: str = ""
-
-    def add(self, i: int, entry: str) -> None:
-        if not self.count:
-            self.first, self.entry = i, entry
-        self.count += 1
-
-    @property
-    def found(self) -> Stray | None:
-        return Stray(self.count, int(self.lines[self.first]), self.entry) if self.count else None
+def _pointed(column: Column, entries: Iterator[str]) -> _Guess:
+    """Plain numbers: where all of their points may set off thousands, other columns of the file decide."""
+    either = (ambiguous(entry) for entry in entries if "." in entry and entry not in NOTHING)
+    first = next(either, None)
+    if first is None:
+        return _Guess(column)
+    return _Guess(column, "", Form(decimal=",", grouped=True)) if first and all(either) else _Guess(column, ".")
 
 
-@dataclass
-class _Numbers:
-    """Entries as floats, with strays counted until there are more than a numeric column may have."""
-
-    lines: Array
-    number: Reader
-    strays_allowed: float = STRAYS
-    plainly: bool = False  # whether what Python takes for a number is one
-    strays: int = 0
-    present: int = 0
-    fits: bool = True
-    sample: list[str] = field(default_factory=list)  # of strays
-
-    def take(self, blocks: list[str]) -> None:
-        self.values = np.full(len(self.lines), math.nan)
-        self.blanks = _Blanks(self.lines)
-        first, stray, at = 0, "", 0
-        for block in blocks:
-            entries = [entry.strip() for entry in block.split("\0")]
-            known = []
-            for i, entry in enumerate(entries, start=at):
-                if entry not in NOTHING:
-                    known.append(i)
-                elif entry in BLANKS:
-                    self.blanks.add(i, entry)
-            self.present += len(known)
-            if self._plainly(block, entries, known, at):
-                at += len(entries)
-                continue
-            for i in known:
-                value = self.number(entries[i - at])
-                if value is not None:
-                    self.values[i] = value
-                    continue
-                if self.strays == 0:
-                    first, stray = i, entries[i - at]
-                self.strays += 1
-                if len(self.sample) < SAMPLE:
-                    self.sample.append(entries[i - at])
-                elif self.strays > self.strays_allowed * len(self.lines):
-                    self.fits = False
-                    return
-            at += len(entries)
-        self.fits = self.strays <= self.strays_allowed * self.present
-        self.stray = Stray(self.strays, int(self.lines[first]), stray) if self.strays else None
-
-    def _plainly(self, block: str, entries: list[str], known: list[int], at: int) -> bool:
-        """Whether these are plain numbers, which Python reads by itself."""
-        if not self.plainly or not block.isascii() or "_" in block:  # all that float takes besides
-            return False
-        with contextlib.suppress(ValueError):
-            self.values[known] = [float(entries[i - at]) for i in known]
-            return True
-        return False
-
-    def column(self, name: str, form: Form) -> Column:
-        kind: Kind = "date" if form.kind == "date" else "numeric"
-        infinite = finite(self.values, self.lines)
-        return Column(name, kind, self.values, self.stray, infinite, self.blanks.found, form)
+def _described(form: Form, texts: Texts) -> Form:
+    """The form, with what its notes tell of these entries."""
+    if form.kind == "date":
+        return replace(form, clock=any((dates.seconds(entry) or 0.0) % dates.DAY for entry in texts.entries))
+    if form.clock or form == PLAIN:
+        return form
+    heads = (entry.replace(form.currency, "").replace("%", "").split(form.decimal)[0] for entry in texts.entries)
+    return replace(form, grouped=any(sets_thousands_apart(head.strip()) for head in heads))
 
 
 def parts_of(column: Column, taken: set[str]) -> list[Column]:

@@ -15,10 +15,11 @@ from suffice.report.formats import duration, short_interval
 from suffice.result import Record
 from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
-from suffice.tabular.cautions import WARNING
-from suffice.tabular.columns import MODELS, Problem
+from suffice.tabular.columns import Problem
+from suffice.tabular.models import MODELS
 from suffice.tabular.run import TunedTable
 from suffice.tabular.settings import Settings
+from suffice.tabular.summaries import WARNING
 from suffice.tabular.table import quoted
 
 MOST_SHOWN = 8  # classes of a confusion matrix
@@ -103,7 +104,7 @@ def describe(problem: Problem, settings: Settings) -> list[str]:
         f"Table    {settings.data}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
         f"{len(problem.categorical)} categorical columns",
         f"Target   {quoted(settings.target)}: {what}",
-        f"Model    {MODELS[problem.model][1]} (--model {problem.model}), {settings.cv} folds",
+        f"Model    {MODELS[problem.model].words} (--model {problem.model}), {settings.cv} folds",
     ]
     if problem.groups is not None:
         parts = [f"{group} ({len(columns.columns)} columns)" for group, columns in problem.groups.items()]

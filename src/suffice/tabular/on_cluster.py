@@ -20,7 +20,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import blake2b
 from importlib import import_module
@@ -36,7 +36,7 @@ from suffice.journal.lines import FILE as JOURNAL
 from suffice.options import Options
 from suffice.report import folder as places
 from suffice.result import Record, Result
-from suffice.rows.blocks import block_rows
+from suffice.rows.blocks import Block, block_rows
 from suffice.rows.dask import ClusterError, ClusterRows
 from suffice.rows.design import Design, is_dask_frame
 from suffice.rows.together import together
@@ -48,16 +48,16 @@ from suffice.space import Space
 from suffice.tabular import cluster_report
 from suffice.tabular.cluster_folds import Split
 from suffice.tabular.cluster_models import LOSSES, OTHERS, Training, training
-from suffice.tabular.columns import preparation_of
-from suffice.tabular.models import POSITIVE, estimator_of
+from suffice.tabular.columns import check_known, check_names, features, left_out, preparation_of
+from suffice.tabular.models import MODELS, POSITIVE, USUAL, estimator_of
 from suffice.tabular.notation import Form
-from suffice.tabular.parts import Parts, Summary, find_parts, matrix, parts_of_frame, summarise, summed, target_values
-from suffice.tabular.predict import TABLE, Recipe
+from suffice.tabular.parts import Parts, find_parts, matrix, parts_of_frame, summarise, summed, target_values
 from suffice.tabular.preparation import Hashed, Preparation, numbered, prepared
-from suffice.tabular.run import PAGE, REPORT, RESULT, save, told, write_page
+from suffice.tabular.run import PAGE, REPORT, RESULT, claim, save, told, write_page
 from suffice.tabular.settings import FINAL_RADIUS, Settings
-from suffice.tabular.table import Reading, TableError, quoted
-from suffice.tabular.targets import CLASSES, MOST_CLASSES, plain
+from suffice.tabular.summaries import Summary
+from suffice.tabular.table import RECIPE, Reading, Recipe, TableError, quoted
+from suffice.tabular.targets import check_classes, check_range, plain, task_of
 
 MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for, here
 LOOKS: dict[int, list[tuple[float, ...]]] = {
@@ -68,30 +68,6 @@ LOOK, LOOK_STEPS = 0.02, 12  # the accuracy of a look, relative to the root of t
 PATIENCE = "10s"  # with a scheduler that does not answer
 BEGIN = "begin.json"  # where the search begins, and what it leaves alone
 RADIUS = 1e-6  # of the final model's coefficients, relative to their norm
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What is asked for."""
-
-    data: tuple[str, ...]
-    target: str
-    model: str = "auto"
-    cv: int = 5
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    weights: str | None = None
-    max_evaluations: int = 200
-    max_seconds: float | None = None
-    seed: int = 0
-    no_report: bool = False
-
-    def plain(self) -> dict[str, Any]:
-        """What may not differ in a folder."""
-        names = ("target", "model", "cv", "drop", "keep", "seed", *(("weights",) if self.weights else ()))
-        return {"on a cluster": list(self.data)} | {
-            name: list(value) if isinstance(value := getattr(self, name), tuple) else value for name in names
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +111,20 @@ class Found:
         }
 
 
-NAMES = ("target", "model", "cv", "drop", "keep", "weights", "max_evaluations", "max_seconds", "seed", "no_report")
-TAKEN = ("data", *NAMES, "digest")
+TAKEN = (
+    "data", "target", "model", "cv", "drop", "keep", "weights", "max_evaluations", "max_seconds", "seed", "no_report",
+    "files", "cluster", "digest",
+)  # fmt: skip
 
 
-def wish_of(settings: Settings, paths: Sequence[str]) -> Wish:
-    """What the command line asks for; ValueError for what a cluster does not do."""
+def check(settings: Settings) -> None:
+    """ValueError for what a cluster does not do."""
+    if settings.model in OTHERS:
+        why, there = OTHERS[settings.model], ", ".join(LOSSES)
+        raise TableError(f"--model {settings.model} is not for a cluster ({why}): {there} are")
     for item in fields(Settings):
         if item.name not in TAKEN and getattr(settings, item.name) != item.default:
             raise ValueError(f"--{item.name.replace('_', '-')} does not go with --cluster")
-    return Wish(data=tuple(paths), **{name: getattr(settings, name) for name in NAMES})
 
 
 def lines(found: Found) -> list[str]:
@@ -166,22 +146,21 @@ def lines(found: Found) -> list[str]:
     ]
 
 
-def run(wish: Wish, address: str, folder: Path, *, callback: Callable[[Record], object] | None = None) -> Found:
+def run(settings: Settings, folder: Path, *, callback: Callable[[Record], object] | None = None) -> Found:
     """Search, fit and write everything down."""
     began = time.monotonic()
+    check(settings)
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
         raise TableError("--cluster needs dask: pip install 'suffice[dask]'") from error
-    _check_folder(wish, folder)
-    parts = find_parts(wish.data)
+    parts = find_parts(settings.files)
     try:
-        client = distributed.Client(address, timeout=PATIENCE)
+        client = distributed.Client(settings.cluster, timeout=PATIENCE)
     except (OSError, TimeoutError) as error:
-        raise TableError(f"no scheduler answers at {address}: start one with `dask scheduler`") from error
+        raise TableError(f"no scheduler answers at {settings.cluster}: start one with `dask scheduler`") from error
     with client:
-        places.write(folder / places.COMMAND, wish.plain())
-        return _run(wish, client, folder, parts, callback, began)
+        return _run(settings, client, folder, parts, callback, began)
 
 
 def tune_frame(
@@ -208,37 +187,30 @@ def tune_frame(
     client = distributed.get_client() if client is None else client
     lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
     settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
-    wish = wish_of(settings, [settings.data])
-    _check_folder(wish, folder)
-    parts = parts_of_frame(frame)
-    places.write(folder / places.COMMAND, wish.plain())
-    return _run(wish, client, folder, parts, callback, began)
+    check(settings)
+    return _run(settings, client, folder, parts_of_frame(frame), callback, began)
 
 
-def _check_folder(wish: Wish, folder: Path) -> None:
-    known = places.read(folder / places.COMMAND)
-    if known is not None and known != wish.plain():
-        raise TableError(f"{quoted(folder)} holds another run: choose another --out")
-
-
-def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
+def _run(settings: Settings, client: Any, folder: Path, parts: Parts, callback: Any, began: float) -> Found:
+    settings = replace(settings, digest=blake2b(parts.name.encode(), digest_size=16).hexdigest())
+    claim(folder, settings)
     notes: list[str] = []
-    kinds, model, labels, target = _columns(wish, client, parts, notes)
-    numeric = {name: kind for name, kind in kinds.items() if kind != "text" and name != wish.target}
-    levels = {name: labels[name] for name, kind in kinds.items() if kind == "text" and name != wish.target}
+    kinds, model, labels, classes = _columns(settings, client, parts, notes)
+    numeric = {name: kind for name, kind in kinds.items() if kind != "text" and name != settings.target}
+    levels = labels
     width = 2 * len(numeric) + sum(len(known) + 1 for known in levels.values())
-    raw, y = _arrays(client, parts, numeric, levels, wish.target, kinds[wish.target], target, width)
-    weights = None if wish.weights is None else _column(parts, wish.weights, parts.kinds[wish.weights])
+    raw, y = _arrays(client, parts, numeric, levels, settings.target, kinds[settings.target], classes, width)
+    weights = None if settings.weights is None else _column(parts, settings.weights, parts.kinds[settings.weights])
     sizes = tuple(len(known) + 1 for known in levels.values())
-    numbers, held = _numbers(wish, raw, y, target, notes)
+    numbers, held = _numbers(settings, raw, y, classes, notes)
     split = Split.of(raw, numbers, held, weights)
-    preparations = prepared(raw, len(numeric), sizes, wish.cv, numbers)
+    preparations = prepared(raw, len(numeric), sizes, settings.cv, numbers)
     designs = together([partial(Design.of, raw.through(one, one.columns)) for one in preparations])
-    count = len(target.classes or ())
+    count = len(classes or ())
     # each prepared by the statistics of its own rows
-    folds = [training(split.training(designs[k], k), y, model, count) for k in range(wish.cv)]
-    losses = [fold.held_out(split.held_out(designs[k], k), 1.0 / wish.cv) for k, fold in enumerate(folds)]
-    space = _space(model, target)
+    folds = [training(split.training(designs[k], k), y, model, count) for k in range(settings.cv)]
+    losses = [fold.held_out(split.held_out(designs[k], k), 1.0 / settings.cv) for k, fold in enumerate(folds)]
+    space = _space(model, *(raw.run(Moments(), y=raw.rows_of(y)) / parts.rows))
     problem = BilevelProblem(folds, losses, space=space)
     begin = places.read(folder / BEGIN)
     if begin is None:
@@ -246,7 +218,7 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
         begin = {"theta": theta.tolist(), "enough": enough}
         places.write(folder / BEGIN, begin)
     options = Options(
-        max_evaluations=wish.max_evaluations, max_seconds=_seconds(wish), final_radius=FINAL_RADIUS,
+        max_evaluations=settings.max_evaluations, max_seconds=_seconds(settings), final_radius=FINAL_RADIUS,
         enough=float(begin["enough"]),
     )  # fmt: skip
     if (folder / JOURNAL).exists():
@@ -258,17 +230,18 @@ def _run(wish: Wish, client: Any, folder: Path, parts: Parts, callback: Any, beg
     solution = solve(whole.at(**params), within=1e-3, solver="auto")
     size = float(np.linalg.norm(solution.x))
     solution = solve(whole.at(**params), within=max(RADIUS * size, 1e-12), solver="auto", warm=solution)
-    fitted = _pipeline(preparations[-1], model, numeric, levels, target, whole, solution.x, params, split.total)
-    (file, _), failures = _saved(fitted, folder, wish.target, kinds, tuple(numeric), tuple(levels))
+    fitted = _pipeline(preparations[-1], model, numeric, levels, classes, whole, solution.x, params, split.total)
+    (file, _), failures = _saved(fitted, folder, settings.target, kinds, tuple(numeric), tuple(levels))
     passes = raw.passes
     page = None
-    if not wish.no_report:
+    if not settings.no_report:
         made = cluster_report.Made(
-            model, folds, losses, whole, solution, fitted, result, target.classes, parts.rows, split.total
+            model, folds, losses, whole, solution, fitted, result, classes, parts.rows, split.total
         )  # fmt: skip
         columns = {"numeric columns": list(numeric), "categorical columns": list(levels)}
-        name = Path(wish.data[0]).name + (f" and {len(wish.data) - 1} more" if len(wish.data) > 1 else "")
-        about = cluster_report.about(made, name, wish.target, columns, notes, time.monotonic() - began)
+        more = len(settings.files) - 1
+        name = Path(settings.data).name + (f" and {more} more" if more > 0 else "")
+        about = cluster_report.about(made, name, settings.target, columns, notes, time.monotonic() - began)
         page = _report(made, about, folder, notes, failures)
     found = Found(
         result, model, parts.rows, designs[-1].shape[1], tuple(numeric), tuple(levels), tuple(notes), passes,
@@ -295,115 +268,60 @@ def _report(
     return None
 
 
-def _seconds(wish: Wish) -> float:
-    return math.inf if wish.max_seconds is None else wish.max_seconds
+def _seconds(settings: Settings) -> float:
+    return math.inf if settings.max_seconds is None else settings.max_seconds
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is known of the column to predict."""
-
-    classes: tuple[Any, ...] | None
-    mean: float
-    spread: float
-
-
-def _columns(wish: Wish, client: Any, parts: Parts, notes: list[str]) -> Any:
-    """Columns that are used with their kinds, the model, levels of texts, and what is known of the target."""
-    special = [] if wish.weights is None else [wish.weights]
-    for name in (wish.target, *wish.drop, *wish.keep, *special):
-        if name not in parts.kinds:
-            raise TableError(f"there is no column {quoted(name)}: there are {', '.join(map(quoted, parts.kinds))}")
-    kinds = {name: kind for name, kind in parts.kinds.items() if name not in wish.drop}
+def _columns(settings: Settings, client: Any, parts: Parts, notes: list[str]) -> Any:
+    """Columns that are used with their kinds, the model, levels of texts, and the classes to predict."""
+    check_names(tuple(parts.kinds), tuple(parts.kinds), settings)
+    kinds = {name: kind for name, kind in parts.kinds.items() if name not in settings.drop}
     dates = [name for name, kind in kinds.items() if kind == "date"]
     if dates:
         shown = " ".join(f"--drop {name}" for name in dates)
         raise TableError(f"columns of dates are not read on a cluster: {shown} leaves them out")
-    for name in [name for name, kind in kinds.items() if kind == "other"]:
-        if name == wish.target:
-            raise TableError(f"the target {quoted(name)} holds {parts.what[name]}, which is neither numbers nor text")
-        notes.append(f"column {quoted(name)} is left out: {parts.what[name]} is neither numbers nor text")
-        del kinds[name]
+    read = {name: kind for name, kind in kinds.items() if kind != "other"}
     summary = import_module("dask").delayed(summarise, pure=False)
-    summaries = summed(client.gather(client.compute([summary(part, kinds) for part in parts.parts])), kinds)
-    target = summaries.pop(wish.target)
-    if wish.weights is not None:
-        _check_weights(wish, kinds.pop(wish.weights, ""), summaries.pop(wish.weights, None), notes)
-    for name, summary in summaries.items():
-        reason = summary.useless(name, kinds[name], name in wish.keep)
-        if reason:
-            notes.append(f"column {quoted(name)} is left out: {reason}")
-            del kinds[name]
-    if len(kinds) < 2:
+    summaries = summed(client.gather(client.compute([summary(part, read) for part in parts.parts])))
+    model, classes = _target(settings, summaries.get(settings.target), parts, notes)
+    if settings.weights is not None:
+        one = summaries.get(settings.weights)
+        known = [] if one is None else [*([math.nan] if one.missing else []), one.low, one.high]
+        kind = "other" if one is None else one.kind
+        check_known(settings.weights, kind, "weights", np.array(known), settings.target, notes)
+    empty = [Summary(name, "other", 0, 0, 0, {}) for name in kinds if name not in read]
+    columns = [*summaries.values(), *empty]
+    numeric, levels, doubtful = features(columns, settings, left_out(settings), parts.what, notes)
+    notes += [f"column {quoted(name)} is left out: {reason} (--keep uses it)" for name, reason in doubtful.items()]
+    if not numeric and not levels:
         raise TableError("there is no column to learn from besides the target")
-    model, known = _task(wish, target, kinds[wish.target], notes)
-    labels = {name: np.array(sorted(summaries[name].levels or ())) for name in kinds if name != wish.target}
-    return kinds, model, labels, known
+    labels = {name: np.array(list(summaries[name].levels or ())) for name in levels}
+    used = {name: kinds[name] for name in (*numeric, *levels, settings.target)}
+    return used, model, labels, classes
 
 
-def _check_weights(wish: Wish, kind: str, summary: Summary | None, notes: list[str]) -> None:
-    name = quoted(wish.weights or "")
-    if wish.weights == wish.target:
-        raise TableError(f"the target {name} cannot be the weights, too")
-    if summary is None or kind not in ("numeric", "boolean"):
-        raise TableError(f"the weights {name} are not numbers, or left out")
-    if summary.missing or summary.low < 0.0:
-        what = "missing" if summary.missing else f"{summary.low:g}"
-        raise TableError(f"the weight {name} is {what} somewhere")
-    if not summary.high > 0.0:
-        raise TableError(f"the weights {name} are all zero")
-    notes.append(f"rows count as much as {name} says, in training and in scores")
-
-
-def _task(wish: Wish, target: Summary, kind: str, notes: list[str]) -> tuple[str, Target]:
-    """The model, by the rules of `suffice.tabular.targets`."""
-    name = quoted(wish.target)
+def _target(
+    settings: Settings, target: Summary | None, parts: Parts, notes: list[str]
+) -> tuple[str, tuple[Any, ...] | None]:
+    """The model, and the classes if there are any."""
+    name = quoted(settings.target)
+    if target is None:
+        what = parts.what[settings.target]
+        raise TableError(f"the target {name} holds {what}, which is neither numbers nor text")
     if target.missing:
-        raise TableError(
-            f"the target {name} is missing in {target.missing:,} of {target.known + target.missing:,} rows"
-        )
-    values = sorted(target.levels or ())
-    if len(values) == 1:
-        raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
-    mean = target.total / target.known if kind != "text" else 0.0
-    spread = math.sqrt(max(target.squares / target.known - mean * mean, 0.0)) if kind != "text" else 0.0
-    model = _model(wish, target, kind, values, notes)
-    if not model.startswith("logistic"):
-        if kind == "text":
-            raise TableError(f"the target {name} is text: regression needs numbers")
-        if model in POSITIVE and (target.low < 0.0 or (model == "gamma" and target.low == 0.0)):
-            above = "above 0" if model == "gamma" else "that are not negative"
-            raise TableError(f"the target {name} is {target.low:g} somewhere: --model {model} needs numbers {above}")
-        return model, Target(None, mean, spread)
-    if not 2 <= len(values) <= MOST_CLASSES:
-        raise TableError(f"the target {name} has {len(values) or 'many'} different values: too many to be classes")
-    least = min(values, key=(target.levels or {}).__getitem__)
-    count = (target.levels or {})[least]
-    if count < wish.cv:
-        way = f": --cv {count}" if count >= 2 else ""
-        raise TableError(f"class {quoted(plain(least))} has {count} rows, fewer than the {wish.cv} folds{way}")
-    classes = tuple(bool(value) if kind == "boolean" else plain(value) for value in values)
-    return model, Target(classes, mean, spread)
-
-
-def _model(wish: Wish, target: Summary, kind: str, values: Sequence[Any], notes: list[str]) -> str:
-    """The name of the model."""
-    if wish.model != "auto":
-        if wish.model not in LOSSES:
-            why = f" ({OTHERS[wish.model]})" if wish.model in OTHERS else ""
-            raise TableError(f"--model {wish.model} is not for a cluster{why}: {', '.join(LOSSES)} are")
-        return wish.model
-    if kind != "numeric" or len(values) == 2:
-        return "logistic"
-    if target.whole and 2 < len(values) <= CLASSES and min((target.levels or {}).values()) >= wish.cv:
-        few = f"the target {quoted(wish.target)} has {len(values)} different whole numbers"
-        notes.append(f"{few}: classes, unless --model elastic-net")
-        return "logistic"
-    return "elastic-net"
+        rows = f"{target.missing:,} of {target.known + target.missing:,} rows"
+        raise TableError(f"the target {name} is missing in {rows}")
+    task = task_of(target, settings, notes)
+    model = USUAL[task] if settings.model == "auto" else settings.model
+    if task == "regression":
+        check_range(settings.target, target.low, model, "somewhere")
+        return model, None
+    check_classes(target.levels or {}, model, settings, False, joins=False)
+    return model, tuple(bool(value) if target.kind == "boolean" else plain(value) for value in target.levels or ())
 
 
 def _arrays(
-    client: Any, parts: Parts, numeric: Any, levels: Any, target: str, kind: Any, known: Target, width: int
+    client: Any, parts: Parts, numeric: Any, levels: Any, target: str, kind: Any, classes: Any, width: int
 ) -> tuple[ClusterRows, Any]:
     """The table as a matrix of numbers, and the target, on the cluster."""
     dask: Any = import_module("dask")
@@ -420,8 +338,7 @@ def _arrays(
     )
     y = _column(parts, target, kind)
     if kind == "text":
-        assert known.classes is not None
-        y = y.map_blocks(class_numbers, known.classes, dtype=float, meta=np.zeros(0))
+        y = y.map_blocks(class_numbers, classes, dtype=float, meta=np.zeros(0))
     return ClusterRows(X, client, block=block_rows((parts.rows, width))), y
 
 
@@ -444,37 +361,44 @@ def class_numbers(y: Any, classes: tuple[str, ...]) -> Array:
     return numbers
 
 
-def _numbers(wish: Wish, raw: ClusterRows, y: Any, target: Target, notes: list[str]) -> tuple[Any, list[int]]:
+def _numbers(settings: Settings, raw: ClusterRows, y: Any, classes: Any, notes: list[str]) -> tuple[Any, list[int]]:
     """The fold that holds out each row, with the rows, and how many rows each fold has."""
     N = raw.shape[0]
-    if wish.cv > N:
-        raise TableError(f"the table has {N} rows, too few for {wish.cv} folds")
+    if settings.cv > N:
+        raise TableError(f"the table has {N} rows, too few for {settings.cv} folds")
     if N <= MOST_SHUFFLED:
-        labels = None if target.classes is None else raw.gathered(raw.rows_of(y))
-        numbers = numbered(N, wish.cv, wish.seed, labels)
-        return raw.rows_of(numbers), np.bincount(numbers, minlength=wish.cv).tolist()
+        labels = None if classes is None else raw.gathered(raw.rows_of(y))
+        numbers = numbered(N, settings.cv, settings.seed, labels)
+        return raw.rows_of(numbers), np.bincount(numbers, minlength=settings.cv).tolist()
     notes.append("folds are made of a hash of the number of the row and the seed")
-    rows, counts = raw.run(Hashed(wish.cv, wish.seed))
+    rows, counts = raw.run(Hashed(settings.cv, settings.seed))
     if not counts.all():
-        raise TableError(f"the table has {N} rows, too few for {wish.cv} folds")
+        raise TableError(f"the table has {N} rows, too few for {settings.cv} folds")
     return rows, [int(count) for count in counts]
 
 
-def _space(model: str, target: Target) -> Space:
-    usual, scale = (1e-6, 1e2), target.spread or 1.0
-    if model == "logistic":
-        return Space(l1=usual, l2=usual)
-    if model == "elastic-net":
-        return Space(l1=(1e-6 * scale, 1e1 * scale), l2=usual)
-    if model == "poisson":
-        mean = target.mean or 1.0
-        return Space(l2=(1e-6 * mean, 1e2 * mean))
-    if model in ("gamma", "negative-binomial"):
-        return Space(l1=(1e-6, 1e1), l2=usual)
-    if model == "tweedie":
-        scale = math.sqrt(target.mean) or 1.0  # of the deviance, for power 1.5
-        return Space(l1=(1e-6 * scale, 1e1 * scale), l2=(1e-6 * scale, 1e2 * scale))
-    return Space(l2=usual)
+@dataclass(frozen=True)
+class Moments:
+    """sum y and sum y^2. y is given."""
+
+    reads: bool = False
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Array:
+        y = block["y"].astype(np.float64)
+        return np.array([y.sum(), y @ y])
+
+
+def _space(model: str, mean: float, square: float) -> Space:
+    """Ranges of penalties; of a regression's target the mean and the mean square are known."""
+    usual = (1e-6, 1e2)
+    scale = math.sqrt(max(square - mean * mean, 0.0)) or 1.0
+    scales = {"elastic-net": (scale, 1.0), "poisson": (1.0, mean or 1.0)}
+    scales["tweedie"] = (math.sqrt(abs(mean)) or 1.0,) * 2  # of the deviance, for power 1.5
+    of_l1, of_l2 = scales.get(model, (1.0, 1.0))
+    l1 = usual if model == "logistic" else (1e-6 * of_l1, 1e1 * of_l1)
+    l2 = (usual[0] * of_l2, usual[1] * of_l2)
+    return Space(l1=l1, l2=l2) if "l1" in MODELS[model].penalties else Space(l2=l2)
 
 
 def _start(problem: BilevelProblem, folds: Sequence[Training]) -> tuple[Array, float]:
@@ -503,7 +427,7 @@ def _pipeline(
     model: str,
     numeric: Any,
     levels: Any,
-    target: Target,
+    classes: Any,
     whole: Training,
     w: Array,
     params: dict[str, float],
@@ -514,7 +438,6 @@ def _pipeline(
     import pandas
 
     categories = [_entries(known, preparation.levels[k]) for k, known in enumerate(levels.values())]
-    classes = target.classes
     length = max([2, len(classes or ()), *(len(known) for known in categories)])
     frame: dict[str, Any] = {}
     for j, name in enumerate(numeric):
@@ -557,5 +480,5 @@ def _saved(
 ) -> Any:
     forms = {name: Form(kinds[name]) for name in (*numeric, *levels, target)}
     recipe = Recipe(target, (*numeric, *levels), levels, Reading(",", forms))
-    places.write(folder / TABLE, recipe.plain())
+    places.write(folder / RECIPE, recipe.plain())
     return save(pipeline, folder)

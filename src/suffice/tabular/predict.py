@@ -21,60 +21,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
-from suffice.tabular.columns import Problem, listed
+from suffice.tabular.columns import Problem
 from suffice.tabular.entries import Array
 from suffice.tabular.model_file import blamed, load_file, model_file
-from suffice.tabular.table import Reading, Table, TableError, quoted, read
+from suffice.tabular.table import RECIPE, Recipe, Table, TableError, listed, quoted
 from suffice.tabular.targets import OTHER, plain
-
-TABLE = "table.json"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How tables are read for a model, and which columns it needs."""
-
-    target: str
-    needs: tuple[str, ...]
-    categorical: tuple[str, ...]
-    reading: Reading
-
-    @classmethod
-    def of(cls, problem: Problem, target: str) -> Recipe:
-        forms = {name: problem.reading.forms[name] for name in (*problem.needs, target)}
-        return cls(target, problem.needs, problem.categorical, Reading(problem.reading.delimiter, forms))
-
-    def plain(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "needs": list(self.needs),
-            "categorical": list(self.categorical),
-            "reading": self.reading.plain(),
-        }
-
-    @classmethod
-    def from_plain(cls, found: Any) -> Recipe:
-        """A recipe from a file; ValueError if it holds anything else."""
-        if not isinstance(found, dict) or set(found) != {"target", "needs", "categorical", "reading"}:
-            raise ValueError(f"{TABLE} does not say how tables are read")
-        needs, levels, target = found["needs"], found["categorical"], found["target"]
-        if not (isinstance(target, str) and isinstance(needs, list) and isinstance(levels, list)):
-            raise ValueError(f"{TABLE} does not say how tables are read")
-        if not all(isinstance(name, str) for name in (*needs, *levels)):
-            raise ValueError(f"{TABLE} does not say how tables are read")
-        return cls(target, tuple(needs), tuple(levels), Reading.from_plain(found["reading"]))
-
-    def read(self, path: str, *, with_target: bool = False) -> Table:
-        """A table with all columns that are needed; `TableError` if some are missing."""
-        table = read(path, like=self.reading)
-        wanted = (*self.needs, self.target) if with_target else self.needs
-        missing = [name for name in wanted if name not in table.origins]
-        if missing:
-            raise TableError(
-                f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs, "
-                f"{listed(missing)}: it has {listed(table.origins)}"
-            )
-        return table
 
 
 def frame_for(model: Any, table: Table) -> Any:
@@ -142,7 +93,7 @@ class Unseen:
 def unseen(path: str, target: str, problem: Problem, weights: str | None = None) -> Unseen:
     """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
     that were not there. Rows count as much as the column `weights` says, if the table has it."""
-    table = Recipe.of(problem, target).read(path, with_target=True)
+    table = problem.recipe.read(path, with_target=True)
     column = table[target]
     rows, values = ~column.missing, column.values
     notes = []
@@ -183,9 +134,9 @@ def unseen(path: str, target: str, problem: Problem, weights: str | None = None)
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
-    found = places.read(folder / TABLE)
+    found = places.read(folder / RECIPE)
     if found is None:
-        raise ValueError(f"{folder} does not say how tables are read: there is no {TABLE} in it (tune it again)")
+        raise ValueError(f"{folder} does not say how tables are read: there is no {RECIPE} in it (tune it again)")
     return Recipe.from_plain(found)
 
 

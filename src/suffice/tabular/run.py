@@ -36,18 +36,17 @@ from suffice.result import Record, Status
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
-from suffice.tabular.columns import MODELS, Problem, pose
-from suffice.tabular.groups import read_groups
+from suffice.tabular.columns import Problem, pose
 from suffice.tabular.measure import baseline, check_scoring
 from suffice.tabular.model_file import SAVED, untrusted_types
-from suffice.tabular.predict import TABLE, Recipe, finished, unseen
+from suffice.tabular.models import MODELS
+from suffice.tabular.predict import finished, unseen
 from suffice.tabular.settings import Settings
-from suffice.tabular.table import TableError, open_table, quoted, read
-from suffice.tabular.targets import Wishes
+from suffice.tabular.table import RECIPE, TableError, open_table, quoted, read
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
 BUDGETS = ("max_evaluations", "max_seconds")
-MINOR = (*BUDGETS, "data", "test", "no_report")  # what may differ in a folder
+MINOR = (*BUDGETS, "data", "test", "no_report", "cluster")  # what may differ in a folder
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
@@ -132,32 +131,7 @@ def digest_of(path: str | os.PathLike[str]) -> str:
 
 def load(settings: Settings) -> tuple[Problem, Settings]:
     """The problem that the table poses, and the settings with the table's digest."""
-    wishes = Wishes(
-        task=settings.task,
-        model=settings.model,
-        folds=settings.cv,
-        skip_missing=settings.skip_missing_target,
-        min_class_size=settings.min_class_size,
-        rare_classes=settings.rare_classes,
-        log_target=settings.log_target,
-        positive=settings.positive,
-        event=settings.event,
-    )
-    problem = pose(
-        read(settings.data),
-        settings.target,
-        wishes,
-        seed=settings.seed,
-        drop=settings.drop,
-        keep=settings.keep,
-        categorical=settings.categorical,
-        max_levels=settings.max_levels,
-        weights=settings.weights,
-        groups=None if settings.groups is None else read_groups(settings.groups),
-        exposure=settings.exposure,
-        offset=settings.offset,
-        non_negative=settings.non_negative,
-    )
+    problem = pose(read(settings.data), settings)
     check_scoring(settings.scoring, problem)
     digest = digest_of(settings.data)
     if settings.digest and digest != settings.digest:
@@ -184,7 +158,7 @@ def claim(folder: Path, settings: Settings) -> None:
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
         raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
-        for name in (*SAVED, TABLE, REPORT, PAGE, RESULT):  # found out before a long search
+        for name in (*SAVED, RECIPE, REPORT, PAGE, RESULT):  # found out before a long search
             files.present(folder / name)
         places.write(folder / places.COMMAND, settings.plain())
     except OSError as error:
@@ -217,7 +191,7 @@ def execute(
     began = time.monotonic() if began is None else began
     clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
-    places.write(folder / TABLE, Recipe.of(problem, settings.target).plain())
+    places.write(folder / RECIPE, problem.recipe.plain())
     search = SufficeSearchCV(
         problem.estimator,
         problem.space,
@@ -378,7 +352,7 @@ def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callab
         "table": settings.data,
         "target": target,
         "task": problem.task,
-        "model": f"{problem.model}: {MODELS[problem.model][1]}",
+        "model": f"{problem.model}: {MODELS[problem.model].words}",
         "rows": len(problem.y),
         "numeric columns": list(problem.numeric),
         "categorical columns": list(problem.categorical),

@@ -1,10 +1,13 @@
-"""What a run of `suffice tune` was asked for, checked, and as it stands in the run's folder."""
+"""What a run of `suffice tune` was asked for, checked, and as it stands in the run's folder.
+
+A field with a help text is an option of the command line: it is declared here and nowhere else.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, get_args, get_origin, get_type_hints
 
 from suffice.arrays import positive
 from suffice.options import Options
@@ -13,61 +16,74 @@ from suffice.tabular.models import MODELS
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 
 
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class TargetSettings:
+    """What is to be predicted, and how."""
+
+    task: str = _option("auto", "auto, classification or regression")
+    model: str = _option("auto", f"auto, {', '.join([*MODELS][:-1])} or, with --time and --event, cox")
+    cv: int = _option(5, "folds of the cross-validation")
+    scoring: str | None = _option(None, "a score by scikit-learn's name; by default log loss or squared error")
+    skip_missing_target: bool = _option(False, "leave out rows without a target")
+    min_class_size: int = _option(0, "classes with fewer rows are rare, and treated as --rare-classes says")
+    rare_classes: str = _option("join", "join: one class, 'other'; drop: leave their rows out")
+    log_target: bool = _option(False, "fit log(target); predictions come back in the target's units")
+    positive: str | None = _option(None, "the positive class: of all others, if there are several")
+    event: str | None = _option(None, "with --time, a column: 1 for an event, 0 for censored")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSettings:
+    """What becomes of the other columns."""
+
+    drop: tuple[str, ...] = _option((), "a column to leave out (repeatable)")
+    keep: tuple[str, ...] = _option((), "a column to use though it looks useless (repeatable)")
+    categorical: tuple[str, ...] = _option((), "a column whose numbers are names of categories (repeatable)")
+    max_levels: int | None = _option(
+        None, "levels of a category with a coefficient of their own; the rarest join 'other' (no limit)"
+    )
+    weights: str | None = _option(None, "a column that says how much a row counts")
+    exposure: str | None = _option(None, "a column that the mean is proportional to (poisson, gamma, ...)")
+    offset: str | None = _option(None, "a column that is a known part of the linear predictor")
+    groups: str | None = _option(None, "JSON or CSV file: column -> group of columns with penalties of its own")
+    non_negative: bool = _option(False, "no coefficient may be negative (elastic-net, lasso, ridge, poisson, ...)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ColumnSettings, TargetSettings):
     """What a run was asked for."""
 
     data: str
     target: str
-    task: str = "auto"
-    model: str = "auto"
-    cv: int = 5
-    scoring: str | None = None
-    max_evaluations: int = 200
-    max_seconds: float | None = None
-    seed: int = 0
-    drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    skip_missing_target: bool = False
-    max_levels: int | None = None
-    min_class_size: int = 0
-    rare_classes: str = "join"
-    log_target: bool = False
-    weights: str | None = None
-    positive: str | None = None
-    event: str | None = None
-    exposure: str | None = None
-    offset: str | None = None
-    groups: str | None = None
-    non_negative: bool = False
-    certify_global: float | None = None
-    test: str | None = None
-    no_report: bool = False
+    certify_global: float | None = _option(None, "prove that no penalties are better by more than this share, 0.01 say")
+    test: str | None = _option(None, "another table with the target, on which the model is measured in the end")
+    max_evaluations: int = _option(200, "limit on evaluations, not counting the first looks and the accurate last one")
+    max_seconds: float | None = _option(None, "limit on the seconds of all, report included")
+    no_report: bool = _option(False, "leave out report.json and report.html")
+    seed: int = _option(0, "random seed of the folds")
+    cluster: str | None = _option(
+        None, "the address of a Dask scheduler, on whose workers the rows of parquet files live"
+    )
+    files: tuple[str, ...] = ()  # on a cluster, all of them
     digest: str = ""  # of the bytes of the table
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value, kinds = getattr(self, item.name), _KINDS[item.name]
+        for name, hint in get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            kinds = (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+            kinds = (*kinds, int) if float in kinds else kinds
             if isinstance(value, bool) != (bool in kinds) or not isinstance(value, kinds):
-                raise ValueError(f"{item.name} must be {kinds[0].__name__}, got {value!r}")
-            if isinstance(value, tuple) and not all(isinstance(name, str) for name in value):
-                raise ValueError(f"{item.name} must hold names of columns, got {value!r}")
+                raise ValueError(f"{name} must be {kinds[0].__name__}, got {value!r}")
+            if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
+                raise ValueError(f"{name} must hold names of columns, got {value!r}")
         if self.task not in ("auto", "classification", "regression"):
             raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
         if self.model != "auto" and self.model not in MODELS:
             raise ValueError(f"model must be auto, {', '.join(MODELS)}, got {self.model!r}")
-        if (self.model == "cox") != (self.event is not None):
-            raise ValueError("model cox needs --time and --event, and no other model takes them")
-        if self.model == "cox" and self.test is not None:
-            raise ValueError("--test cannot be measured for times until an event")
-        known = MODELS[self.model][2] if self.model != "auto" else ""
-        for name in ("exposure", "offset"):
-            if getattr(self, name) is not None and not (known == "log" or (name == "offset" and known == "offset")):
-                fit = "poisson, gamma, tweedie or negative-binomial" + (" or cox" if name == "offset" else "")
-                raise ValueError(f"--{name} goes with --model {fit}, got {self.model}")
-            if getattr(self, name) is not None and self.groups is not None:
-                raise ValueError(f"--{name} does not go with --groups")
         if self.rare_classes not in ("join", "drop"):
             raise ValueError(f"rare_classes must be join or drop, got {self.rare_classes!r}")
         if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
@@ -79,7 +95,23 @@ class Settings:
             raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be between 0 and 2**32 - 1, got {self.seed}")
+        self._check_together()
         _ = self.options
+
+    def _check_together(self) -> None:
+        """What does not go with what."""
+        if (self.model == "cox") != (self.event is not None):
+            raise ValueError("model cox needs --time and --event, and no other model takes them")
+        if self.model == "cox" and self.test is not None:
+            raise ValueError("--test cannot be measured for times until an event")
+        for name in ("exposure", "offset"):
+            if getattr(self, name) is None:
+                continue
+            if self.model == "auto" or name not in MODELS[self.model].known:
+                fit = "poisson, gamma, tweedie or negative-binomial" + (" or cox" if name == "offset" else "")
+                raise ValueError(f"--{name} goes with --model {fit}, got {self.model}")
+            if self.groups is not None:
+                raise ValueError(f"--{name} does not go with --groups")
 
     @property
     def options(self) -> Options:
@@ -100,16 +132,3 @@ class Settings:
             raise ValueError("it does not describe a run of `suffice tune`")
         lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
         return cls(**{name: value for name, value in (plain | lists).items() if name != "command"})
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("data", "target", "task", "model", "rare_classes", "digest"), (str,)),
-    **dict.fromkeys(("cv", "max_evaluations", "seed", "min_class_size"), (int,)),
-    **dict.fromkeys(("drop", "keep", "categorical"), (tuple,)),
-    **dict.fromkeys(
-        ("scoring", "weights", "positive", "event", "exposure", "offset", "groups", "test"), (str, type(None))
-    ),
-    **dict.fromkeys(("max_seconds", "certify_global"), (float, int, type(None))),
-    "max_levels": (int, type(None)),
-    **dict.fromkeys(("skip_missing_target", "log_target", "no_report", "non_negative"), (bool,)),
-}

@@ -26,6 +26,7 @@ from suffice.tabular.entries import Array, Column, notes_of, parts_of
 from suffice.tabular.notation import NUMBER, Form
 
 DELIMITERS = ",;\t|"
+RECIPE = "table.json"
 BLOCK = 100_000  # entries that are kept as separate strings at any time
 
 
@@ -63,6 +64,9 @@ class Reading:
         if not isinstance(plain["delimiter"], str) or plain["delimiter"] not in DELIMITERS:
             raise ValueError(f"the delimiter cannot be {plain['delimiter']!r}")
         return cls(plain["delimiter"], {name: Form.from_plain(form) for name, form in plain["forms"].items()})
+
+    def only(self, *names: str) -> Reading:
+        return Reading(self.delimiter, {name: self.forms[name] for name in names})
 
 
 UNREAD = Reading(",", {})
@@ -149,12 +153,60 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Re
             raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How tables are read for a model, and which columns it needs."""
+
+    target: str
+    needs: tuple[str, ...]
+    categorical: tuple[str, ...]
+    reading: Reading
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "needs": list(self.needs),
+            "categorical": list(self.categorical),
+            "reading": self.reading.plain(),
+        }
+
+    @classmethod
+    def from_plain(cls, found: Any) -> Recipe:
+        """A recipe from a file; ValueError if it holds anything else."""
+        if not isinstance(found, dict) or set(found) != {"target", "needs", "categorical", "reading"}:
+            raise ValueError(f"{RECIPE} does not say how tables are read")
+        needs, levels, target = found["needs"], found["categorical"], found["target"]
+        if not (isinstance(target, str) and isinstance(needs, list) and isinstance(levels, list)):
+            raise ValueError(f"{RECIPE} does not say how tables are read")
+        if not all(isinstance(name, str) for name in (*needs, *levels)):
+            raise ValueError(f"{RECIPE} does not say how tables are read")
+        return cls(target, tuple(needs), tuple(levels), Reading.from_plain(found["reading"]))
+
+    def read(self, path: str, *, with_target: bool = False) -> Table:
+        """A table with all columns that are needed; `TableError` if some are missing."""
+        table = read(path, like=self.reading)
+        wanted = (*self.needs, self.target) if with_target else self.needs
+        missing = [name for name in wanted if name not in table.origins]
+        if missing:
+            raise TableError(
+                f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs, "
+                f"{listed(missing)}: it has {listed(table.origins)}"
+            )
+        return table
+
+
 def open_table(path: str | os.PathLike[str]) -> IO[bytes]:
     """The bytes of a table; its path is the user's, and may be a link."""
     try:
         return os.fdopen(open_regular(Path(path), links=True), "rb")
     except JournalError as error:
         raise TableError(f"{quoted(path)} is not a regular file") from error
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names, the first few of them."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(quoted, names[:most])) + rest
 
 
 def quoted(text: Any, most: int = 60) -> str:

@@ -11,6 +11,7 @@ On request, classes with fewer rows than `--min-class-size` become one class, `o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 
 from suffice.tabular.entries import Array, Column
 from suffice.tabular.models import MODELS, POSITIVE, USUAL, Task
+from suffice.tabular.settings import Settings, TargetSettings
+from suffice.tabular.summaries import Summary
 from suffice.tabular.table import Table, TableError, quoted
 
 CLASSES = 10  # whole numbers that are taken for classes without being asked
@@ -26,21 +29,6 @@ OTHER = "other"
 ZEROS = 0.1  # the share of zeros from which costs may be many zeros and some large numbers
 SKEWED = 2.0  # the skewness of an exponential distribution
 TAILED = 0.8  # the skewness from which whole numbers are taken for counts; of Poisson's own if the mean is below 1.6
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What a person says about the target and the model."""
-
-    task: str = "auto"
-    model: str = "auto"
-    folds: int = 5
-    skip_missing: bool = False
-    min_class_size: int = 0
-    rare_classes: str = "join"
-    log_target: bool = False
-    positive: str | None = None
-    event: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,31 +44,34 @@ class Target:
     log: bool = False  # whether y is the logarithm of the column
 
 
-def target_of(table: Table, name: str, wishes: Wishes, notes: list[str]) -> Target:
+def target_of(table: Table, settings: Settings, notes: list[str]) -> Target:
     """What there is to predict; `TableError` if it cannot be."""
+    name = settings.target
     column = table[name]
-    rows = known_rows(column, table, wishes.skip_missing, notes)
-    if wishes.model == "cox":
-        return Target(_times(table, name, wishes, rows), rows, "regression", "cox")
-    task = _task(column, wishes, rows, notes)
-    model, rival = wishes.model, None
+    rows = known_rows(column, table, settings.skip_missing_target, notes)
+    if settings.model == "cox":
+        return Target(_times(table, settings, rows), rows, "regression", "cox")
+    task = task_of(Summary.of(name, column.kind, column.values[rows]), settings, notes)
+    model, rival = settings.model, None
     if model == "auto":
         model = USUAL[task]
-        if task == "regression" and not wishes.log_target:
+        if task == "regression" and not settings.log_target:
             model, rival = _regression(column, rows)
-    if wishes.log_target and (task != "regression" or model in POSITIVE):
-        raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model][1]}")
-    if task == "regression" and (wishes.positive is not None or wishes.min_class_size):
-        option = "--min-class-size" if wishes.positive is None else "--positive"
+    if settings.log_target and (task != "regression" or model in POSITIVE):
+        raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model].words}")
+    if task == "regression" and (settings.positive is not None or settings.min_class_size):
+        option = "--min-class-size" if settings.positive is None else "--positive"
         raise TableError(f"{option} is for classes, the target {quoted(name)} is a number to be predicted")
     if task == "regression":
-        y = _number(column, model, wishes, table, rows, notes)
-        return Target(y, rows, task, model, rival, log=wishes.log_target)
-    y, rows = _rare(_labels(column, rows), rows, wishes, notes)
+        y = _number(column, model, settings, table.lines[rows], rows, notes)
+        return Target(y, rows, task, model, rival, log=settings.log_target)
+    y, rows = _rare(_labels(column, rows), rows, settings, notes)
     labels = None
-    if wishes.positive is not None:
-        y, labels = _positive(y, wishes.positive, notes)
-    _check_classes(y, wishes.folds, model, column.kind == "numeric", labels)
+    if settings.positive is not None:
+        y, labels = _positive(y, settings.positive, notes)
+    classes, counts = np.unique(y, return_counts=True)
+    shown = classes if labels is None else [labels[int(label)] for label in classes]
+    check_classes(dict(zip(shown, counts.tolist(), strict=True)), model, settings, column.kind == "numeric")
     return Target(y, rows, task, model, labels=labels)
 
 
@@ -113,39 +104,44 @@ def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Ar
     return known
 
 
-def _task(target: Column, wishes: Wishes, rows: Array, notes: list[str]) -> Task:
+def task_of(target: Summary, wish: TargetSettings, notes: list[str]) -> Task:
     """Classification or regression."""
-    name, model = quoted(target.name), wishes.model
-    known = target.values[rows]
-    values, counts = np.unique(known.astype(str) if target.kind == "text" else known, return_counts=True)
-    if len(values) == 1:
-        raise TableError(f"the target {name} has one value only, {quoted(plain(values[0]))}: nothing to learn")
-    whole = target.kind == "numeric" and bool((values == np.round(values)).all())
+    name, model, count = quoted(target.name), wish.model, target.different
+    if count == 1 and target.levels is not None:
+        raise TableError(
+            f"the target {name} has one value only, {quoted(plain(next(iter(target.levels))))}: nothing to learn"
+        )
     found: Task
-    if wishes.task != "auto":
-        found = "classification" if wishes.task == "classification" else "regression"
+    if wish.task != "auto":
+        found = "classification" if wish.task == "classification" else "regression"
     elif model != "auto":
-        found = MODELS[model][0]
-    elif target.kind != "numeric" or len(values) == 2 or wishes.positive is not None or wishes.min_class_size:
+        found = MODELS[model].task
+    elif target.kind != "numeric" or count == 2 or wish.positive is not None or wish.min_class_size:
         found = "classification"
-    elif whole and len(values) <= CLASSES and not wishes.log_target:
-        rare = int(np.argmin(counts))
-        found = "classification" if counts[rare] >= wishes.folds else "regression"
-        if found == "classification":
-            other = "classes, unless --task regression"
-        else:
-            few = f"{plain(values[rare])} in {counts[rare]} row{'s' if counts[rare] > 1 else ''}"
+    elif target.whole and target.levels is not None and len(target.levels) <= CLASSES and not wish.log_target:
+        rare = min(target.levels, key=target.levels.__getitem__)
+        rows = target.levels[rare]
+        found = "classification" if rows >= wish.cv else "regression"
+        few = f"{plain(rare)} in {rows} row{'s' if rows > 1 else ''}"
+        other = "classes, unless --task regression"
+        if found == "regression":
             other = f"some of them rare ({few}): numbers, unless --task classification --min-class-size K"
-        notes.append(f"the target {name} has {len(values)} different whole numbers, {other}")
+        notes.append(f"the target {name} has {count} different whole numbers, {other}")
     else:
         found = "regression"
-    if model != "auto" and MODELS[model][0] != found:
-        raise TableError(f"--model {model} is for {MODELS[model][0]}, the task is {found}")
+    if model != "auto" and MODELS[model].task != found:
+        raise TableError(f"--model {model} is for {MODELS[model].task}, the task is {found}")
     if found == "regression" and target.kind == "text":
-        raise TableError(f"the target {name} is text, {quoted(values[0])} for one: regression needs numbers")
-    if found == "classification" and len(values) > MOST_CLASSES and not (wishes.min_class_size or wishes.positive):
+        one = quoted(next(iter(target.levels))) if target.levels else "many different ones"
+        raise TableError(f"the target {name} is text, {one} for one: regression needs numbers")
+    if (
+        found == "classification"
+        and not 0 < (count or 0) <= MOST_CLASSES
+        and not (wish.min_class_size or wish.positive)
+    ):
         hint = "; --task regression predicts the number" if target.kind == "numeric" else ""
-        raise TableError(f"the target {name} has {len(values):,} different values: too many to be classes{hint}")
+        many = "many" if count is None else f"{count:,}"
+        raise TableError(f"the target {name} has {many} different values: too many to be classes{hint}")
     return found
 
 
@@ -163,23 +159,27 @@ def _regression(target: Column, rows: Array) -> tuple[str, str | None]:
     return ("poisson", usual) if values.min() == 0 and _skewness(values) > TAILED else (usual, "poisson")
 
 
-def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Array, notes: list[str]) -> Array:
+def check_range(name: str, low: float, model: str, place: str) -> None:
+    """Whether a model takes numbers from `low` on, which stands at this place."""
+    if model in POSITIVE and (low < 0.0 or (model == "gamma" and low == 0.0)):
+        needs = {
+            "gamma": "Gamma regression needs positive numbers (tweedie takes zeros)",
+            "tweedie": "Tweedie regression needs numbers from 0 on",
+        }
+        how, why = "negative" if low < 0.0 else "0", needs.get(model, "Poisson regression needs counts")
+        raise TableError(f"the target {quoted(name)} is {how} {place}: {why}")
+
+
+def _number(target: Column, model: str, wish: TargetSettings, lines: Array, rows: Array, notes: list[str]) -> Array:
     values, name = target.values[rows], quoted(target.name)
-    if len(values) < 2 * wishes.folds:
-        raise TableError(f"the table has {len(values)} rows, too few for {wishes.folds} folds")
-    least = 5e-324 if model == "gamma" else 0.0
-    if model in POSITIVE and (values < least).any():
-        at = np.flatnonzero(values < least)[0]
-        needs = {"gamma": "Gamma regression needs positive numbers (tweedie takes zeros)"}
-        needs["tweedie"] = "Tweedie regression needs numbers from 0 on"
-        how = "negative" if values[at] < 0.0 else "0"
-        why = needs.get(model, "Poisson regression needs counts")
-        raise TableError(f"the target {name} is {how} in line {table.lines[rows][at]}: {why}")
-    if wishes.log_target:
-        if (values <= 0).any():
-            at = np.flatnonzero(values <= 0)[0]
-            line = table.lines[rows][at]
-            raise TableError(f"the target {name} is {values[at]:g} in line {line}: --log-target needs positive numbers")
+    if len(values) < 2 * wish.cv:
+        raise TableError(f"the table has {len(values)} rows, too few for {wish.cv} folds")
+    least = int(np.argmin(values))
+    check_range(target.name, float(values[least]), model, f"in line {lines[least]}")
+    if wish.log_target:
+        if values[least] <= 0:
+            low = f"{values[least]:g} in line {lines[least]}"
+            raise TableError(f"the target {name} is {low}: --log-target needs positive numbers")
         notes.append(f"the model is fitted to the logarithm of {name}: scores are those of the logarithm, predictions "
                      "come back in the target's own units")  # fmt: skip
         logarithms: Array = np.log(values)
@@ -198,19 +198,19 @@ def _number(target: Column, model: str, wishes: Wishes, table: Table, rows: Arra
     return values
 
 
-def _times(table: Table, name: str, wishes: Wishes, rows: Array) -> Array:
+def _times(table: Table, settings: Settings, rows: Array) -> Array:
     """Times, negative where the event is not: censored."""
-    assert wishes.event is not None
-    column, event = table[name], table[wishes.event]
+    assert settings.event is not None
+    column, event = table[settings.target], table[settings.event]
     time = column.values[rows]
     if column.kind != "numeric" or not (time > 0).all():
-        raise TableError(f"the times {quoted(name)} must be positive numbers")
+        raise TableError(f"the times {quoted(settings.target)} must be positive numbers")
     happened = event.values[rows]
     if event.kind not in ("numeric", "boolean") or not np.isin(happened.astype(np.float64), (0.0, 1.0)).all():
-        raise TableError(f"the event {quoted(wishes.event)} must be 1 where it has happened and 0 where it has not")
+        raise TableError(f"the event {quoted(settings.event)} must be 1 where it has happened and 0 where it has not")
     happened = happened.astype(bool)
-    if int(happened.sum()) < 2 * wishes.folds:
-        raise TableError(f"there are {int(happened.sum())} events, too few for {wishes.folds} folds")
+    if int(happened.sum()) < 2 * settings.cv:
+        raise TableError(f"there are {int(happened.sum())} events, too few for {settings.cv} folds")
     signed: Array = np.where(happened, time, -time)
     return signed
 
@@ -229,26 +229,26 @@ def _labels(target: Column, rows: Array) -> Array:
     return values
 
 
-def _rare(y: Array, rows: Array, wishes: Wishes, notes: list[str]) -> tuple[Array, Array]:
+def _rare(y: Array, rows: Array, wish: TargetSettings, notes: list[str]) -> tuple[Array, Array]:
     """Labels and rows without rare classes, if that is wanted."""
     classes, counts = np.unique(y, return_counts=True)
-    few = counts < wishes.min_class_size
+    few = counts < wish.min_class_size
     if not few.any():
         return y, rows
     if few.all():
-        raise TableError(f"no class has {wishes.min_class_size} rows: --min-class-size is too large")
+        raise TableError(f"no class has {wish.min_class_size} rows: --min-class-size is too large")
     rare, total = np.isin(y, classes[few]), int(counts[few].sum())
     shown = ", ".join(quoted(plain(label), 30) for label in classes[few][:3])
     more = f" and {few.sum() - 3} more" if few.sum() > 3 else ""
     what = (
-        f"{few.sum()} class{'es' if few.sum() > 1 else ''} with fewer than {wishes.min_class_size} rows ({shown}{more})"
+        f"{few.sum()} class{'es' if few.sum() > 1 else ''} with fewer than {wish.min_class_size} rows ({shown}{more})"
     )
-    room = total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wishes.min_class_size
-    if wishes.rare_classes == "join" and room:
+    room = total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wish.min_class_size
+    if wish.rare_classes == "join" and room:
         notes.append(f"{what}: joined into the class {quoted(OTHER)}, {total:,} rows")
         joined: Array = np.where(rare, OTHER, y.astype(str))
         return joined, rows
-    why = "" if wishes.rare_classes == "drop" else ", since together they have too few, too"
+    why = "" if wish.rare_classes == "drop" else ", since together they have too few, too"
     notes.append(f"{what}: {total:,} row{'s' if total > 1 else ''} left out{why}")
     kept = rows.copy()
     kept[np.flatnonzero(rows)[rare]] = False
@@ -270,19 +270,22 @@ def _positive(y: Array, positive: str, notes: list[str]) -> tuple[Array, tuple[A
     return (y == named[0]).astype(np.int64), labels
 
 
-def _check_classes(y: Array, folds: int, model: str, numbers: bool, labels: tuple[Any, Any] | None) -> None:
-    classes, counts = np.unique(y, return_counts=True)
+def check_classes(
+    classes: Mapping[Any, int], model: str, wish: TargetSettings, numbers: bool, joins: bool = True
+) -> None:
+    """Whether the classes, with their rows, can be learnt; `joins`: whether rare ones may be joined."""
     if len(classes) < 2:
         raise TableError("one class only is left of the target: nothing to learn")
-    least = int(np.argmin(counts))
-    if counts[least] < folds:
-        label = classes[least] if labels is None else labels[int(classes[least])]
-        ways = [f"--cv {counts[least]}"] if counts[least] >= 2 else []
-        ways.append(f"--min-class-size {folds} joins rare classes (--rare-classes drop leaves them out)")
+    least = min(classes, key=classes.__getitem__)
+    count = classes[least]
+    if count < wish.cv:
+        ways = [f"--cv {count}"] if count >= 2 else []
+        if joins:
+            ways.append(f"--min-class-size {wish.cv} joins rare classes (--rare-classes drop leaves them out)")
         ways += ["--task regression or --model poisson predicts the number"] if numbers else []
         raise TableError(
-            f"the class {quoted(plain(label))} has {counts[least]} row{'s' if counts[least] > 1 else ''}, "
-            f"fewer than the {folds} folds: {', or '.join(ways)}"
+            f"the class {quoted(plain(least))} has {count} row{'s' if count > 1 else ''}, "
+            f"fewer than the {wish.cv} folds{': ' if ways else ''}{', or '.join(ways)}"
         )
     if model == "svm" and len(classes) > 2:
         raise TableError(f"--model svm takes two classes, the target has {len(classes)}: use --model logistic")
