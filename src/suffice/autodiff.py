@@ -18,7 +18,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from functools import cache, partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class Function:
                 taken |= {name: p[places].reshape(self.arrays[name]) for name, places in own.items()}
                 return self.fun(w, **taken)
 
-            self._kernels[names] = _TorchKernel(fun) if self.backend == "torch" else _JaxKernel(fun)
+            self._kernels[names] = _torch_kernel(fun) if self.backend == "torch" else _jax_kernel(fun)
         return self._kernels[names]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class Term:
     _latest: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def value(self, x: Array) -> float:
-        return float(self._made(x).value())
+        return self._made(x).value()
 
     def gradient(self, x: Array) -> Array:
         return self._made(x).gradient()
@@ -125,11 +126,11 @@ class Term:
         """How grad f(x) moves with parameters that move by v, a vector or the columns of a matrix."""
         return self._made(x).cross_forward(v)
 
-    def _made(self, x: Array) -> At:
+    def _made(self, x: Array) -> Derivatives:
         """f at x, kept: a solver asks for the value and the gradient of one point, and for many products."""
         if not self._latest or not np.array_equal(self._latest[0], x):
             kernel, p = self.function.kernel(tuple(self.params)), np.array(list(self.params.values()))
-            self._latest[:] = [x.copy(), kernel.at(x, p)]
+            self._latest[:] = [x.copy(), kernel(x, p)]
         return self._latest[1]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -150,7 +151,6 @@ class Problem:
     def cross(self, x: Array, **params: float) -> Any:
         """d grad f(x) / d p, a column for every parameter p (`suffice.solvers.sensitivity`)."""
         term = self.function.at(**params)
-
         return matrix_of(lambda V: term.cross_forward(x, V), lambda Q: term.cross_product(x, Q), (len(x), len(params)))
 
     def fingerprint(self) -> dict[str, Any]:
@@ -170,142 +170,91 @@ class Problem:
             return type(error).__name__
 
 
-class At(Protocol):
-    """f at one w and p, with its derivatives."""
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """f at one w and p; products are with a vector, or with the columns of a matrix."""
 
-    def value(self) -> float: ...
-
-    def gradient(self) -> Array: ...
-
-    def hessian_product(self, v: Array) -> Array: ...
-
-    def cross_product(self, q: Array) -> Array: ...
-
-    def cross_forward(self, v: Array) -> Array: ...
+    value: Callable[[], float]
+    gradient: Callable[[], Array]
+    hessian_product: Callable[[Array], Array]
+    cross_product: Callable[[Array], Array]
+    cross_forward: Callable[[Array], Array]
 
 
-class Kernel(Protocol):
-    """f of w and p in a library's hands."""
-
-    def at(self, x: Array, p: Array) -> At: ...
+Kernel = Callable[[Array, Array], Derivatives]  # f of w and p in a library's hands
 
 
-class _TorchKernel:
-    def __init__(self, fun: Callable[[Any, Any], Any]) -> None:
-        self.torch, self.fun = _imported("torch"), fun
+def _torch_kernel(fun: Callable[[Any, Any], Any]) -> Kernel:
+    torch = _imported("torch")
 
-    def at(self, x: Array, p: Array) -> _TorchAt:
-        torch = self.torch
+    def at(x: Array, p: Array) -> Derivatives:
         w, q = (torch.tensor(part, dtype=torch.float64, requires_grad=True) for part in (x, p))
         with torch.enable_grad():
-            f = self.fun(w, q)
+            f = fun(w, q)
         if not isinstance(f, torch.Tensor) or f.ndim != 0 or f.dtype != torch.float64:
             shown = f"one of shape {tuple(f.shape)}, {f.dtype}" if isinstance(f, torch.Tensor) else repr(f)
             raise TypeError(f"fun must return a number as a torch tensor of float64, got {shown}")
         if not f.requires_grad:
             raise ValueError("fun must depend on w by operations that torch can differentiate, and does not")
-        return _TorchAt(torch, f, w, q)
+
+        @cache
+        def slopes() -> tuple[Any, Any]:
+            """df/dw and df/dp with their graphs, which every product goes through once more."""
+            with torch.enable_grad():
+                found = torch.autograd.grad(f, (w, q), create_graph=True, materialize_grads=True)
+            return found[0], found[1]
+
+        def gradient() -> Array:
+            if slopes.cache_info().currsize:
+                return host(slopes()[0]).copy()
+            return host(torch.autograd.grad(f, w, retain_graph=True, materialize_grads=True)[0]).copy()  # costs half
+
+        def product(which: int, variable: Any) -> Callable[[Array], Array]:
+            """v -> d <slope, v> / d variable."""
+
+            def of(v: Array) -> Array:
+                slope = slopes()[which]
+                if not slope.requires_grad:
+                    return np.zeros((*variable.shape, *v.shape[1:]))
+                look = {"retain_graph": True, "materialize_grads": True, "is_grads_batched": v.ndim == 2}
+                along = torch.tensor(v.T, dtype=torch.float64)
+                return host(torch.autograd.grad(slope, variable, grad_outputs=along, **look)[0]).T.copy()
+
+            return of
+
+        return Derivatives(lambda: float(f.detach()), gradient, product(0, w), product(0, q), product(1, w))
+
+    return at
 
 
-class _TorchAt:
-    """With the graphs of df/dw and df/dp, which every product goes through once more."""
-
-    def __init__(self, torch: Any, f: Any, w: Any, p: Any) -> None:
-        self.torch, self.f, self.w, self.p = torch, f, w, p
-        self._slopes: tuple[Any, Any] | None = None
-
-    def value(self) -> float:
-        return float(self.f.detach())
-
-    def gradient(self) -> Array:
-        if self._slopes is not None:
-            return host(self._slopes[0]).copy()
-        found = self.torch.autograd.grad(self.f, self.w, retain_graph=True, materialize_grads=True)  # costs half
-        return host(found[0]).copy()
-
-    def hessian_product(self, v: Array) -> Array:
-        return self._again(self._both()[0], self.w, v)
-
-    def cross_product(self, q: Array) -> Array:
-        return self._again(self._both()[0], self.p, q)
-
-    def cross_forward(self, v: Array) -> Array:
-        return self._again(self._both()[1], self.w, v)
-
-    def _both(self) -> tuple[Any, Any]:
-        if self._slopes is None:
-            with self.torch.enable_grad():
-                self._slopes = self.torch.autograd.grad(
-                    self.f, (self.w, self.p), create_graph=True, materialize_grads=True
-                )
-        return self._slopes
-
-    def _again(self, slope: Any, variable: Any, v: Array) -> Array:
-        """d <slope, v> / d variable, for a vector v or for the columns of a matrix."""
-        if not slope.requires_grad:
-            return np.zeros((*variable.shape, *v.shape[1:]))
-        found = self.torch.autograd.grad(
-            slope,
-            variable,
-            grad_outputs=self.torch.tensor(v.T, dtype=self.torch.float64),
-            retain_graph=True,
-            materialize_grads=True,
-            is_grads_batched=v.ndim == 2,
-        )
-        return host(found[0]).T.copy()
-
-
-class _JaxKernel:
+def _jax_kernel(fun: Callable[[Any, Any], Any]) -> Kernel:
     """Everything compiled, once for all w and p."""
+    jax = _imported("jax")
+    if jax.numpy.zeros(1, dtype=float).dtype != np.float64:
+        raise TypeError("JAX must be in float64: jax.config.update('jax_enable_x64', True) before it is used")
 
-    def __init__(self, fun: Callable[[Any, Any], Any]) -> None:
-        jax = _imported("jax")
-        if jax.numpy.zeros(1, dtype=float).dtype != np.float64:
-            raise TypeError("JAX must be in float64: jax.config.update('jax_enable_x64', True) before it is used")
+    def checked(w: Any, p: Any) -> Any:
+        f = fun(w, p)
+        if getattr(f, "shape", None) != () or f.dtype != np.float64:
+            shown = f"one of shape {f.shape}, {f.dtype}" if hasattr(f, "dtype") else repr(f)
+            raise TypeError(f"fun must return a number as a JAX array of float64, got {shown}")
+        return f
 
-        def checked(w: Any, p: Any) -> Any:
-            f = fun(w, p)
-            if getattr(f, "shape", None) != () or f.dtype != np.float64:
-                shown = f"one of shape {f.shape}, {f.dtype}" if hasattr(f, "dtype") else repr(f)
-                raise TypeError(f"fun must return a number as a JAX array of float64, got {shown}")
-            return f
-
-        slope = jax.grad(checked)
-        self.value, self.slope = jax.jit(checked), jax.jit(slope)
-        self.bend = self._product(jax, lambda w, p, v: jax.jvp(lambda one: slope(one, p), (w,), (v,))[1])
-        self.pull = self._product(jax, lambda w, p, q: jax.vjp(lambda one: slope(w, one), p)[1](q)[0])
-        self.push = self._product(jax, lambda w, p, v: jax.jvp(lambda one: slope(w, one), (p,), (v,))[1])
-
-    @staticmethod
-    def _product(jax: Any, one: Callable[..., Any]) -> Callable[[Array, Array, Array], Array]:
-        """For a vector, or for the columns of a matrix."""
+    def product(one: Callable[..., Any]) -> Callable[[Array, Array, Array], Array]:
         single, several = jax.jit(one), jax.jit(jax.vmap(one, (None, None, 1), 1))
         return lambda w, p, v: np.array((several if v.ndim == 2 else single)(w, p, v))
 
-    def at(self, x: Array, p: Array) -> _JaxAt:
-        return _JaxAt(self, x, p)
+    slope = jax.grad(checked)
+    value, gradient = jax.jit(checked), jax.jit(slope)
+    bend = product(lambda w, p, v: jax.jvp(lambda one: slope(one, p), (w,), (v,))[1])
+    pull = product(lambda w, p, q: jax.vjp(lambda one: slope(w, one), p)[1](q)[0])
+    push = product(lambda w, p, v: jax.jvp(lambda one: slope(w, one), (p,), (v,))[1])
 
+    def at(w: Array, p: Array) -> Derivatives:
+        products = (partial(each, w, p) for each in (bend, pull, push))
+        return Derivatives(lambda: float(value(w, p)), lambda: np.array(gradient(w, p)), *products)
 
-@dataclass(frozen=True, eq=False)
-class _JaxAt:
-    kernel: _JaxKernel
-    w: Array
-    p: Array
-
-    def value(self) -> float:
-        return float(self.kernel.value(self.w, self.p))
-
-    def gradient(self) -> Array:
-        return np.array(self.kernel.slope(self.w, self.p))
-
-    def hessian_product(self, v: Array) -> Array:
-        return self.kernel.bend(self.w, self.p, v)
-
-    def cross_product(self, q: Array) -> Array:
-        return self.kernel.pull(self.w, self.p, q)
-
-    def cross_forward(self, v: Array) -> Array:
-        return self.kernel.push(self.w, self.p, v)
+    return at
 
 
 def _imported(name: str) -> Any:
