@@ -218,7 +218,7 @@ NOT_FINITE = np.where(np.arange(N) == 5, math.nan, y)
         (lambda: ElasticNet(X, y).at(l1=math.nan, l2=1.0), ValueError, "l1 must be non-negative and finite, got nan"),
         (lambda: ElasticNet(X, y).at(l1=1.0, l2=-1.0), ValueError, "l2 must be non-negative and finite, got -1.0"),
         (lambda: ElasticNet(X, y).at(l1=1.0, l2=math.inf), ValueError, "l2 must be non-negative and finite, got inf"),
-        (lambda: ElasticNet(X, y).at(l1="a", l2=1.0), TypeError, "l1 must be a real number, got 'a'"),  # type: ignore[arg-type]
+        (lambda: ElasticNet(X, y).at(l1="a", l2=1.0), TypeError, "l1 must be a real number, got 'a'"),
     ],
 )
 def test_bad_input_is_named(build, error, message):

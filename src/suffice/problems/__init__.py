@@ -1,25 +1,28 @@
-"""Ready-made lower-level problems: linear models (`linear`), with many hyperparameters (`many`), images (`imaging`)."""
+"""Ready-made lower-level problems, as functions of their parameters.
+
+linear       models of one margin with l1 and l2, Cox's among them; penalties of groups of weights
+multinomial  several classes                targets   several targets
+many         penalties of groups of columns, fused ones, weights of samples
+imaging      images by smoothed total variation
+"""
 
 from suffice.models.labels import signs
-from suffice.problems.families import (
-    ElasticNetBinomial,
-    ElasticNetGamma,
-    ElasticNetNegativeBinomial,
-    ElasticNetTweedie,
-)
-from suffice.problems.fused import FusedLasso
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,
+    ElasticNetBinomial,
+    ElasticNetCox,
+    ElasticNetGamma,
     ElasticNetHuber,
     ElasticNetLogistic,
     ElasticNetModel,
+    ElasticNetNegativeBinomial,
     ElasticNetPoisson,
+    ElasticNetTweedie,
     LowerLevel,
 )
-from suffice.problems.many import Grouped, SampleWeights
+from suffice.problems.many import FusedLasso, Grouped, SampleWeights
 from suffice.problems.multinomial import ElasticNetMultinomial
-from suffice.problems.survival import ElasticNetCox
 from suffice.problems.targets import MultiTaskElasticNet
 
 __all__ = [

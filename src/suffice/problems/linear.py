@@ -3,12 +3,20 @@ r"""Ready-made lower-level problems: linear models with an elastic-net penalty, 
     Phi(w) = sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s), or 1/N
 
 `ElasticNetLogistic` has psi = log(1 + exp(-y m)), `ElasticNet` psi = (m - y)^2 / 2, `ElasticNetHuber` Huber's,
-`ElasticNetPoisson` psi = exp(m) - y m; `ElasticNetModel` takes any psi, and `suffice.problems.families` has more of
-them. With an offset o_i, a known part of its margin, row i has psi(x_i . w + o_i, y_i). In scikit-learn's terms:
-LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False), ElasticNet(alpha=l1 + l2,
-l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor(alpha=l2, fit_intercept=False). There is
-no intercept: append a column of ones to X and it is penalised like the others. For l1 >= `l1_max` the solution is
-exactly 0.
+`ElasticNetPoisson` psi = exp(m) - y m, other families half their unit deviance (`suffice.models.families`);
+`ElasticNetModel` takes any psi. With an offset o_i, a known part of its margin such as the logarithm of an exposure,
+row i has psi(x_i . w + o_i, y_i). `ElasticNetCox` has minus the mean partial log-likelihood in place of the sum.
+
+In scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False),
+ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor,
+GammaRegressor and TweedieRegressor(power) with alpha=l2, fit_intercept=False; in glum's terms,
+GeneralizedLinearRegressor(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False). There is no intercept: append a
+column of ones to X and it is penalised like the others (`suffice.sklearn.ElasticNetGLM` has one). For l1 >= `l1_max`
+the solution is exactly 0.
+
+Second derivatives of Poisson's, Gamma's, Tweedie's and the negative binomial's losses have no bound, and gradients no
+Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies them, first-order methods
+refuse them. Where the data supply the curvature a solution is verified, with or without an l2.
 
 X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
 torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results
@@ -17,14 +25,18 @@ have the bits of `RowBlocks` for any chunks and workers (`suffice.rows.dask`). y
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
 from suffice.lazy import cached_property
+from suffice.models.cox import CoxModel
+from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, Tweedie
 from suffice.models.labels import signs
 from suffice.models.linear import LinearModel, LossModel
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
@@ -37,6 +49,8 @@ from suffice.rows.design import Design
 from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 
+PENALTIES = ("l1", "l2")
+
 
 class LowerLevel(Protocol):
     """A lower-level problem for every theta: parameters by name give f + g."""
@@ -46,12 +60,82 @@ class LowerLevel(Protocol):
         ...
 
 
-def _of_penalties(signs: Array, x: Array, names: Iterable[str]) -> Array:
-    columns = {"l1": signs, "l2": x}
-    return np.column_stack([columns[name] for name in names])
+class ElasticNetProblem:
+    """A model with l1 and l2 of its weights."""
+
+    def _model(self, l2: float) -> Any:
+        """The smooth part, with a ridge."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        raise NotImplementedError
+
+    @cached_property
+    def l1_max(self) -> float:
+        """The smallest l1 for which w = 0 is the solution, for every l2."""
+        return least_zeroing_l1(self._model(0.0), self.size)
+
+    def at(self, *, l1: Any, l2: Any) -> Composite:
+        """The problem at fixed penalties l1 >= 0 and l2 >= 0, one for all weights or one each; without an l2 a solution
+        is proven where the data supply the curvature."""
+        return penalised(self._model, l1, l2, 0.0, self.size)
+
+    def cross(self, x: Array, **params: float) -> Any:
+        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
+        return self._columns(np.sign(x), x, params)
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+
+    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
+        columns = {"l1": signs, "l2": x}
+        return np.column_stack([columns[name] for name in params])
 
 
-class ElasticNetModel:
+class GroupedPenalties(ElasticNetProblem):
+    """Weights in groups with penalties of their own, `l1_<group>` and `l2_<group>`; groups that have none have `l1` and
+    `l2`."""
+
+    groups: tuple[str, ...]
+    group: Any  # the number of every weight's group
+    kind: ClassVar[str] = "groups"
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The parameters of this kind, "l1" or "l2", one for every group: for `suffice.Space`."""
+        return tuple(f"{kind}_{group}" for group in self.groups)
+
+    def at(self, **params: Any) -> Composite:
+        """The problem at fixed penalties."""
+        unknown = set(params) - {*PENALTIES, *self.names("l1"), *self.names("l2")}
+        if unknown:
+            raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
+        l1, l2 = (self._each(kind, params) for kind in PENALTIES)
+        return super().at(l1=l1, l2=l2)
+
+    def _each(self, kind: str, params: Mapping[str, float]) -> float | Array:
+        """The penalty of every weight, or of all."""
+        values = [params.get(name, params.get(kind)) for name in self.names(kind)]
+        if None in values:
+            raise ValueError(f"{self.names(kind)[values.index(None)]} must be given, or {kind} for all {self.kind}")
+        checked = [positive(value, kind, zero=True) for value in values]  # type: ignore[arg-type]
+        return checked[0] if len({*checked}) == 1 else np.array(checked)[self.group]
+
+    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
+        number = {name: k for k, name in enumerate(params)}
+        parts = []
+        for kind, entries in zip(PENALTIES, (signs, x), strict=True):
+            own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
+            parts.append((entries, np.array(own)[self.group]))
+        values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
+        rows = np.tile(np.arange(len(x)), 2)
+        tuned = columns >= 0
+        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(params)))
+
+
+class ElasticNetModel(ElasticNetProblem):
     """A linear model with an elastic-net penalty and any loss psi of its margins, such as one of your own.
 
     It minimises sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1. `loss` is psi (`suffice.terms.MarginLoss`);
@@ -99,24 +183,6 @@ class ElasticNetModel:
         """(share of l1, share of l2) of every parameter, for `suffice.certify_global`: they are the penalties."""
         return {"l1": (1.0, 0.0), "l2": (0.0, 1.0)}
 
-    @cached_property
-    def l1_max(self) -> float:
-        """The smallest l1 for which w = 0 is the solution, for every l2."""
-        return least_zeroing_l1(self._model(0.0), self.size)
-
-    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
-        """The problem at fixed penalties l1 >= 0 and l2 >= 0, one for all weights or one each; without an l2 a solution
-        is proven where the data supply the curvature."""
-        return penalised(self._model, l1, l2, 0.0, self.size)
-
-    def cross(self, x: Array, **params: float) -> Array:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        return _of_penalties(np.sign(x), x, params)
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: _of_penalties(signs, sizes, params), x, q, of_x, of_q)
-
 
 class ElasticNetLogistic(ElasticNetModel):
     """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
@@ -163,14 +229,7 @@ class LogLinkModel(ElasticNetModel):
     offset."""
 
     def __init__(
-        self,
-        X: Any,
-        y: Any,
-        loss: MarginLoss,
-        *,
-        sample_weight: Any = None,
-        offset: Any = None,
-        exposure: Any = None,
+        self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None
     ) -> None:
         rows = np.shape(y)[0] if np.ndim(y) else 0
         if exposure is not None:
@@ -188,6 +247,98 @@ class ElasticNetPoisson(LogLinkModel):
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
         super().__init__(X, y, POISSON, sample_weight=sample_weight, offset=offset, exposure=exposure)
+
+
+class ElasticNetGamma(LogLinkModel):
+    """Elastic-net Gamma regression for y > 0 whose standard deviation is proportional to its mean, exp(x_i . w): the
+    severity of claims, for one.
+
+    It minimises sum_i a_i (y_i exp(-m_i) + m_i) + (l2/2) ||w||^2 + l1 ||w||_1, m_i = x_i . w + offset_i. `exposure`
+    multiplies the mean of every row; its logarithm adds to `offset`.
+    """
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
+        super().__init__(X, y, GAMMA, sample_weight=sample_weight, offset=offset, exposure=exposure)
+
+
+class ElasticNetTweedie(LogLinkModel):
+    """Elastic-net regression with Tweedie's deviance, 1 < power < 2, for y >= 0 of which a share is 0, such as the cost
+    of claims: the mean is exp(x_i . w), the variance proportional to mean^power.
+
+    `exposure` multiplies the mean of every row; its logarithm adds to `offset`.
+    """
+
+    def __init__(
+        self, X: Any, y: Any, *, power: float = 1.5, sample_weight: Any = None, offset: Any = None, exposure: Any = None
+    ) -> None:
+        super().__init__(X, y, Tweedie(power), sample_weight=sample_weight, offset=offset, exposure=exposure)
+
+
+class ElasticNetNegativeBinomial(LogLinkModel):
+    """Elastic-net negative-binomial regression for counts y >= 0 that vary more than Poisson's: the mean is mu =
+    exp(x_i . w), the variance mu + theta mu^2, with theta given.
+
+    `exposure` multiplies the mean of every row; its logarithm adds to `offset`.
+    """
+
+    def __init__(
+        self, X: Any, y: Any, *, theta: float = 1.0, sample_weight: Any = None, offset: Any = None, exposure: Any = None
+    ) -> None:
+        super().__init__(X, y, NegativeBinomial(theta), sample_weight=sample_weight, offset=offset, exposure=exposure)
+
+
+class ElasticNetBinomial(ElasticNetModel):
+    """Elastic-net logistic regression of counts: y_i of `trials_i` trials succeed, each with probability sigm(x_i . w).
+
+    It minimises sum_i a_i (log(1 + exp(m_i)) - (y_i / trials_i) m_i) + (l2/2) ||w||^2 + l1 ||w||_1, m_i = x_i . w +
+    offset_i, a_i proportional to `trials_i` times `sample_weight`.
+    """
+
+    def __init__(self, X: Any, y: Any, trials: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        y, n = np.asarray(y, dtype=np.float64), np.asarray(trials, dtype=np.float64)
+        if n.shape != y.shape or not (np.isfinite(n).all() and (n > 0.0).all()):
+            raise ValueError("trials must be positive and finite, one number for each of y")
+        if (y < 0.0).any() or (y > n).any():
+            raise ValueError("y must lie between 0 and trials")
+        weights = n if sample_weight is None else n * np.asarray(sample_weight, dtype=np.float64)
+        super().__init__(X, y / n, BINOMIAL, sample_weight=weights, offset=offset)
+
+
+class ElasticNetCox(ElasticNetProblem):
+    """Elastic-net Cox regression: minus the mean partial log-likelihood + (l2/2) ||w||^2 + l1 ||w||_1.
+
+    `y` holds times, negative where they are censored, or two columns (time, event), or an array with a field of bools
+    and one of numbers. `ties` is "efron" or "breslow"; `strata` labels rows whose hazards have nothing in common,
+    `entry` are times from which on rows are at risk (left truncation), `offset` is a known part of the linear
+    predictor. `at(l1=..., l2=...)`, l2 > 0, is the problem at fixed penalties. For l1 >= `l1_max` the solution is
+    exactly 0.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        ties: str = "efron",
+        sample_weight: Any = None,
+        strata: Any = None,
+        entry: Any = None,
+        offset: Any = None,
+    ) -> None:
+        self.design = Design.of(X)
+        self.model = CoxModel.of(self.design, y, ties, sample_weight, strata, entry, offset)
+
+    def _model(self, l2: float) -> CoxModel:
+        return replace(self.model, l2=l2)
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.design.shape[1]
+
+    def at(self, *, l1: Any, l2: Any) -> Composite:
+        """The problem at fixed penalties l1 >= 0 and l2 > 0."""
+        return super().at(l1=l1, l2=l2 if isinstance(l2, np.ndarray) else positive(l2, "l2"))
 
 
 def least_zeroing_l1(model: ImagedSmooth, size: int) -> float:

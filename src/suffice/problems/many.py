@@ -1,4 +1,5 @@
-r"""Linear models with many hyperparameters: penalties of groups of features or of each, and weights of samples.
+r"""Linear models with more hyperparameters: penalties of groups of features or of each, of differences of neighbouring
+weights (`FusedLasso`), and weights of samples.
 
     sum_i (s_i / N) psi(x_i . w, y_i) + sum_j (l2_j/2) w_j^2 + sum_j l1_j |w_j|.
 
@@ -19,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, positive
 from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import slope_size
+from suffice.models.margin_losses import Squared, slope_size
+from suffice.penalties.fused import Fused
 from suffice.penalties.prox import L1
-from suffice.problems.linear import ElasticNetModel
+from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, gamma
@@ -33,10 +34,8 @@ from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import matrix_of
 
-PENALTIES = ("l1", "l2")
 
-
-class Grouped:
+class Grouped(GroupedPenalties):
     """A linear model whose groups of features have penalties of their own: parameters `l1_<group>` and `l2_<group>`,
     or `l1` and `l2` for all groups that have none of their own.
 
@@ -68,52 +67,45 @@ class Grouped:
         for number, part in enumerate(columns):
             self.group[part] = number
 
-    def names(self, kind: str) -> tuple[str, ...]:
-        """The parameters of this kind, "l1" or "l2", one for every group: for `suffice.Space`."""
-        return tuple(f"{kind}_{group}" for group in self.groups)
+    def _model(self, l2: float) -> Any:
+        return self.model._model(l2)
 
     @property
     def size(self) -> int:
         """The number of weights."""
         return self.model.size
 
-    def at(self, **params: float) -> Composite:
+    def at(self, **params: Any) -> Composite:
         """The problem at fixed penalties."""
-        unknown = set(params) - {*PENALTIES, *self.names("l1"), *self.names("l2")}
-        if unknown:
-            raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
         for kind in self._fixed:
             twice = [name for name in (kind, *self.names(kind)) if name in params]
             if twice:
                 raise ValueError(f"{kind} is fixed at {self._fixed[kind]!r} by this problem, got {twice[0]}")
-        params = {**self._fixed, **params}
-        return self.model.at(l1=self._each("l1", params)[self.group], l2=self._each("l2", params)[self.group])
+        return super().at(**self._fixed, **params)
 
-    def cross(self, x: Array, **params: float) -> Any:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        return self._columns(np.sign(x), x, params)
 
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+class FusedLasso:
+    """A linear model with the fused penalty: sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + fused sum_j |w_{j+1} -
+    w_j| + l1 ||w||_1.
 
-    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
-        number = {name: k for k, name in enumerate(params)}
-        parts = []
-        for kind, entries in (("l1", signs), ("l2", x)):
-            own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
-            parts.append((entries, np.array(own)[self.group]))
-        values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
-        rows = np.tile(np.arange(len(x)), 2)
-        tuned = columns >= 0
-        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(params)))
+    `model` is the loss, such as `problems.ElasticNet(X, y)` or `problems.ElasticNetLogistic(X, y)`; columns of X are in
+    an order that means something, such as positions or times. `at(fused=..., l1=..., l2=...)` is the problem at fixed
+    penalties. Its proofs need l2 > 0, or squares of an X with full column rank. With X the identity it is the denoising
+    of a signal.
+    """
 
-    def _each(self, kind: str, params: Mapping[str, float]) -> Array:
-        """The penalty of every group."""
-        values = [params.get(name, params.get(kind)) for name in self.names(kind)]
-        if None in values:
-            raise ValueError(f"{self.names(kind)[values.index(None)]} must be given, or {kind} for all groups")
-        return np.array([positive(value, kind, zero=True) for value in values])  # type: ignore[arg-type]
+    def __init__(self, model: ElasticNetModel) -> None:
+        if not isinstance(model, ElasticNetModel):
+            raise TypeError(f"model must be a linear model of suffice.problems, got {model!r}")
+        self.model, self.size = model, model.size
+
+    def at(self, *, fused: float, l2: float, l1: float = 0.0) -> Composite:
+        """The problem at fixed penalties."""
+        ridged = self.model.at(l1=0.0, l2=positive(l2, "l2", zero=True))
+        of_data = self.model.design.least_curvature if isinstance(self.model.loss, Squared) else 0.0
+        if not ridged.mu + of_data > 0.0:
+            raise ValueError("l2 must be positive: nothing else makes this problem strongly convex")
+        return Composite(ridged.smooth, Fused(fused, l1), mu=ridged.mu + of_data, L=ridged.L, size=self.size)
 
 
 class SampleWeights:

@@ -6,19 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array, positive
-from suffice.lazy import cached_property
+from suffice.arrays import Array
 from suffice.models.multinomial import Multinomial
 from suffice.models.row_softmax import RowsMultinomial
-from suffice.problems.linear import least_zeroing_l1, penalised
+from suffice.problems.linear import GroupedPenalties
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
-from suffice.solvers.problem import Composite
-
-KINDS = ("l1", "l2")
 
 
-class ElasticNetMultinomial:
+class ElasticNetMultinomial(GroupedPenalties):
     """Elastic-net multinomial logistic regression, W of K x d: sum_i a_i (log sum_k exp(m_ik) - m_i,y_i) + sum_k
     (l2_k/2) ||W_k||^2 + sum_k l1_k ||W_k||_1, m_i = W x_i, plus intercepts without a penalty if `intercept`.
 
@@ -27,6 +23,8 @@ class ElasticNetMultinomial:
     `classes` are they in order. a_i is 1/N, or `sample_weight` scaled to sum to 1. `X` may also be a `dask.array`, or
     `suffice.terms.RowBlocks`.
     """
+
+    kind = "classes"
 
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
@@ -62,43 +60,19 @@ class ElasticNetMultinomial:
             return RowsMultinomial(self.design, self.onehot, self.intercept, l2, len(self.classes))
         return Multinomial(self.design, self.onehot, self.intercept, l2)
 
-    def names(self, kind: str) -> tuple[str, ...]:
-        """The parameters of this kind, "l1" or "l2", one for every class: for `suffice.Space`."""
-        return tuple(f"{kind}_{label}" for label in self.classes.tolist())
+    def _model(self, l2: float) -> Multinomial:
+        return self.model(l2)
+
+    @property
+    def groups(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The classes."""
+        return tuple(map(str, self.classes.tolist()))
+
+    @property
+    def group(self) -> Any:
+        return np.repeat(np.arange(len(self.classes)), self.design.shape[1])
 
     @property
     def size(self) -> int:
         """The number of weights."""
         return len(self.classes) * self.design.shape[1]
-
-    @cached_property
-    def l1_max(self) -> float:
-        """The smallest l1 of all classes for which W = 0 is the solution, for every l2."""
-        return least_zeroing_l1(self.model(), self.size)
-
-    def at(self, **params: float) -> Composite:
-        """The problem at fixed penalties."""
-        unknown = set(params) - {*KINDS, *self.names("l1"), *self.names("l2")}
-        if unknown:
-            raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
-        l1, l2 = (self._each(kind, params) for kind in KINDS)
-        return penalised(self.model, l1, l2, 0.0, self.size)
-
-    def cross(self, x: Array, **params: float) -> Array:
-        """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        owner = np.repeat(np.arange(len(self.classes)), self.design.shape[1])
-        columns = []
-        for name in params:
-            kind, entries = (name[:2], np.sign(x) if name.startswith("l1") else x)
-            own = [name in (kind, one) and not (name == kind and one in params) for one in self.names(kind)]
-            columns.append(np.where(np.array(own)[owner], entries, 0.0))
-        return np.column_stack(columns)
-
-    def _each(self, kind: str, params: dict[str, float]) -> float | Array:
-        values = [params.get(name, params.get(kind)) for name in self.names(kind)]
-        if None in values:
-            raise ValueError(f"{self.names(kind)[values.index(None)]} must be given, or {kind} for all classes")
-        checked = [positive(value, kind, zero=True) for value in values]  # type: ignore[arg-type]
-        if len(set(checked)) == 1:
-            return checked[0]
-        return np.repeat(np.array(checked), self.design.shape[1])
