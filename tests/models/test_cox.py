@@ -12,7 +12,7 @@ from suffice import losses, problems, terms
 from suffice.models.cox import CoxModel, signed_times
 from suffice.rows.design import Design
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
-from suffice.sklearn._cox_fold import concordance
+from suffice.sklearn.measures import concordance
 from suffice.solvers.solver import iterate
 from suffice.testing import check_adapter, check_loss, check_problem
 from tests.reference_cox import Cox

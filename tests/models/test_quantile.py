@@ -12,7 +12,7 @@ from suffice.models.quantile import PinballScore, Quantile
 from suffice.prove.held_out import HeldOut
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.quantile_adapter import QuantileFold, smoothed
+from suffice.sklearn.quantile_adapter import QuantileAdapter
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton_narrowing import NewtonNarrowing
 from suffice.testing import check_loss, check_problem
@@ -52,7 +52,8 @@ def test_conformance():
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("q", [0.5, 0.9])
 def test_a_solution_without_an_l2_is_verified_and_minimises_the_pinball_loss_up_to_the_bias(q, intercept):
-    fold = QuantileFold(X, Y, smoothed(q, Y), np.ones(60), intercept)
+    asked = QuantileRegressor(quantile=q, fit_intercept=intercept)
+    fold = QuantileAdapter().fold(asked, X, Y, np.ones(60), None)
     found = suffice.solve(fold.at(l1=0.02, l2=0.0), within=1e-6, solver=fold.solver)
     assert found.reached and found.certificate.rule == "verified"
     theirs = QuantileRegressor(quantile=q, alpha=0.02, fit_intercept=intercept).fit(X, Y)
@@ -62,8 +63,8 @@ def test_a_solution_without_an_l2_is_verified_and_minimises_the_pinball_loss_up_
         return float(np.mean(pinball(q, Y - X @ w - b))) + 0.02 * float(np.abs(w).sum())
 
     least = objective(theirs.coef_, float(theirs.intercept_))
-    assert least - 1e-9 <= objective(coef, b) <= least + fold.smooth.bias
-    assert fold.smooth.bias <= 2e-3 * float(np.mean(pinball(q, Y - np.quantile(Y, q))))
+    assert least - 1e-9 <= objective(coef, b) <= least + fold.psi.bias
+    assert fold.psi.bias <= 2e-3 * float(np.mean(pinball(q, Y - np.quantile(Y, q))))
 
 
 def test_other_problems_are_refused():

@@ -12,7 +12,7 @@ from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Ridged
 from suffice.penalties.prox import WeightedL1
 from suffice.rows.design import Design
-from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn.folds import LinearFold, Softmax
 from suffice.solvers.newton_hessian import NewtonHessian
 from suffice.solvers.solver import iterate
 from tests.reference_verified import minimiser
@@ -152,7 +152,7 @@ def test_wrong_zeros_and_wrong_signs_are_not_verified():
 def test_the_error_of_a_held_out_loss_is_true_and_less_than_by_the_radius(scoring, intercept):
     X, y = data(rows=150)
     T, z = data(rows=40, seed=5)
-    fold = MultinomialFold(X, y.astype(float), 3, np.ones(150), intercept)
+    fold = LinearFold(X, y.astype(float), Softmax(3), np.ones(150), "free" if intercept else "none")
     judge = fold.held_out(T, z.astype(float), np.ones(40), scoring, 1)
     problem = fold.at(l1=0.005, l2=1e-6)
     exact, gains = judge.at(minimiser(problem).rounded()).residual, []

@@ -346,15 +346,35 @@ def test_scikit_learn_search_says_that_it_needs_a_dataframe_here(client):
         SufficeSearchCV(Ridge(), {"l2": (1e-4, 1.0)}).fit(frame, y)
 
 
-def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
-    from sklearn.linear_model import Ridge
+@pytest.mark.filterwarnings("ignore:the best")
+def test_a_search_of_scikit_learns_estimators_tunes_rows_where_they_are(client, tmp_path):
+    """The same bits as blocks in one process, for any chunks; a journal goes on with others."""
+    from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    from suffice.sklearn import SufficeSearchCV
+
+    few = Options(max_evaluations=4)
+    estimator, classes = make_pipeline(StandardScaler(), LogisticRegression()), np.where(y > 0, "yes", "no")
+    here = SufficeSearchCV(estimator, cv=3, options=few).fit(RowBlocks.of(X), classes)
+    for chunks in (37, 100):
+        there = SufficeSearchCV(estimator, cv=3, options=few, journal=tmp_path / "journal")
+        there.fit(on_dask(X, chunks), on_dask(classes, 51))
+        assert there.best_params_ == here.best_params_ and there.score_interval_ == here.score_interval_
+        np.testing.assert_array_equal(there.best_estimator_[-1].coef_, here.best_estimator_[-1].coef_)
+        np.testing.assert_array_equal(there.held_out_.decided, here.held_out_.decided)
+
+
+def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import MinMaxScaler
+
     from suffice.sklearn import SufficeSearchCV, _fit_arguments
 
-    search = SufficeSearchCV(make_pipeline(StandardScaler(), Ridge()), {"l2": (1e-4, 1.0)}, cv=3)
-    with pytest.warns(UserWarning, match=r"X is a dask\.array of 4\.8e-05 GB, and SufficeSearchCV brings it"):
+    search = SufficeSearchCV(make_pipeline(MinMaxScaler(), Ridge()), {"l2": (1e-4, 1.0)}, cv=3)
+    with pytest.warns(UserWarning, match=r"X is a dask\.array of 4\.8e-05 GB, and SufficeSearchCV brings it.*steps"):
         there = search.fit(on_dask(X, 100), on_dask(counts, 100)).best_params_
     assert there == search.fit(X, counts).best_params_
     monkeypatch.setattr(_fit_arguments, "_memory", lambda: 40_000.0)

@@ -9,8 +9,7 @@ from sklearn.linear_model import ElasticNet
 import suffice
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._multinomial import MultinomialFold
-from suffice.sklearn.folds import Concomitant, LinearFold
+from suffice.sklearn.folds import Concomitant, LinearFold, Softmax
 from suffice.sklearn.penalties import Penalised
 from tests.search.test_derivatives import check
 
@@ -60,7 +59,7 @@ def test_the_jacobian_of_several_classes(intercept, scoring, factor, monkeypatch
     if not factor:
         monkeypatch.setattr("suffice.solvers.sensitivity.largest_matrix", lambda design, outputs: 0)
     classes, held = (np.digitize(target, [1.0, 3.0]) for target in (y, y_val))
-    fold = MultinomialFold(X, classes, 3, s, intercept)
+    fold = LinearFold(X, classes, Softmax(3), s, "free" if intercept else "none")
     check(problem_of(fold, X_val, held, scoring), AT, monkeypatch)
 
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._multinomial import MultinomialFold
+from suffice.sklearn.folds import LinearFold, Softmax
 from tests.models.test_multinomial import random_model
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
@@ -24,9 +24,8 @@ FEW = suffice.Options(max_evaluations=15, final_radius=1e-2)
 @given(seed=st.integers(0, 10**6), scoring=st.sampled_from(["neg_brier_score", "neg_log_loss"]))
 def test_errors_of_held_out_losses_hold_for_any_weights_within_the_radius(seed, scoring):
     rng, model = random_model(seed)
-    fold = MultinomialFold(
-        model.design.X, model.onehot.argmax(axis=1).astype(float), model.classes, np.ones(len(model.onehot)), True
-    )
+    labels = model.onehot.argmax(axis=1).astype(float)
+    fold = LinearFold(model.design.X, labels, Softmax(model.classes), np.ones(len(labels)), "free")
     n = 12
     X, y = rng.standard_normal((n, model.design.shape[1])), rng.integers(0, model.classes, n).astype(float)
     loss = fold.held_out(X, y, np.ones(n), scoring, 3)

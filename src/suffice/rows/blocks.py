@@ -410,15 +410,40 @@ class Blocked:
         """Numbers that go with the rows as an array."""
         raise NotImplementedError
 
+    def through(self, make: Callable[[Any], Array], columns: int) -> Blocked:
+        """Another matrix, of which `make` gives the rows from those of this one, block by block, whenever they are
+        needed: a preparation that takes no memory."""
+        raise NotImplementedError
+
+    def product(self, w: Array) -> Array:
+        """X w, for a vector or a matrix w, as an array."""
+        return self.gathered(self.run(KeptMargins(), [self.margins(w)])[0])
+
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares: every entry, whatever file or chunk it lies in."""
         digests = self.run(Digest())
         return {"shape": self.shape, "values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
 
 
+def are_blocks(X: Any) -> bool:
+    """Whether X is a matrix in blocks of rows."""
+    return isinstance(X, Blocked)
+
+
 def in_blocks(problem: Any) -> bool:
     """Whether a problem's X is in blocks of rows."""
     return isinstance(getattr(getattr(problem, "design", None), "X", None), Blocked)
+
+
+@dataclass(frozen=True)
+class KeptMargins:
+    """Margins as they are, to be gathered."""
+
+    reads: bool = False
+    keeps: bool = True
+
+    def __call__(self, block: Block) -> tuple[Array, int]:
+        return block.margins[0], 0
 
 
 @dataclass(frozen=True)
@@ -552,6 +577,10 @@ class RowBlocks(Blocked):
             result[:, place] = self @ block.T
         return result
 
+    def through(self, make: Callable[[Any], Array], columns: int) -> RowBlocks:
+        """Another matrix, of which `make` gives the rows from those of this one, whenever they are needed."""
+        return RowBlocks(_Through(self, make), (self.shape[0], columns), block=self.block)
+
     def scaled(self, factors: Array, divisor: float = 1.0) -> RowBlocks:
         """diag(factors) X / divisor."""
 
@@ -559,6 +588,17 @@ class RowBlocks(Blocked):
             return factors[start:stop, None] * np.asarray(self.rows(start, stop), dtype=np.float64) / divisor
 
         return RowBlocks(rows, self.shape, block=self.block)
+
+
+@dataclass(frozen=True, eq=False)
+class _Through:
+    """Rows that are made of others."""
+
+    X: RowBlocks
+    make: Callable[[Any], Array]
+
+    def __call__(self, start: int, stop: int) -> Array:
+        return self.make(self.X.block_at(slice(start, stop)))
 
 
 class _Answer:

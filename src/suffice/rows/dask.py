@@ -224,8 +224,7 @@ class ClusterRows(Blocked):
                 self._pieces = cut.to_delayed().ravel()
 
     def through(self, make: Callable[[Any], Array], columns: int) -> ClusterRows:
-        """Another matrix, of which `make` gives the rows from those of this one, block by block, whenever they are
-        needed: a preparation that takes no memory. It travels to the workers."""
+        """`make` travels to the workers."""
         other = ClusterRows.__new__(ClusterRows)
         vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
         other.shape, other.make = (self.shape[0], columns), make

@@ -61,3 +61,26 @@ def neighbours(X: Any, start: int, stop: int) -> Any:
     part.data, part.indices = X.data[first:last], X.indices[first:last]
     part.indptr = X.indptr[start : stop + 1] - first
     return part
+
+
+# Sparse or dense: what is asked of rows that a user has given
+
+
+def is_sparse(X: Any) -> bool:
+    return bool(sp.issparse(X))
+
+
+def as_array(X: Any) -> Any:
+    """Sparse rows as an array; others as they are."""
+    return X.toarray() if sp.issparse(X) else X
+
+
+def column(X: Any, k: int) -> Array:
+    """One column as a vector."""
+    return np.asarray(as_array(X[:, [k]]), dtype=np.float64).ravel()
+
+
+def with_constant(X: Any, constant: float) -> Any:
+    """X with one more column, which is constant."""
+    last = np.full((X.shape[0], 1), constant)
+    return sp.hstack([X, sp.csr_array(last)], format="csr") if sp.issparse(X) else np.hstack([X, last])

@@ -96,6 +96,8 @@ class Design:
         if not finite:
             raise ValueError("X must be finite, got NaN or infinite entries")
         rows = X.shape[0]
+        if isinstance(sample_weight, Even | Chosen):  # a rule, of blocks
+            return cls(X, sample_weight)._surveyed()
         if sample_weight is None:
             if isinstance(X, Blocked):
                 return cls(X, X.even())._surveyed()
@@ -127,6 +129,14 @@ class Design:
         """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
         (`Blocked.rows_of`)."""
         return Design(self.X, Chosen(numbers, k, complement, count))
+
+    def of_rows(self, values: Array) -> Any:
+        """Numbers that go with the rows, where the weights live; those that several problems share are held once."""
+        return self.X.targets(values, as_given, False) if isinstance(self.X, Blocked) else like(values, self.weights)
+
+    def here(self, values: Any) -> Array:
+        """Numbers that go with the rows as an array of NumPy's."""
+        return self.X.gathered(values) if isinstance(self.X, Blocked) else host(values)
 
     def _surveyed(self) -> Design:
         if not math.isfinite(self.survey.largest):
@@ -482,6 +492,10 @@ class Surveyed:
 
 def _unit(largest: float) -> float:
     return 1.0 if largest == 0.0 or 1e-100 < largest < 1e100 else 2.0 ** math.floor(math.log2(largest))
+
+
+def as_given(values: Any) -> Any:
+    return values
 
 
 def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[Design, Design]]:

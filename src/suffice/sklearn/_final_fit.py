@@ -27,7 +27,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names
 
 from suffice.arrays import Array, norm, outside_stacklevel
@@ -160,8 +159,7 @@ def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
     finish = getattr(split.adapter, "finish", None)
     if finish is not None:
         finish(final, split.model, solution)
-    names = data.X if before is None else before.transform(_safe_indexing(data.X, [0]))
-    _check_feature_names(final, names, reset=True)
+    _check_feature_names(final, data.names(before), reset=True)
     whole = final
     if isinstance(inside(data.estimator), Pipeline):
         whole = clone(inside(data.estimator))

@@ -18,9 +18,14 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from suffice.arrays import Array, lives_elsewhere, outside_stacklevel
 from suffice.models.cox import signed_times
+from suffice.rows.blocks import are_blocks
+from suffice.rows.dask import rows_of
 from suffice.rows.design import is_dask, is_dask_frame
 from suffice.sklearn._devices import checked_elsewhere, here
-from suffice.sklearn._target import inside
+from suffice.sklearn._rows import STEPS, prepares_rows
+from suffice.sklearn._target import inside, transforms_target
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import split_pipeline
 
 LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
 
@@ -51,16 +56,21 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
     return Routed(fit, {"groups": params.get("groups")}, weight)
 
 
-def from_dask(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """X and y on this machine, once, for all folds: an X of Dask's is told with its size, and refused where it is
-    larger than the memory."""
+def in_place(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """X where it is, and y on this machine. Of models that need X here one of Dask's is told with its size, and refused
+    where it is larger than the memory."""
     name = type(search).__name__
     if is_dask_frame(X) or is_dask_frame(y):
         raise TypeError(
             f"{'X' if is_dask_frame(X) else 'y'} is a dask.dataframe, and {name} needs it on one machine: give its "
             ".compute(), or tune it where it is with suffice.tabular.tune_frame"
         )
-    if is_dask(X):
+    why = _why_here(search) if is_dask(X) or are_blocks(X) else ""
+    if is_dask(X) and not why:
+        X = rows_of(X)
+    elif are_blocks(X) and why:
+        raise ValueError(f"rows in blocks stay where they are, and {why}: give X in main memory")
+    elif is_dask(X):
         size = float(X.nbytes)  # NaN where chunks have unknown sizes
         about = f"X is a dask.array of {size / 1e9:.3g} GB" if size == size else "X is a dask.array of unknown size"
         instead = (
@@ -68,10 +78,26 @@ def from_dask(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
             "dask.array: see 'From laptop to cluster' in the documentation"
         )
         if size > _memory():
-            raise ValueError(f"{about}, and this machine, where {name} needs it, has {_memory() / 1e9:.3g}: {instead}")
-        warnings.warn(f"{about}, and {name} brings it to this machine. {instead}", stacklevel=outside_stacklevel())
+            raise ValueError(f"{about}, and this machine, where {why}, has {_memory() / 1e9:.3g}: {instead}")
+        warnings.warn(
+            f"{about}, and {name} brings it to this machine: {why}. {instead}", stacklevel=outside_stacklevel()
+        )
         X = X.compute()
     return X, y.compute() if is_dask(y) else y
+
+
+def _why_here(search: Any) -> str:
+    """Why X has to be in main memory; nothing where rows are tuned in place."""
+    final, before = split_pipeline(search.estimator)
+    if not find_adapter(final).takes_blocks(final):
+        return f"{final} needs it"
+    if transforms_target(search.estimator):
+        return "a transformed target needs it"
+    if not prepares_rows(before):
+        return f"steps before the estimator need it, but for {STEPS}"
+    if search.device is not None:
+        return f"device={search.device!r} needs it"
+    return ""
 
 
 def _memory() -> float:
@@ -94,7 +120,11 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
     y, sample_weight = here(y), here(sample_weight)
     shape = np.asarray(y).shape
     several = several and len(shape) == 2 and shape[1] > 1
-    if lives_elsewhere(X):
+    if are_blocks(X):  # whose entries are looked at when a pass is made
+        validate_data(search, X, skip_check_array=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(y, _RowCount(int(X.shape[0])))
+    elif lives_elsewhere(X):
         X = checked_elsewhere(search, X)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
         check_consistent_length(y, _RowCount(int(X.shape[0])))
@@ -116,7 +146,7 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
                 f"y must not hold numbers beyond {LARGEST_TARGET:g}, whose squares are no longer finite, got "
                 f"{largest!r}: divide it by a constant"
             )
-    X, y = (X, y) if lives_elsewhere(X) else indexable(X, y)
+    X, y = (X, y) if lives_elsewhere(X) or are_blocks(X) else indexable(X, y)
     weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
     return X, y, weight
 

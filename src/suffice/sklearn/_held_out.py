@@ -51,8 +51,8 @@ def held_out(
     weighted = bool(np.any(data.weight != 1.0))
     parts = []
     for fold, solution in zip(folds, solutions, strict=True):
-        model = wrapped(fold.target, fold.fitted(solution.x))
-        parts.append(Predicted.of(model, fold.X, fold.given, fold.weight if weighted else None))
+        fitted, X = fold.predictor(solution.x)
+        parts.append(Predicted.of(wrapped(fold.target, fitted), X, fold.given, fold.weight if weighted else None))
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
     return Predicted.joined(parts), alone

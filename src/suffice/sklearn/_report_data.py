@@ -26,8 +26,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
+from suffice.rows.blocks import are_blocks
 from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
+from suffice.sklearn._fit_arguments import in_place
 from suffice.sklearn._report_course import course, searched, trace
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
@@ -35,7 +37,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import SearchData, Split, counted
 from suffice.solvers.solution import Solution
 
 ACCURACY = 1e-4  # of the folds' models, where the search's cannot be used
@@ -71,7 +73,8 @@ class FittedSearch:
         check_is_fitted(search, "best_penalties_")
         if y is None:
             raise ValueError("y must be the targets that the search was fitted to, got None")
-        X, y = indexable(here(X), column_or_1d(here(y)))
+        X, y = in_place(search, here(X), here(y))
+        X, y = (X, column_or_1d(y)) if are_blocks(X) else indexable(X, column_or_1d(y))
         width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
         if width is not None and width != getattr(search, "n_features_in_", width):
             raise ValueError(
@@ -86,12 +89,14 @@ class FittedSearch:
         weight = np.ones(len(y)) if self.weight is None else self.weight
         self.data = SearchData(search.estimator, X, y, weight, grouped)
         self.classes = self.data.classes
+        if are_blocks(X):
+            self.data = self.data.sharing(self.splits)
 
     @cached_property
     def splits(self) -> list[tuple[Any, Any]]:
         """The folds, made again. Those of a splitter that shuffles without a seed are others than the search's."""
         splitter = check_cv(self.search.cv, self.y, classifier=self.classes is not None)
-        made = list(splitter.split(self.X, self.y, self.groups))
+        made = list(splitter.split(counted(self.X, self.y), self.y, self.groups))
         if len(made) != self.search.n_splits_:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made
@@ -99,7 +104,7 @@ class FittedSearch:
     @cached_property
     def folds(self) -> list[Split]:
         """The folds' problems and their held-out rows."""
-        return [self.data.split(*rows, f"split {k} of cv") for k, rows in enumerate(self.splits)]
+        return [self.data.split(*rows, f"split {k} of cv", k) for k, rows in enumerate(self.splits)]
 
     def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
@@ -129,7 +134,7 @@ class FittedSearch:
 
     def _held(self, split: Split, solution: Solution) -> HeldOutFold:
         weight = None if self.weight is None else split.weight
-        return HeldOutFold(split.fitted(solution.x), split.X, split.labels, weight, solution, split)
+        return HeldOutFold(*split.predictor(solution.x), split.labels, weight, solution, split)
 
     def allowed(self) -> int:
         """How many steps further models may take."""

@@ -40,7 +40,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import lives_elsewhere, outside_stacklevel, positive
+from suffice.arrays import outside_stacklevel, positive
 from suffice.evaluation import Evaluation
 from suffice.executors import Processes
 from suffice.globally import GlobalOptions, certify_global
@@ -74,7 +74,7 @@ from suffice.sklearn.adapters import Adapter, find_adapter
 from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import SearchData, Split, counted
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
@@ -250,7 +250,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
-        X, y = fit_arguments.from_dask(self, X, y)
+        X, y = fit_arguments.in_place(self, X, y)
         with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
             return self._fit(X, y, fit_params, began)
 
@@ -291,8 +291,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self._choose_score(adapter)
 
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        numbered = np.arange(len(y))[:, None] if lives_elsewhere(X) else X  # splitters count rows
-        splits = list(splitter.split(numbered, y, **routed.split))
+        splits = list(splitter.split(counted(X, y), y, **routed.split))
         self.n_splits_ = len(splits)
         data = data.sharing(splits)
         folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]

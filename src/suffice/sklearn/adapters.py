@@ -43,10 +43,8 @@ from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, MarginLoss
 from suffice.sklearn._arguments import name_of
-from suffice.sklearn._glm_fold import FamilyFold, Structure
-from suffice.sklearn._multinomial import MultinomialFold
-from suffice.sklearn._targets_fold import TargetsFold
-from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.sklearn._structure import Structure
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold, SeveralTargets, Softmax
 from suffice.solvers.certificate import duality_gap
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution
@@ -118,14 +116,37 @@ class Adapter(Protocol):
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         """The estimator with these coefficients, as if it had been fitted.
 
-        An adapter may have a method `finish(estimator, fold, solution)` as well, which adds to the final model what
-        else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`. One with a method
-        `shares_rows(estimator)` that says so takes `suffice.sklearn.folds.Shared` rows for X.
+        An adapter may have any of the methods of `Hooks` as well: `finish(estimator, fold, solution)` adds to the final
+        model what else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
         """
         ...
 
 
-class Regressor:
+class Hooks:
+    """What an adapter may say besides, and what is so where it does not. Rows of X that are shared are
+    `suffice.sklearn.folds.Shared`."""
+
+    def shares_rows(self, estimator: Any) -> bool:
+        """Whether folds may be views of one copy of the rows, here or on a device."""
+        return False
+
+    def takes_blocks(self, estimator: Any) -> bool:
+        """Whether rows may stay where they are, in blocks."""
+        return self.shares_rows(estimator)
+
+
+class Completed(Hooks):
+    """An adapter of one's own, with the defaults of what it does not say."""
+
+    def __init__(self, own: Adapter) -> None:
+        self.own = own
+        vars(self).update({name: getattr(own, name) for name in vars(Hooks) if name[0] != "_" and hasattr(own, name)})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.own, name)
+
+
+class Regressor(Hooks):
     """What adapters of regressions have in common."""
 
     scorings: tuple[str, ...] = ("neg_mean_squared_error", "r2")
@@ -143,10 +164,10 @@ class Regressor:
         if y.ndim == 2:
             if getattr(estimator, "positive", False):
                 raise ValueError(f"{type(estimator).__name__}(positive=True) is tuned for one target")
-            return TargetsFold(X, y, weights, kind == "free", by_rows=False)
+            return LinearFold(X, y, SeveralTargets(y.shape[1], by_rows=False), weights, kind)
         if getattr(estimator, "positive", False):
             positive = Structure(positive=np.ones(X.shape[1], dtype=bool))
-            return FamilyFold(X, y, self.psi, weights, kind, structure=positive)
+            return LinearFold(X, y, self.psi, weights, kind, structure=positive)
         return LinearFold(X, y, self.psi, weights, kind)
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
@@ -157,7 +178,7 @@ class Regressor:
         estimator.n_iter_ = solution.steps
 
 
-class Classifier:
+class Classifier(Hooks):
     """What adapters of classifiers have in common."""
 
     many = False  # whether more than two classes will do
@@ -223,7 +244,7 @@ class LogisticAdapter(Classifier):
         if classes is not None and len(classes) > 2:
             if estimator.solver == "liblinear":
                 raise ValueError("LogisticRegression(solver='liblinear') takes two classes only: use solver='saga'")
-            return MultinomialFold(X, y, len(classes), weights, bool(estimator.fit_intercept))
+            return LinearFold(X, y, Softmax(len(classes)), weights, "free" if estimator.fit_intercept else "none")
         kind: Intercept = "none"
         if estimator.fit_intercept:
             kind = "column" if estimator.solver == "liblinear" else "free"
@@ -361,7 +382,8 @@ class MultiTaskAdapter(Unweighted, AlphaAndRatio, _CoordinateDescent):
         return targets
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        return TargetsFold(X, y, weights, bool(estimator.fit_intercept), by_rows=True)
+        kind: Intercept = "free" if estimator.fit_intercept else "none"
+        return LinearFold(X, y, SeveralTargets(y.shape[1], by_rows=True), weights, kind)
 
     def finish(self, estimator: Any, fold: Fold, solution: Solution) -> None:
         super().finish(estimator, fold, solution)
@@ -390,6 +412,9 @@ class MultiTaskLassoAdapter(MultiTaskAdapter):
 class PoissonAdapter(Regressor):
     scorings: tuple[str, ...] = ("neg_mean_poisson_deviance",)
     psi = POISSON
+
+    def takes_blocks(self, estimator: Any) -> bool:
+        return True
 
     def ratio(self, estimator: Any) -> float:
         return 0.0
@@ -432,7 +457,7 @@ class HuberAdapter(Regressor):
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
         super().finish(estimator, fold, solution)
-        estimator.scale_, estimator.outliers_ = fold.outliers(solution.x)
+        estimator.scale_, estimator.outliers_ = fold.learner.outliers(fold, solution.x)
 
 
 def _only_l2(estimator: Any, names: tuple[str, ...]) -> None:
@@ -440,8 +465,8 @@ def _only_l2(estimator: Any, names: tuple[str, ...]) -> None:
         raise ValueError(f"{type(estimator).__name__} has one penalty, l2, got {', '.join(names)}")
 
 
-_ADAPTERS: dict[type, Adapter] = {}
-_BY_NAME: dict[str, Adapter] = {}  # of packages that need not be there
+_ADAPTERS: dict[type, Any] = {}
+_BY_NAME: dict[str, Any] = {}  # of packages that need not be there
 
 
 def register_by_name(name: str, adapter: Adapter) -> None:
@@ -457,10 +482,10 @@ def register_adapter(estimator_class: type, adapter: Adapter) -> None:
     missing = [name for name in needed if not callable(getattr(adapter, name, None))]
     if missing or not getattr(adapter, "scorings", ()):
         raise TypeError(f"adapter must offer {', '.join(missing or ['scorings'])}, {adapter!r} does not")
-    _ADAPTERS[estimator_class] = adapter
+    _ADAPTERS[estimator_class] = adapter if isinstance(adapter, Hooks) else Completed(adapter)
 
 
-def find_adapter(estimator: Any) -> Adapter:
+def find_adapter(estimator: Any) -> Any:
     """The adapter of the estimator's class, or of the nearest class that it is derived from; an adapter may have a
     method `of(estimator)` that gives the one of this very estimator."""
     kinds = [_ADAPTERS[one] for one in type(estimator).__mro__ if one in _ADAPTERS]

@@ -31,16 +31,14 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 
 from suffice.arrays import EPS, Array, norm, whole_number
 from suffice.certifying import FitReport
-from suffice.models.linear import LinearModel
 from suffice.prove.held_out import LossAt
 from suffice.prove.verified import LinearVerification
 from suffice.report.formats import bound
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
-from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._steps import seen_by_the_last
 from suffice.sklearn._target import transformed, transforms_target
-from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.folds import LinearFold, Softmax
 from suffice.sklearn.objectives import CannotTellError, Objective, objective_of, refuse
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.certificate import Certificate, certify
@@ -116,7 +114,7 @@ class _Judgement:
     """Our solution x* of the model's problem beside the model's own x; both have the intercept's column, if any."""
 
     fit: Objective
-    fold: LinearFold | MultinomialFold
+    fold: LinearFold
     X: Any
     x: Array
     best: Array  # x*
@@ -130,8 +128,7 @@ class _Judgement:
         except ValueError as error:  # there is no finite intercept, or a class is missing
             raise CannotTellError(str(error)) from error
         l2 = np.min(fit.l2)
-        verifiable = isinstance(fold, LinearFold) and fold.l2_in_place_of_none == 0.0
-        refuse(l2 == 0.0 and not verifiable, "this loss without an l2 penalty is beyond our proofs")
+        refuse(l2 == 0.0 and fold.l2_in_place_of_none > 0.0, "this loss without an l2 penalty is beyond our proofs")
         empty = l2 == 0.0 and fit.kind != "column" and not np.any(np.ravel(abs(X).sum(axis=1)) * fit.weights)
         refuse(empty, "X is zero wherever it counts, and there is no l2 penalty: nothing determines the coefficients")
         problem = fold.at(l1=fit.l1, l2=fit.l2)
@@ -171,8 +168,8 @@ class _Judgement:
         low, high = max(there.residual - error, 0.0), there.residual + error
         interval = SCORES[scoring].interval((low * low * (1.0 - 4.0 * EPS), high * high * (1.0 + 4.0 * EPS)))
         a, m = fold.design.weights, self._margins()
-        if isinstance(fold, MultinomialFold):
-            return float(a @ np.sum(fold.onehot * log_softmax(m, axis=1), axis=1)), interval
+        if isinstance(fold.learner, Softmax):
+            return float(a @ np.sum(fold.y * log_softmax(m, axis=1), axis=1)), interval
         phi = SCORES[scoring].phi
         assert phi is not None
         return -float(a @ phi.residuals(m, fold.y) ** 2), interval
@@ -187,7 +184,6 @@ class _Judgement:
     def _of_rows(self) -> tuple[float, float]:
         """Bounds on the errors of the intercept and of margins."""
         fold, fit, R, design = self.fold, self.fit, self.proof.radius, self.fold.design
-        assert isinstance(fold, LinearFold)
         change = self.x - self.best
         moved = design.margins(change)
         blur = 8.0 * EPS * np.abs(moved)
@@ -197,7 +193,6 @@ class _Judgement:
         b, best_b, S = 0.0, 0.0, 0.0
         if fold.minimised_out:
             model = fold.unpenalised
-            assert not isinstance(model, LinearModel)
             image = model.image(self.best)
             reach = R + design.margin_rounding(self.best) * norm(self.best)  # the image has a rounding of its own
             b, best_b, S = fit.intercept, model.intercept(image)[0], model.shift_within(image, reach)
@@ -218,16 +213,15 @@ class _Judgement:
     def _of_classes(self) -> tuple[float, float]:
         """The same for several classes; a constant added to all of a row's margins is free, and counts for nothing."""
         fold, R, design = self.fold, self.proof.radius, self.fold.design
-        assert isinstance(fold, MultinomialFold)
         model = fold.unpenalised
         change = self.x - self.best
-        moved = design.margins(change.reshape(fold.classes, -1).T)
+        moved = design.margins(change.reshape(len(self.fit.coef), -1).T)
         blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
         best_b, error = model.shift(model.image(self.best))
         S = model.reach * (R + design.margin_rounding(self.best) * norm(self.best)) + error
         b = self.fit.intercept - self.fit.intercept.mean()
         apart = b - best_b
-        doubt = 16.0 * fold.classes * EPS * (norm(b) + norm(best_b))
+        doubt = 16.0 * len(b) * EPS * (norm(b) + norm(best_b))
         bounds = np.abs(moved + apart).max(axis=1) * (1.0 + 4.0 * EPS) + blur + design.row_norms * R + S + doubt
         return norm(apart) + S + doubt if self.fit.kind == "free" else 0.0, float(bounds.max()) * (1.0 + 8.0 * EPS)
 

@@ -1,6 +1,11 @@
-r"""One fold of a linear model as a lower-level problem, in units of the mean over its samples:
+r"""One fold of a linear model as a lower-level problem: rows, weights of them, and a model, in units of the mean over
+its samples:
 
     Phi(w) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        a_i = s_i / sum(s).
+
+Rows are copies in main memory, or `Shared`: one copy of all rows for all folds, on a device, or in blocks wherever
+these are; then rows that a fold holds out have a weight of 0. The model is a loss psi of one margin, or one of the
+`Learner`s: Huber's loss with its scale minimised out, the pinball loss, several classes, several targets, Cox's.
 
 Three kinds of intercept b:
 
@@ -13,197 +18,492 @@ Three kinds of intercept b:
 
 l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.prove.verified`),
 which is so for nearly every pure l1 penalty; elsewhere nothing is. Huber's model with its scale, which cannot be
-verified, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L
-the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
-minimum by at most (l2/2) ||w||^2, w any minimiser without it.
+verified, Cox's, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of
+0, L the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
+minimum by at most (l2/2) ||w||^2, w any minimiser without it. Groups cannot be verified without an l2: for squares the
+least eigenvalue of X^T diag(a) X is their strong convexity; where that is 0, and for other families, FLOOR L stands in.
+
+An offset of squares is taken off the targets; for any other psi it is part of the margins (`suffice.models.offset`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from suffice.arrays import Array, frozen, host, like
+from suffice.arrays import EPS, Array, frozen, positive
 from suffice.lazy import cached_property
+from suffice.losses import PartialLikelihood, SquaredErrors
 from suffice.models.concomitant import ConcomitantHuber
+from suffice.models.cox import CoxModel
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
-from suffice.problems.linear import penalised
+from suffice.models.multinomial import Multinomial
+from suffice.models.offset import OffsetIntercepted, OffsetModel
+from suffice.models.quantile import PinballScore, Quantile
+from suffice.models.row_intercept import RowsIntercepted
+from suffice.models.row_softmax import RowsMultinomial
+from suffice.models.row_sums import RowsModel
+from suffice.models.targets import Targets, of_zero
+from suffice.problems.targets import with_targets
 from suffice.protocols import conforms
-from suffice.prove.held_out import HeldOut
+from suffice.prove.held_out import DevianceScore, HeldOut
+from suffice.prove.held_out_rows import HeldOutRows
+from suffice.prove.held_out_softmax import HeldOutSoftmax
+from suffice.prove.held_out_softmax_rows import HeldOutSoftmaxRows
+from suffice.rows.blocks import in_blocks
+from suffice.rows.dense import as_array, is_sparse, with_constant
 from suffice.rows.design import Design
+from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.newton_narrowing import NewtonNarrowing
 from suffice.solvers.problem import Composite
 
 FLOOR = 1e-7
 SMALL = 1 << 24  # bytes: a sparse matrix that takes no more than that as a dense one is solved faster as such
+MOST_WHOLE = 2000  # variables of a Hessian of several targets that is one matrix
 
 Intercept = Literal["none", "free", "column"]
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Rows less `shift` that several folds have in common, or that live on a device; those that a fold holds out have a
-    weight of 0 there."""
+    """Rows less `shift` that several folds have in common, or that live on a device or in blocks; those that do not
+    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.blocks.Chosen`), or one number
+    for each."""
 
     X: Any
     shift: Array
+    weights: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.X.shape)
 
 
-@dataclass(frozen=True)
-class Concomitant:
-    """Stands for Huber's loss with its scale minimised out."""
-
-    epsilon: float
-
-
 class LinearFold:
     """A fold as a lower-level problem, for targets y that psi understands; `scaling` is the constant of the column.
     Dense rows with a free intercept are centred, unless the problem has to be that of X to the last bit; so are sparse
-    rows that take no more than SMALL as dense ones. `Shared` rows are taken as they are."""
+    rows that take no more than SMALL as dense ones. `Shared` rows are taken as they are. `columns` says what the
+    columns of X are, `structure` what is asked of their weights."""
+
+    y: Any  # where the rows are, as the model takes it
+    hazards: CoxModel  # of Cox's model
 
     def __init__(
         self,
         X: Any,
         y: Array,
-        psi: MarginLoss | Concomitant,
+        psi: MarginLoss | Learner,
         sample_weight: Array,
         intercept: Intercept,
         scaling: float = 1.0,
         centre: bool = True,
+        columns: Columns | None = None,
+        structure: Structure | None = None,
     ) -> None:
         self.psi, self.kind, self.scaling = psi, intercept, scaling
+        one = Pinball if isinstance(psi, Quantile) else OneMargin
+        self.learner = psi if isinstance(psi, Learner) else one(psi)  # type: ignore[arg-type]
+        self.places, self.structure = columns or Columns(X.shape[1]), structure or Structure()
         shared = X if isinstance(X, Shared) else None
-        X, centre = (X, centre) if shared is None else (shared.X, False)
-        self.dense = not sp.issparse(X) or (centre and 8 * math.prod(X.shape) <= SMALL)
+        features, self.offset = (shared.X, None) if shared else self.places.split(X)
+        if self.offset is not None and isinstance(psi, Squared):
+            y, self.offset = y - self.offset, None
+        centre = centre and shared is None
+        self.dense = not is_sparse(features) or (centre and 8 * math.prod(features.shape) <= SMALL)
         self.centred = centre and intercept == "free" and self.dense
-        X = self._as_array(X)
-        self.total = float(sample_weight.sum())
-        self.columns = int(X.shape[1])
-        self.shift = self.rest = np.zeros(self.columns)
-        self.y_shift = self.y_rest = 0.0
-        a = sample_weight / self.total
+        self.columns = int(features.shape[1])
+        self.shift = self.rest = np.zeros(self.columns) if shared is None else shared.shift
+        a = sample_weight / float(sample_weight.sum())
         if self.centred:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
-            self.shift = a @ X
-            rows = np.ascontiguousarray(X - self.shift)
+            features = as_array(features)
+            self.shift = a @ features
+            rows = np.ascontiguousarray(features - self.shift)
             self.rest = a @ rows
             rows -= self.rest
         else:
-            rows = self._rows(X)
-        if shared is not None:
-            self.shift = shared.shift
-        if isinstance(psi, Squared) and intercept == "free" and (self.centred or shared is not None):
-            self.y_shift = float(a @ y)
-            self.y_rest = float(a @ (y - self.y_shift))
-        self.minimised_out = intercept == "free" and not (self.centred and isinstance(psi, Squared))
-        self.design = Design.of(rows, sample_weight)
+            self.rest = np.zeros(self.columns)
+            rows = features if shared else self._rows(features)
+        self.design = self.learner.design(rows, sample_weight if shared is None else shared.weights, sample_weight)
+        moved = self.learner.centres_targets and intercept == "free"
+        moved = moved and (self.centred or (shared is not None and not in_blocks(self)))
+        self.y_shift = a @ y if moved else np.zeros(y.shape[1:])
+        self.y_rest = a @ (y - self.y_shift) if moved else np.zeros(y.shape[1:])
+        self.minimised_out = intercept == "free" and not (self.centred and self.learner.centres_targets)
         if self.minimised_out:
             self.design = self.design.with_weights_here()
-        self.y = like(frozen(self._targets(y)), self.design.weights)
-        if self.minimised_out:
-            model = self._model(0.0)
-            _ = isinstance(model, Intercepted) and model.at_zero  # raises where there is no finite intercept
-
-    def _as_array(self, X: Any) -> Any:
-        """Sparse rows of a fold that is small as a dense one."""
-        return X.toarray() if self.dense and sp.issparse(X) else X
+        self.learner.begin(self, X, y, sample_weight)
 
     def _rows(self, X: Any) -> Any:
-        """Rows as the fold sees them: relative to the training mean, or with the intercept's column."""
-        if isinstance(X, Shared):
-            return X.X
-        X = self._as_array(X)
+        """Features as the design has them: relative to the training mean, or with the intercept's column."""
+        X = as_array(X) if self.dense else X
         if self.kind == "column":
-            column = np.full((X.shape[0], 1), self.scaling)
-            return sp.hstack([X, sp.csr_array(column)], format="csr") if sp.issparse(X) else np.hstack([X, column])
+            return with_constant(X, self.scaling)
         if self.centred:
             rows = np.ascontiguousarray(X - self.shift)
             rows -= self.rest
             return rows
         return X
 
-    def _targets(self, y: Array) -> Array:
+    def targets(self, y: Array) -> Any:
+        """y less what centring takes off it."""
         return y - self.y_shift - self.y_rest
 
-    def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
-        if isinstance(self.psi, Concomitant):
-            return ConcomitantHuber(self.design, self.y, self.psi.epsilon, self.minimised_out, l2)
-        return (Intercepted if self.minimised_out else LinearModel)(self.design, self.y, self.psi, l2)
+    def model(self, l2: float) -> Any:
+        """The loss with this ridge."""
+        return self.learner.model(self, l2)
 
     @property
-    def unpenalised(self) -> LinearModel | Intercepted | ConcomitantHuber:
+    def unpenalised(self) -> Any:
         """The loss alone."""
-        return self._model(0.0)
+        return self.model(0.0)
 
     @property
-    def solver(self) -> str | NewtonHessian:
-        return NewtonHessian() if isinstance(self.psi, Concomitant) else "auto"
+    def solver(self) -> Any:
+        return self.learner.solver(self)
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but a loss of margins and the two penalties."""
-        return not isinstance(self.psi, Concomitant)
+        """Whether there is nothing but a loss of margins, of rows that can be looked at, and the two penalties."""
+        one = isinstance(self.learner, OneMargin) and not in_blocks(self)
+        return one and self.structure.plain and self.offset is None
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether derivatives with respect to the penalties are those of an elastic net."""
+        return self.learner.differentiable
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+        return self.learner.outputs * self.design.shape[1]
 
     @cached_property
     def l2_floor(self) -> float:
         """FLOOR L; where psi'' has no bound, L is that of w = 0."""
-        curvature = 1.0 if isinstance(self.psi, Concomitant) else self.psi.curvature
-        if math.isinf(curvature):
-            model = self._model(0.0)
-            C = model.row_curvature(model.image(np.zeros(self.design.shape[1])))  # type: ignore[union-attr]
-            a = host(self.design.weights)
-            curvature = float(np.max(C[a > 0.0] / a[a > 0.0]))
-        return max(FLOOR * curvature * self.design.squared_norm, 1e-300)
+        return max(FLOOR * self.learner.steepness(self), 1e-300)
 
     @property
     def l2_in_place_of_none(self) -> float:
-        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
-        return 0.0 if conforms(self.psi, Bending | Kinked) else self.l2_floor
+        """What l2 = 0 is solved with: 0 itself, where that can be verified, or where the data supply the curvature."""
+        certain = self.learner.verifiable(self) if self.structure.groups is None else self._of_data > 0.0
+        return 0.0 if certain else self.l2_floor
+
+    @property
+    def _of_data(self) -> float:
+        """The strong convexity that the data supply to groups, where it is proven."""
+        squares = isinstance(self.psi, Squared) and not self.minimised_out and self.structure.groups is not None
+        return self.design.least_curvature if squares else 0.0
 
     @cached_property
     def l1_max(self) -> float:
-        """The smallest l1 for which w = 0 is the solution."""
-        return float(np.max(np.abs(self._model(0.0).gradient(np.zeros(self.design.shape[1])))))
+        """The smallest l1 for which w = 0 is the solution, as far as it is penalised."""
+        return self.learner.l1_max(self)
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties, one for all columns or one each."""
-        return penalised(self._model, l1, l2, self.l2_in_place_of_none, self.design.shape[1])
+        l1, l2 = (self.places.of_features(one) if isinstance(one, np.ndarray) else one for one in (l1, l2))
+        return self.learner.problem(self, l1, l2)
 
-    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
+    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Any:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
-        score, v = SCORES[scoring], sample_weight / sample_weight.sum()
-        assert score.phi is not None
-        share = 1.0 / folds / score.unit(y, v)
-        train = self._model(0.0) if self.minimised_out else None
-        assert not isinstance(train, LinearModel)
-        return HeldOut(Design.of(self._rows(X), sample_weight), self._targets(y), score.phi, share, train)
+        features, offset = (X.X, None) if isinstance(X, Shared) else self.places.split(X)
+        if offset is not None and isinstance(self.psi, Squared):
+            y, offset = y - offset, None
+        rows = features if isinstance(X, Shared) else self._rows(features)
+        weights = X.weights if isinstance(X, Shared) and X.weights is not None else sample_weight
+        return self.learner.held_out(self, Held(X, rows, y, sample_weight, weights, offset, scoring, folds))
 
-    def coefficients(self, w: Array) -> tuple[Array, float]:
-        """w and the intercept of the data as they were given."""
+    def coefficients(self, w: Array) -> tuple[Array, Any]:
+        """Coefficients and the intercept of the data as they were given, one row and one number for every output."""
         if self.kind == "column":
             return w[:-1], float(w[-1] * self.scaling)
         b = self.y_shift + self.y_rest
-        model = self._model(0.0)
-        if self.minimised_out and not isinstance(model, LinearModel):
-            b += model.intercept(model.image(w))[0]
-        return w, b - float(self.shift @ w) - float(self.rest @ w)
+        if self.minimised_out:
+            b = b + self.learner.intercept(self.unpenalised, w)
+        W = w.reshape(self.learner.outputs, -1) if self.learner.outputs > 1 else w
+        b = self.learner.free(b - W @ self.shift - W @ self.rest)
+        return self.places.placed(W), float(b) if np.ndim(b) == 0 else b
 
-    def outliers(self, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
-        """Huber's scale s at w, and which rows have residuals beyond epsilon s."""
-        model = self._model(0.0)
-        assert isinstance(model, ConcomitantHuber)
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What is held out: X as it was given, rows of a design and their targets, weights of these and of all rows of the
+    design, offsets, and which score over how many folds."""
+
+    X: Any
+    rows: Any
+    y: Array
+    weight: Array
+    weights: Any
+    offset: Array | None
+    scoring: str
+    folds: int
+
+    @property
+    def v(self) -> Array:
+        v: Array = self.weight / self.weight.sum()
+        return v
+
+
+class Learner:
+    """A model of the rows of a fold; what all of them share is that of one output."""
+
+    outputs: int = 1
+    centres_targets = False  # whether an intercept goes with the means
+    differentiable = True
+
+    def design(self, rows: Any, weights: Any, sample_weight: Array) -> Design:
+        return Design.of(rows, sample_weight if weights is None else weights)
+
+    def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
+        """Take the targets, and raise ValueError where there is no minimiser."""
+        fold.y = fold.design.of_rows(frozen(fold.targets(y)))
+
+    def model(self, fold: LinearFold, l2: float) -> Any:
+        raise NotImplementedError
+
+    def solver(self, fold: LinearFold) -> Any:
+        return "auto"
+
+    def steepness(self, fold: LinearFold) -> float:
+        """L without penalties."""
+        return float(fold.design.squared_norm)
+
+    def verifiable(self, fold: LinearFold) -> bool:
+        """Whether solutions without an l2 can be proven."""
+        return False
+
+    def origin(self, fold: LinearFold) -> Array:
+        """Weights without any feature."""
+        return np.zeros(fold.size)
+
+    def l1_max(self, fold: LinearFold) -> float:
+        return fold.structure.l1_max(fold.unpenalised.gradient(self.origin(fold)))
+
+    def problem(self, fold: LinearFold, l1: Any, l2: Any) -> Composite:
+        l1, l2 = (np.tile(one, self.outputs) if isinstance(one, np.ndarray) else one for one in (l1, l2))
+        of_data = fold._of_data
+        return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size, of_data)
+
+    def held_out(self, fold: LinearFold, held: Held) -> Any:
+        score = SCORES[held.scoring]
+        share = 1.0 / held.folds / score.unit(held.y, held.v)
+        train = fold.unpenalised if fold.minimised_out else None
+        design = Design.of(held.rows, held.weights)
+        phi = self.own_score() if score.phi is None else score.phi
+        if in_blocks(fold):
+            return HeldOutRows(design, fold.y, phi, share, train)
+        return HeldOut(design, fold.targets(held.y), phi, share, train, offset=held.offset)
+
+    def own_score(self) -> Any:
+        """phi of a score that depends on the loss."""
+        raise NotImplementedError
+
+    def intercept(self, model: Any, w: Array) -> Any:
+        """What is minimised out, at w."""
+        return model.intercept(model.image(w))[0]
+
+    def free(self, b: Any) -> Any:
+        """Intercepts, without what is free in them."""
+        return b
+
+
+class OneMargin(Learner):
+    """A loss psi of one margin."""
+
+    def __init__(self, psi: MarginLoss) -> None:
+        self.psi = psi
+        self.centres_targets = isinstance(psi, Squared)
+
+    def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
+        super().begin(fold, X, y, sample_weight)
+        if fold.minimised_out:
+            _ = fold.unpenalised.at_zero  # raises where there is no finite intercept
+
+    def model(self, fold: LinearFold, l2: float) -> Any:
+        if fold.offset is not None:
+            kind: Any = OffsetIntercepted if fold.minimised_out else OffsetModel
+            return kind(fold.design, fold.y, self.psi, l2, offset=fold.offset)
+        kinds = (RowsModel, RowsIntercepted) if in_blocks(fold) else (LinearModel, Intercepted)
+        return kinds[fold.minimised_out](fold.design, fold.y, self.psi, l2)
+
+    def steepness(self, fold: LinearFold) -> float:
+        curvature = self.psi.curvature
+        if math.isinf(curvature):
+            model, y = fold.unpenalised, fold.design.here(fold.y)
+            m = np.zeros(len(y)) if fold.offset is None else fold.offset
+            m = m + (model.at_zero if fold.minimised_out else 0.0)
+            counts = fold.design.here(fold.design.weights) > 0.0
+            curvature = float(np.max(self.psi.curvature_between(m[counts], m[counts], y[counts])))
+        return float(curvature * fold.design.squared_norm)
+
+    def verifiable(self, fold: LinearFold) -> bool:
+        return conforms(self.psi, Bending | Kinked)
+
+    def own_score(self) -> Any:
+        return DevianceScore(self.psi)
+
+
+@dataclass(frozen=True)
+class Pinball(OneMargin):
+    """A quantile's loss, smoothed; the intercept is a column without a penalty."""
+
+    psi: Quantile
+
+    def solver(self, fold: LinearFold) -> Any:
+        return NewtonNarrowing()
+
+    def origin(self, fold: LinearFold) -> Array:
+        x = np.zeros(fold.size)
+        if fold.kind == "column":
+            x[-1] = np.quantile(fold.y, self.psi.q)
+        return x
+
+    def own_score(self) -> Any:
+        return PinballScore(self.psi.q)
+
+
+@dataclass(frozen=True)
+class Concomitant(Learner):
+    """Huber's loss with its scale minimised out."""
+
+    epsilon: float
+
+    def model(self, fold: LinearFold, l2: float) -> ConcomitantHuber:
+        return ConcomitantHuber(fold.design, fold.y, self.epsilon, fold.minimised_out, l2)
+
+    def solver(self, fold: LinearFold) -> Any:
+        return NewtonHessian()
+
+    def outliers(self, fold: LinearFold, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
+        """The scale s at w, and which rows have residuals beyond epsilon s."""
+        model = self.model(fold, 0.0)
         image = model.image(w)
         b, s = model.scale(image)
-        return s, np.abs(image + b - self.y) > model.epsilon * s
+        return s, np.abs(image + b - fold.y) > model.epsilon * s
+
+
+@dataclass(frozen=True)
+class Softmax(Learner):
+    """Multinomial logistic regression; targets are the numbers of the classes."""
+
+    outputs: int
+
+    def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
+        weights = np.bincount(y.astype(int), sample_weight, self.outputs)
+        if fold.kind == "free" and not (weights > 0.0).all():
+            missing = int(np.argmin(weights))
+            raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
+        fold.y = fold.design.of_rows(frozen(y)) if in_blocks(fold) else np.eye(self.outputs)[y.astype(int)]
+
+    def model(self, fold: LinearFold, l2: float) -> Multinomial:
+        if in_blocks(fold):
+            return RowsMultinomial(fold.design, fold.y, fold.kind == "free", l2, self.outputs)
+        return Multinomial(fold.design, fold.y, fold.kind == "free", l2)
+
+    def steepness(self, fold: LinearFold) -> float:
+        return 0.5 * float(fold.design.squared_norm)
+
+    def held_out(self, fold: LinearFold, held: Held) -> Any:
+        design, train, share = Design.of(held.rows, held.weights), fold.unpenalised, 1.0 / held.folds
+        if in_blocks(fold):
+            return HeldOutSoftmaxRows(design, fold.y, held.scoring, share, train)
+        return HeldOutSoftmax(design, np.eye(self.outputs)[held.y.astype(int)], held.scoring, share, train)
+
+    def intercept(self, model: Any, w: Array) -> Array:
+        b: Array = model.shift(model.image(w))[0]
+        return b
+
+    def free(self, b: Any) -> Any:
+        """A constant added to all is free, and they sum to 0."""
+        return b - b.mean()
+
+
+@dataclass(frozen=True)
+class SeveralTargets(Learner):
+    """Squares of Y, N x t (`suffice.models.targets`), with penalties of rows of W or of single weights. What is held
+    out counts by the mean over targets of squared errors, as scikit-learn's scores do; for r2 each target is in units
+    of its own variance."""
+
+    outputs: int
+    by_rows: bool = False
+    centres_targets = True
+    differentiable = False
+
+    def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
+        if fold.kind == "free" and not fold.centred:
+            raise ValueError("several targets with intercepts take dense rows: set fit_intercept=False, or X.toarray()")
+        fold.y = fold.targets(y)
+
+    def model(self, fold: LinearFold, l2: float) -> Targets:
+        return Targets(fold.design, fold.y, l2)
+
+    def solver(self, fold: LinearFold) -> Any:
+        return NewtonHessian() if not self.by_rows and fold.size <= MOST_WHOLE else "auto"
+
+    def verifiable(self, fold: LinearFold) -> bool:
+        return fold.design.least_curvature > 0.0
+
+    def l1_max(self, fold: LinearFold) -> float:
+        return of_zero(fold.unpenalised, self.by_rows)
+
+    def problem(self, fold: LinearFold, l1: Any, l2: Any) -> Composite:
+        if isinstance(l1, np.ndarray) or isinstance(l2, np.ndarray):
+            raise ValueError("groups_of_features are for one target")
+        return with_targets(self.model(fold, positive(l2, "l2", zero=True)), l1, self.by_rows, fold.l2_floor)
+
+    def held_out(self, fold: LinearFold, held: Held) -> SquaredErrors:
+        units = np.array([SCORES[held.scoring].unit(one, held.v) for one in held.y.T])
+        blur = 0.0
+        if fold.centred:  # rows and targets are rounded when they are shifted
+            size = float(np.max(np.abs(held.y), initial=0.0)) + float(np.max(np.abs(fold.y_shift)))
+            blur = 4.0 * EPS * size
+        scales = 1.0 / (held.folds * self.outputs * units)
+        return SquaredErrors(held.rows, fold.targets(held.y), sample_weight=held.v, scales=scales, blur=blur)
+
+
+@dataclass(frozen=True)
+class Hazards(Learner):
+    """Cox's model: minus the mean partial log-likelihood; y holds times, negative where censored. It depends on
+    differences of rows only: centred ones have a smaller L and less rounding, and there is no intercept.
+
+    Held-out rows are at risk among themselves: their loss is a partial likelihood of its own, not the difference of
+    two."""
+
+    ties: str = "efron"
+    differentiable = False
+
+    def design(self, rows: Any, weights: Any, sample_weight: Array) -> Design:
+        return Design.of(rows)
+
+    def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
+        fold.y = y
+        fold.minimised_out = False
+        strata, entry = fold.places.survival(X)
+        fold.hazards = CoxModel.of(fold.design, y, self.ties, sample_weight, strata, entry, fold.offset)
+
+    def model(self, fold: LinearFold, l2: float) -> CoxModel:
+        model: CoxModel = replace(fold.hazards, l2=l2)
+        return model
+
+    def steepness(self, fold: LinearFold) -> float:
+        return float(fold.hazards.L)
+
+    def held_out(self, fold: LinearFold, held: Held) -> PartialLikelihood:
+        strata, entry = fold.places.survival(held.X)
+        return PartialLikelihood(
+            held.rows, held.y, ties=self.ties, sample_weight=held.weight, strata=strata, entry=entry,
+            offset=held.offset, share=1.0 / held.folds,
+        )  # fmt: skip
+
+    def free(self, b: Any) -> float:
+        return 0.0

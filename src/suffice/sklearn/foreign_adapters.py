@@ -24,9 +24,8 @@ from suffice.arrays import Array
 from suffice.models.cox import signed_times
 from suffice.models.families import Gamma
 from suffice.models.margin_losses import LOGISTIC, SQUARED, Poisson, Squared
-from suffice.sklearn._cox_fold import CoxFold
-from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
 from suffice.sklearn._glum import glum_loss
+from suffice.sklearn._structure import Structure
 from suffice.sklearn.adapters import (
     AlphaAndRatio,
     Classifier,
@@ -38,7 +37,7 @@ from suffice.sklearn.adapters import (
     Unweighted,
     register_by_name,
 )
-from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.folds import Hazards, LinearFold
 
 
 class SkglmLasso(Unweighted, LassoAdapter):
@@ -61,7 +60,7 @@ class SkglmWeightedLasso(SkglmLasso):
             raise ValueError(f"weights must be {X.shape[1]} numbers, one for each feature, got shape {factors.shape}")
         positive = np.ones(X.shape[1], dtype=bool) if estimator.positive else None
         kind: Any = "free" if estimator.fit_intercept else "none"
-        return FamilyFold(X, y, SQUARED, weights, kind, structure=Structure(factors, positive))
+        return LinearFold(X, y, SQUARED, weights, kind, structure=Structure(factors, positive))
 
 
 class SkglmGroupLasso(SkglmWeightedLasso):
@@ -79,7 +78,7 @@ class SkglmGroupLasso(SkglmWeightedLasso):
             raise ValueError(f"weights must be {len(groups)} numbers, one for each group, got shape {of_groups.shape}")
         kind: Any = "free" if estimator.fit_intercept else "none"
         structure = Structure(groups=groups, share=1.0, of_groups=of_groups)
-        return FamilyFold(X, y, SQUARED, weights, kind, structure=structure)
+        return LinearFold(X, y, SQUARED, weights, kind, structure=structure)
 
 
 def skglm_groups(groups: Any, features: int) -> tuple[Any, ...]:
@@ -144,7 +143,7 @@ class GlumAdapter(AlphaAndRatio, Regressor):
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         kind: Any = "free" if estimator.fit_intercept else "none"
-        return FamilyFold(X, y, glum_loss(estimator), weights, kind, structure=self._structure(estimator, X.shape[1]))
+        return LinearFold(X, y, glum_loss(estimator), weights, kind, structure=self._structure(estimator, X.shape[1]))
 
     def _structure(self, estimator: Any, features: int) -> Structure:
         given = [_factors(getattr(estimator, name), name, features) for name in ("P1", "P2")]
@@ -206,10 +205,8 @@ class CoxPHAdapter(Unweighted, Regressor):
         return signed_times(y)
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        made = CoxFold(
-            X, y, weights, Columns(X.shape[1]), self._structure(estimator, X.shape[1]), self._ties(estimator)
-        )
-        return made
+        hazards, structure = Hazards(self._ties(estimator)), self._structure(estimator, X.shape[1])
+        return LinearFold(X, y, hazards, weights, "free", structure=structure)
 
     def _ties(self, estimator: Any) -> str:
         return str(estimator.ties)
@@ -226,7 +223,7 @@ class CoxPHAdapter(Unweighted, Regressor):
 
     def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
         """The baseline hazard, which survival functions ask for."""
-        sets, risk = fold.model.sets, fold.design.margins(solution.x) + float(fold.shift @ solution.x)
+        sets, risk = fold.hazards.sets, fold.design.margins(solution.x) + float((fold.shift + fold.rest) @ solution.x)
         estimator._baseline_model.fit(np.asarray(risk), sets.event, sets.time)
 
 
@@ -267,7 +264,7 @@ class CoxnetAdapter(CoxPHAdapter):
 
     def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
         """What is taken off predictions: those of the mean."""
-        estimator.offset_ = np.array([float(fold.shift @ solution.x)])
+        estimator.offset_ = np.array([float((fold.shift + fold.rest) @ solution.x)])
 
 
 register_by_name("skglm.Lasso", SkglmLasso())

@@ -25,11 +25,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.losses import PartialLikelihood
 from suffice.models.cox import signed_times
-from suffice.sklearn._cox_fold import concordance
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
-from suffice.sklearn._glm_fold import Columns
+from suffice.sklearn._structure import Columns
 from suffice.sklearn.adapters import register_adapter
 from suffice.sklearn.glm_adapters import GLMAdapter, adapter_of, columns_of
+from suffice.sklearn.measures import concordance
 from suffice.solvers.solution import Outcome
 
 

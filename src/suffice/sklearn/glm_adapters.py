@@ -20,8 +20,7 @@ from suffice.arrays import Array
 from suffice.models.cox import signed_times
 from suffice.models.families import GAMMA, NegativeBinomial, Tweedie, tweedie
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, MarginLoss
-from suffice.sklearn._cox_fold import CoxFold
-from suffice.sklearn._glm_fold import Columns, FamilyFold, Structure
+from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.adapters import (
     AlphaAndRatio,
     Classifier,
@@ -31,7 +30,7 @@ from suffice.sklearn.adapters import (
     RidgeAdapter,
     register_adapter,
 )
-from suffice.sklearn.folds import Intercept, LinearFold
+from suffice.sklearn.folds import Hazards, Intercept, LinearFold
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
 SCORINGS = {
@@ -135,6 +134,10 @@ class GLMAdapter(Regressor):
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         _check_columns(estimator)
 
+    def takes_blocks(self, estimator: Any) -> bool:
+        special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "groups", "penalty_factors"))
+        return self.family != "cox" and not special and not np.any(estimator.positive)
+
     def prepared(self, estimator: Any, X: Any) -> Any:
         """The estimator with numbers of columns in place of names."""
         names = getattr(X, "columns", getattr(X, "feature_names_in_", None))
@@ -161,9 +164,9 @@ class GLMAdapter(Regressor):
         columns = columns_of(estimator, X.shape[1])
         structure = structure_of(estimator, len(columns.features))
         if self.family == "cox":
-            return CoxFold(X, y, weights, columns, structure, estimator.ties)
+            return LinearFold(X, y, Hazards(estimator.ties), weights, "free", columns=columns, structure=structure)
         kind: Intercept = "free" if estimator.fit_intercept else "none"
-        return FamilyFold(X, y, self.loss(estimator), weights, kind, columns=columns, structure=structure)
+        return LinearFold(X, y, self.loss(estimator), weights, kind, columns=columns, structure=structure)
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"l1": l1, "l2": l2} if len(names) == 2 else {names[0]: l1 if names[0] == "l1" else l2}
@@ -222,7 +225,7 @@ class TweedieAdapter(PoissonAdapter):
         return targets
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        return FamilyFold(X, y, self.loss, weights, "free" if estimator.fit_intercept else "none")
+        return LinearFold(X, y, self.loss, weights, "free" if estimator.fit_intercept else "none")
 
 
 class RidgeClassifierAdapter(Classifier):
@@ -230,6 +233,9 @@ class RidgeClassifierAdapter(Classifier):
 
     scorings = ("neg_squared_margin_error",)
     by_rows = True
+
+    def takes_blocks(self, estimator: Any) -> bool:
+        return True
 
     def ratio(self, estimator: Any) -> float:
         return 0.0
@@ -257,6 +263,9 @@ class RidgeClassifierAdapter(Classifier):
 
 class _Descent(AlphaAndRatio):
     """SGD*: alpha is relative to the mean over samples, which are to count alike."""
+
+    def takes_blocks(self, estimator: Any) -> bool:
+        return True
 
     def ratio(self, estimator: Any) -> float:
         known = {"l1": 1.0, "l2": 0.0, "elasticnet": float(estimator.l1_ratio)}

@@ -27,7 +27,6 @@ import numpy as np
 from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 from suffice.arrays import Array
-from suffice.sklearn._cox_fold import concordance
 
 # Names for people, and whether more is better.
 MEASURES: dict[str, tuple[str, bool]] = {
@@ -158,6 +157,21 @@ class Predicted:
 def _mean_square(missed: Array, weight: Array | None) -> float:
     """Over rows, and over targets where there are several."""
     return float(np.mean(np.average(missed**2, axis=0, weights=weight)))
+
+
+def concordance(y: Any, risk: Any, sample_weight: Any = None) -> float:
+    """Harrell's concordance of times y, negative where censored, and risks: the share of pairs whose earlier event has
+    the larger risk, ties of risks counting half; weighted by the product of weights."""
+    y, risk = np.asarray(y, dtype=np.float64), np.asarray(risk, dtype=np.float64)
+    weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    time, event = np.abs(y), y > 0.0
+    right = pairs = 0.0
+    for i in np.flatnonzero(event & (weight > 0.0)):
+        later = (time > time[i]) | ((time == time[i]) & ~event)
+        w = weight[later] * weight[i]
+        pairs += float(w.sum())
+        right += float(w @ ((risk[later] < risk[i]) + 0.5 * (risk[later] == risk[i])))
+    return right / pairs if pairs > 0.0 else 0.5
 
 
 def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) -> Predicted:

@@ -28,9 +28,8 @@ from suffice.arrays import Array
 from suffice.models.families import GAMMA
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Kinked, MarginLoss
 from suffice.sklearn._arguments import READ, misunderstood, name_of, takes_weights
-from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn.adapters import LogisticAdapter
-from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold, Softmax
 
 SCORING = {"Squared": "neg_mean_squared_error", "Logistic": "neg_log_loss", "SquaredHinge": "neg_squared_hinge"}
 SCORING |= {"Poisson": "neg_mean_poisson_deviance", "Concomitant": "neg_mean_squared_error"}
@@ -66,12 +65,10 @@ class Objective:
         """The score that it is about."""
         return "neg_log_loss" if self.psi is None else SCORING[type(self.psi).__name__]
 
-    def fold(self, X: Any) -> LinearFold | MultinomialFold:
+    def fold(self, X: Any) -> LinearFold:
         """The problem on these rows, to the last bit."""
-        if self.psi is None:
-            classes = len(self.coef)
-            return MultinomialFold(X, self.targets, classes, self.weights, self.kind == "free", centre=False)
-        return LinearFold(X, self.targets, self.psi, self.weights, self.kind, self.scaling, centre=False)
+        psi = Softmax(len(self.coef)) if self.psi is None else self.psi
+        return LinearFold(X, self.targets, psi, self.weights, self.kind, self.scaling, centre=False)
 
 
 Reader = Callable[[Any, Any, Array], Objective]

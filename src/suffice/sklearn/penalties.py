@@ -14,7 +14,6 @@ from sklearn.svm import LinearSVC
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.sklearn._groups import check_groups, group_of_columns, keeps_columns, names_out
-from suffice.sklearn._multinomial import MultinomialFold
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
 from suffice.sklearn.adapters import Adapter, Fold
@@ -48,6 +47,11 @@ class Penalised:
     group: Any = None
     ridge: float = 0.0
 
+    @property
+    def design(self) -> Any:
+        """Of a fold of ours: problems of rows in blocks are solved side by side."""
+        return self.fold.design if isinstance(self.fold, LinearFold) else None
+
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter, for a global certificate; groups have none."""
         if self.groups or not set(names) <= set(PENALTIES):
@@ -68,13 +72,13 @@ class Penalised:
     def cross(self, x: Array, **params: float) -> Array | None:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`solvers.sensitivity`); None for a fold
         of somebody's own, which may penalise what it likes."""
-        if not isinstance(self.fold, LinearFold | MultinomialFold):
+        if not (isinstance(self.fold, LinearFold) and self.fold.differentiable):
             return None
         return self._columns(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        if not isinstance(self.fold, LinearFold | MultinomialFold):
+        if not (isinstance(self.fold, LinearFold) and self.fold.differentiable):
             return None
         return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 

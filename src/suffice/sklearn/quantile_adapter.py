@@ -14,13 +14,10 @@ import numpy as np
 from sklearn.linear_model import QuantileRegressor
 
 from suffice.arrays import Array
-from suffice.lazy import cached_property
-from suffice.models.quantile import PinballScore, Quantile
-from suffice.prove.held_out import HeldOut
-from suffice.rows.design import Design
-from suffice.sklearn._glm_fold import FamilyFold, Structure
+from suffice.models.quantile import Quantile
+from suffice.sklearn._structure import Structure
 from suffice.sklearn.adapters import Fold, Regressor, register_adapter
-from suffice.solvers.newton_narrowing import NewtonNarrowing
+from suffice.sklearn.folds import LinearFold
 
 BIAS = 1e-3
 
@@ -30,32 +27,6 @@ def smoothed(q: float, y: Array) -> Quantile:
     rest = y - np.quantile(y, q)
     alone = float(np.mean(np.maximum(q * rest, (q - 1.0) * rest)))
     return Quantile(q, 2.0 * BIAS * alone / max(q, 1.0 - q) ** 2 if alone > 0.0 else 1.0)
-
-
-class QuantileFold(FamilyFold):
-    """Training rows of a quantile regression."""
-
-    def __init__(self, X: Any, y: Array, psi: Quantile, weights: Array, intercept: bool) -> None:
-        factors = np.append(np.ones(X.shape[1]), 0.0) if intercept else None
-        super().__init__(X, y, psi, weights, "column" if intercept else "none", structure=Structure(factors))
-        self.smooth = psi
-
-    @property
-    def solver(self) -> Any:
-        return NewtonNarrowing()
-
-    @cached_property
-    def l1_max(self) -> float:
-        """The smallest l1 for which no feature is used, or a little more."""
-        x = np.zeros(self.design.shape[1])
-        if self.kind == "column":
-            x[-1] = np.quantile(self.y, self.smooth.q)
-        gradient = self._model(0.0).gradient(x)
-        return float(np.max(np.abs(gradient[: self.columns])))
-
-    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
-        """This fold's part of minus the mean score over `folds` folds."""
-        return HeldOut(Design.of(self._rows(X), sample_weight), y, PinballScore(self.smooth.q), 1.0 / folds)
 
 
 class QuantileAdapter(Regressor):
@@ -69,14 +40,18 @@ class QuantileAdapter(Regressor):
             raise ValueError(f"QuantileRegressor has one penalty, l1, got {', '.join(names)}")
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        return QuantileFold(X, y, smoothed(float(estimator.quantile), y), weights, bool(estimator.fit_intercept))
+        psi = smoothed(float(estimator.quantile), y)
+        if not estimator.fit_intercept:
+            return LinearFold(X, y, psi, weights, "none")
+        factors = np.append(np.ones(X.shape[1]), 0.0)
+        return LinearFold(X, y, psi, weights, "column", structure=Structure(factors))
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         return {"alpha": l1}
 
     def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
         super().finish(estimator, fold, solution)
-        estimator.smoothing_bias_ = fold.smooth.bias
+        estimator.smoothing_bias_ = fold.psi.bias
 
 
 register_adapter(QuantileRegressor, QuantileAdapter())

@@ -7,7 +7,7 @@ Folds of a large dense X, without such steps, are views of one copy of it (`OneC
 folds that hold them out, less the mean of their columns if there is an intercept. A fold has all rows for training,
 those that it holds out with a weight of 0, which costs products a fifth more for five folds; copies of the training
 rows would take four times as much memory as X. On a device (`suffice.sklearn._devices`) they are so whatever their
-size.
+size, and so are rows in blocks (`suffice.sklearn._rows`), which stay where they are.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from sklearn.utils import _safe_indexing, check_array
 
 from suffice.arrays import Array, lives_elsewhere
 from suffice.losses import Loss
+from suffice.rows.blocks import are_blocks, in_blocks
 from suffice.sklearn._devices import Place, rows_here, taken
+from suffice.sklearn._rows import EVERYTHING, InPlace
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Adapter, Fold, find_adapter
 from suffice.sklearn.folds import Shared
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
-EVERYTHING = slice(None)
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
 
 
@@ -66,9 +67,23 @@ class OneCopy:
         rows.setflags(write=False)
         return cls(Shared(rows, shift), order, np.cumsum([len(test) for test in held]))
 
-    def place(self, k: int) -> slice:
-        """Where the rows are that fold k holds out."""
-        return slice(int(self.ends[k - 1]) if k else 0, int(self.ends[k]))
+    def held(self, k: int | None) -> slice:
+        """Where the rows are that fold k holds out; all, where there is no k."""
+        return EVERYTHING if k is None else slice(int(self.ends[k - 1]) if k else 0, int(self.ends[k]))
+
+    def before(self, k: int | None) -> None:
+        """Steps before the estimator: none."""
+
+    def training(self, k: int | None, s: Array) -> Shared:
+        return self.rows
+
+    def testing(self, k: int | None, v: Array) -> Shared:
+        return Shared(self.rows.X[self.held(k), ...], self.rows.shift)
+
+
+def counted(X: Any, y: Any) -> Any:
+    """What splitters, which count rows, are given for X."""
+    return np.zeros((len(y), 1)) if lives_elsewhere(X) or are_blocks(X) else X
 
 
 @dataclass(frozen=True)
@@ -114,9 +129,20 @@ class Split:
         coef, intercept = self.model.coefficients(w)
         return self.adapter.fitted(clone(self.estimator), coef, intercept, self.classes)
 
+    def predictor(self, w: Array) -> tuple[Any, Any]:
+        """An estimator with these weights, and the held-out rows to ask it about. Of rows that stay where they are,
+        margins come here, which are all that an estimator with unit weights needs."""
+        if not in_blocks(self.model):
+            return self.fitted(w), self.X
+        coef, intercept = self.model.coefficients(w)
+        margins = self.rows.X.product(coef.T)[self.test] + intercept
+        unit, none = (np.ones(1), 0.0) if margins.ndim == 1 else (np.eye(margins.shape[1]), np.zeros(margins.shape[1]))
+        return self.adapter.fitted(clone(self.estimator), unit, none, self.classes), margins.reshape(len(margins), -1)
+
     def scored(self, scorer: Any, w: Array) -> float:
         """The score of a model with these weights, for targets as they were given."""
-        return float(scorer(wrapped(self.target, self.fitted(w)), self.X, self.given))
+        fitted, X = self.predictor(w)
+        return float(scorer(wrapped(self.target, fitted), X, self.given))
 
 
 @dataclass(frozen=True)
@@ -128,13 +154,15 @@ class SearchData:
     y: Any
     weight: Array
     grouped: Grouped | None = None
-    one: OneCopy | None = None  # that the folds of a search share
+    one: OneCopy | InPlace | None = None  # rows that the folds of a search share
     place: Place | None = None  # where rows of folds live, if that is not main memory
 
     def sharing(self, splits: Sequence[tuple[Any, Any]]) -> SearchData:
         """The same data for these folds, as views of one copy of the rows where that is possible."""
         estimator, before = split_pipeline(self.estimator)
         adapter = find_adapter(estimator)
+        if are_blocks(self.X):
+            return replace(self, one=InPlace.of(self.X, splits, before))
         shares = getattr(adapter, "shares_rows", None) if np.ndim(self.y) == 1 else None
         if before is not None or shares is None or not shares(estimator) or transforms_target(self.estimator):
             return self
@@ -154,7 +182,7 @@ class SearchData:
     def split(self, train: Any, test: Any, name: str, number: int | None = None) -> Split:
         """The problem of the rows `train`, with `test` held out; `name` is for messages, `number` that of the fold."""
         if self.one is not None and number is not None:
-            return self._view(self.one.place(number), test, name)
+            return self._view(number, test, name)
         estimator, before = split_pipeline(clone(self.estimator))
         adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
         target = fitted_target(self.estimator, self.y[train])
@@ -194,28 +222,35 @@ class SearchData:
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
 
-    def _view(self, here: slice, test: Any, name: str) -> Split:
-        """The fold that holds `here` out of the one copy, or the problem of all rows."""
+    def _view(self, k: int | None, test: Any, name: str) -> Split:
+        """Fold k of rows that folds share, or the problem of all rows."""
         assert self.one is not None
         estimator, _ = split_pipeline(clone(self.estimator))
-        adapter, classes, order, rows = find_adapter(estimator), self.classes, self.one.order, self.one.rows
-        y, weight, s = self.y[order], self.weight[order], np.zeros(len(order))
-        train = np.ones(len(order), dtype=np.bool_)
-        train[here] = here == EVERYTHING
+        adapter, classes, here, before = find_adapter(estimator), self.classes, self.one.held(k), self.one.before(k)
+        y, weight = self.y[self.one.order], self.weight[self.one.order]
+        s, v, train = np.zeros(len(y)), np.zeros(len(y)), np.ones(len(y), dtype=np.bool_)
+        train[here] = k is None
         self._check(y[train], weight[train], weight[here], name)
-        s[train] = adapter.weights(estimator, y[train], weight[train], classes)
+        s[train], v[here] = adapter.weights(estimator, y[train], weight[train], classes), weight[here]
         targets = adapter.targets(estimator, y, classes)
+        rows = self.one.training(k, s)
         model = adapter.fold(estimator, rows, targets, s, classes)
         groups: tuple[str, ...] = ()
         group = None
         if self.grouped is not None:
-            groups, group = self.grouped.names, self.grouped.of_columns(None, rows.shape[1])
-        held_out = Shared(rows.X[here, ...], rows.shift)
-        known = (model, adapter, estimator, None, classes, held_out, y[here], targets[here], weight[here])
-        return Split(*known, groups, group, None, y[here], self.X, order[here])
+            groups, group = self.grouped.names, self.grouped.of_columns(before, rows.shape[1])
+        held_out = self.one.testing(k, v)
+        known = (model, adapter, estimator, before, classes, held_out, y[here], targets[here], weight[here])
+        return Split(*known, groups, group, None, y[here], self.X, np.arange(len(y))[self.one.order][here])
 
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""
         if self.one is not None:
-            return self._view(EVERYTHING, EVERYTHING, "the data")
+            return self._view(None, EVERYTHING, "the data")
         return self.split(EVERYTHING, EVERYTHING, "the data")
+
+    def names(self, before: Any) -> Any:
+        """Rows whose columns have the names that the estimator sees, if any have."""
+        if before is None or are_blocks(self.X):
+            return self.X
+        return before.transform(_safe_indexing(self.X, [0]))

@@ -1,42 +1,26 @@
-r"""A fold of a generalised linear model, with what `suffice.sklearn.folds.LinearFold` does not have:
+r"""What a fold's columns are, and what is asked of their weights besides one penalty for all:
 
 - an offset of every row, read from columns of X that are no features (`Columns`);
 - penalty factors u_j >= 0 per feature, l1 u_j and l2 u_j (0: not penalised), weights that must not be negative, groups:
 
-      l1 ( (1 - share) sum_j |w_j| + share sum_G sqrt(|G|) ||w_G|| );
-
-- any family's deviance as the held-out loss.
-
-Groups cannot be verified without an l2: for squares the least eigenvalue of X^T diag(a) X is their strong convexity.
-Where that is 0, and for other families, a tiny l2 stands in for none.
-
-An offset of squares is taken off the targets; for any other family it is part of the margins (`suffice.models.offset`).
+      l1 ( (1 - share) sum_j |w_j| + share sum_G sqrt(|G|) ||w_G|| ).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from suffice.arrays import Array, positive
-from suffice.lazy import cached_property
-from suffice.models.concomitant import ConcomitantHuber
-from suffice.models.intercept import Intercepted
-from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import MarginLoss, Squared
-from suffice.models.offset import OffsetIntercepted, OffsetModel
 from suffice.models.smooth import Ridged
 from suffice.penalties.prox import WeightedL1
 from suffice.penalties.structure import BoxL1, SparseGroup
-from suffice.prove.held_out import DevianceScore, HeldOut
-from suffice.rows.design import Design
-from suffice.sklearn.folds import Concomitant, Intercept, LinearFold
-from suffice.sklearn.scores import SCORES
+from suffice.problems.linear import penalised
+from suffice.rows.dense import column
 from suffice.solvers.problem import Composite
 
 
@@ -80,6 +64,10 @@ class Columns:
         strata, entry = (None if one is None else column(X, one) for one in (self.strata, self.entry))
         return strata, entry
 
+    def of_features(self, values: Array) -> Array:
+        """Those of all columns that are features."""
+        return values[self.features] if self.special else values
+
     def placed(self, coef: Array) -> Array:
         """Coefficients of all columns, 0 for those that are no features."""
         if not self.special:
@@ -87,11 +75,6 @@ class Columns:
         whole = np.zeros(self.count)
         whole[self.features] = coef
         return whole
-
-
-def column(X: Any, k: int) -> Array:
-    part = X[:, [k]]
-    return np.asarray(part.toarray() if sp.issparse(part) else part, dtype=np.float64).ravel()
 
 
 @dataclass(frozen=True)
@@ -140,89 +123,20 @@ class Structure:
             low, high = (low, middle) if optimal else (middle, high)
         return high
 
-
-class FamilyFold(LinearFold):
-    """A fold with offsets, structure and any family's deviance; `columns` says what the columns of X are."""
-
-    def __init__(
-        self,
-        X: Any,
-        y: Array,
-        psi: MarginLoss | Concomitant,
-        sample_weight: Array,
-        intercept: Intercept,
-        columns: Columns | None = None,
-        structure: Structure | None = None,
-    ) -> None:
-        self.places = columns or Columns(X.shape[1])
-        self.structure = structure or Structure()
-        X, offset = self.places.split(X)
-        if offset is not None and isinstance(psi, Squared):
-            y, offset = y - offset, None
-        self.offset = offset
-        super().__init__(X, y, psi, sample_weight, intercept)
-
-    def _model(self, l2: float) -> LinearModel | Intercepted | ConcomitantHuber:
-        if self.offset is None or isinstance(self.psi, Concomitant):
-            return super()._model(l2)
-        kind: Any = OffsetIntercepted if self.minimised_out else OffsetModel
-        model: LinearModel = kind(self.design, self.y, self.psi, l2, offset=self.offset)
-        return model
-
-    @property
-    def plain(self) -> bool:
-        return super().plain and self.structure.plain and self.offset is None
-
-    @cached_property
-    def l1_max(self) -> float:
-        """The smallest l1 for which w = 0 is the solution, as far as it is penalised."""
-        return self.structure.l1_max(self._model(0.0).gradient(np.zeros(self.design.shape[1])))
-
-    def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
-        """The problem at fixed penalties, one for all columns or one each."""
-        size, features = self.design.shape[1], self.places.features
-        if len(features) < self.places.count:
-            l1, l2 = (one[features] if isinstance(one, np.ndarray) else one for one in (l1, l2))
-        if self.structure.plain:
-            return super().at(l1=l1, l2=l2)
+    def problem(
+        self, model: Callable[[float], Any], l1: Any, l2: Any, floor: float, size: int, of_data: float = 0.0
+    ) -> Composite:
+        """The problem at these penalties, one for all features or one each; `floor` stands in for no l2, and `of_data`
+        is the strong convexity that the data supply, where it is proven."""
+        if self.plain:
+            return penalised(model, l1, l2, floor, size)
         if not isinstance(l1, np.ndarray):
             positive(l1, "l1", zero=True)
         ridge = np.broadcast_to(np.asarray(l2, dtype=np.float64), size)
-        ridge = ridge if self.structure.factors is None else ridge * self.structure.factors
-        if self.structure.groups is not None:
-            ridge = np.where(ridge == 0.0, self.l2_in_place_of_none, ridge)
+        ridge = ridge if self.factors is None else ridge * self.factors
+        ridge = np.where(ridge == 0.0, floor, ridge)
         least = positive(float(ridge.min()), "l2", zero=True)
-        plain = self._model(least)
+        plain = model(least)
         smooth = plain if np.all(ridge == least) else Ridged(plain, ridge - least)
         L = float(plain.L) + float(np.max(ridge - least))
-        return Composite(smooth, self.structure.term(l1, size), mu=least + self._of_data, L=L, size=size)
-
-    @property
-    def _of_data(self) -> float:
-        """The strong convexity that the data supply, where it is proven."""
-        squares = isinstance(self.psi, Squared) and not self.minimised_out and self.structure.groups is not None
-        return self.design.least_curvature if squares else 0.0
-
-    @property
-    def l2_in_place_of_none(self) -> float:
-        """What l2 = 0 is solved with: 0 itself, where that can be verified, or where the data supply the curvature."""
-        if self.structure.groups is None:
-            return super().l2_in_place_of_none
-        return 0.0 if self._of_data > 0.0 else self.l2_floor
-
-    def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> HeldOut:
-        """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
-        score, v = SCORES[scoring], sample_weight / sample_weight.sum()
-        share = 1.0 / folds / score.unit(y, v)
-        X, offset = self.places.split(X)
-        if offset is not None and isinstance(self.psi, Squared):
-            y, offset = y - offset, None
-        train: Any = self._model(0.0) if self.minimised_out else None
-        design = Design.of(self._rows(X), sample_weight)
-        phi = DevianceScore(self.psi) if score.phi is None else score.phi
-        return HeldOut(design, self._targets(y), phi, share, train, offset=offset)
-
-    def coefficients(self, w: Array) -> tuple[Array, float]:
-        """w and the intercept of the data as they were given."""
-        coef, intercept = super().coefficients(w)
-        return self.places.placed(coef), intercept
+        return Composite(smooth, self.term(l1, size), mu=least + of_data, L=L, size=size)
