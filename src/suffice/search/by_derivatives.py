@@ -29,8 +29,8 @@ from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.fitting import is_coarse, useful
 from suffice.search.geometry import first_points
-from suffice.search.hermite import curved, fading, gauss_newton, power_law, slopes, usable
-from suffice.search.model import Model, fit, linear_basis, quadratic_basis
+from suffice.search.hermite import curved, fading, power_law, slopes, usable
+from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
 from suffice.search.state import AnyState, Plan, Point, Setting, State, Trial, pooled
 
 MODELS = 5
@@ -81,7 +81,7 @@ def give_up(state: AnyState, setting: Setting) -> AnyState:
     return end(replace(state, delta=delta, rho=delta, first=tuple(first), after_failure=False))
 
 
-def competing(state: State, setting: Setting) -> Sequence[Model]:
+def competing(state: State, setting: Setting) -> Sequence[CostModel]:
     """The models, the one to start with first; one that cannot be had is stood in for by the first."""
     current, unit, coarse = state.points[0], setting.scaling.unit, is_coarse(state)
     r, J = _residuals(current.evaluation, coarse), slopes(current.evaluation, unit, coarse)
@@ -96,7 +96,7 @@ def competing(state: State, setting: Setting) -> Sequence[Model]:
     interpolant = _interpolant(current, nearby, coarse)
     return [
         first,
-        gauss_newton(r, J),
+        curved(r, J, (), state.delta),
         first if power is None else power,
         interpolant or first,
         fading(r, J, old, state.delta) or first,
@@ -107,7 +107,7 @@ def _residuals(evaluation: Evaluation, coarse: bool) -> Array:
     return evaluation.coarse if coarse else evaluation.r
 
 
-def _interpolant(current: Point, old: Sequence[Point], coarse: bool) -> Model | None:
+def _interpolant(current: Point, old: Sequence[Point], coarse: bool) -> CostModel | None:
     """The quadratic through values alone, if there are m+1 points in general position."""
     left = sorted(old, key=lambda point: norm(point.u - current.u))
     chosen, rest, basis = [current], [], np.empty((0, len(current.u)))

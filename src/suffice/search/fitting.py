@@ -16,7 +16,7 @@ from suffice.options import Options
 from suffice.search import noise
 from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.interpolation import lagrange_gradients, lagrange_values
-from suffice.search.model import Model, fit, linear_basis, quadratic_basis
+from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
 from suffice.search.sparsity import Known, fit_sparse
 from suffice.search.state import AnyState, Point, Setting, State
 
@@ -26,7 +26,7 @@ OUTLIER = 100.0  # nor do points where F is this many times larger
 RECENT = 60  # how many of the latest old points a sparse model looks at
 
 
-def competing_models(state: State, setting: Setting) -> Sequence[Model]:
+def competing_models(state: State, setting: Setting) -> Sequence[CostModel]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
     if state.sparsity is not None:
         return fit_sparse(state.sparsity, known_points(state, setting), state.delta)[:2]

@@ -4,22 +4,23 @@ At the incumbent r(s) ~ r + J s is a Gauss-Newton model; the paper's needs m+1 e
 is the curvature H_t of every residual. Old points y_i (relative to the incumbent) with residuals r_i, and slopes J_i
 where those are known, tell of it:
 
-    y_i.H_t y_i / 2  ~  v_i = r_i - r - J y_i,          H_t y_i  ~  z_i = J_i - J,
+    y_i.H_t y_i / 2  ~  r_i - r - J y_i,          H_t y_i  ~  J_i - J,
 
 up to what a third derivative adds, which is of the size THIRD |y|^3 / 6 and THIRD |y|^2 / 2 if curvatures of size 1
 change by THIRD over the distance 1 (the trust radius, or the distance of the nearest old point if that is larger). The
 most plausible H_t (least squares with a prior: ||H||_F about 1) is linear in the data, with the same coefficients for
-all residuals t. For an orthonormal basis of the symmetric matrices, with x_t the coordinates of H_t, A x_t ~ d_t the
-equations above and D their variances,
+all residuals t. Each equation is one on <H_t, A_u>, with A_u the symmetric part of z_u y_u^T: y_i y_i^T / 2 for a
+value, e_j y_i^T for an entry of a slope. With D their variances, and what they say in the rows of W,
 
-    x_t = C d_t,        C = A^T (A A^T + D)^{-1}.
+    H_t = sum_u A_u (K + D)^{-1}_uv W_vt,    K_uv = <A_u, A_v> = ((z_u.z_v) (y_u.y_v) + (z_u.y_v) (y_u.z_v)) / 2.
 
 Near points are interpolated, values and slopes (Hermite), and far ones fill in what those leave open: after one step
-the curvature along it is known, and after m steps all of it. With q(s) the coordinates of s s^T / 2, the model
+the curvature along it is known, and after m steps all of it. The model
 
-    r(s) ~ r + J s + W^T C^T q(s),      rows of W: the v_i and z_i,
+    r(s) ~ r + J s + W^T (K + D)^{-1} k(s),      k_u(s) = <A_u, s s^T / 2> = (z_u.s) (y_u.s) / 2,
 
-is a fixed combination of residual vectors, so that their Gram matrix is all that F(s) ~ ||r(s)||^2 needs.
+is a combination of the columns of J and the rows of W (`suffice.search.model`), so that their Gram matrix is all that
+F(s) ~ ||r(s)||^2 needs.
 
 Parameters are often logarithms, and residuals powers of what they are logarithms of, as in a penalty 1/l1: then
 log |r_t| is what is nearly linear. So there is a second model of this kind, F(s) ~ sum_t r_t^2 exp(2 p_t(s)), with p_t
@@ -46,6 +47,7 @@ import scipy.linalg
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
+from suffice.search.model import Basis, CostModel, GramModel
 from suffice.search.state import MOST_EQUATIONS
 
 THIRD, NUGGET = 0.1, 1e-10
@@ -77,75 +79,25 @@ def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
 
 
 @dataclass(frozen=True)
-class SlopeModel:
-    """F(s) ~ ||r + J s + W^T C^T q(s / unit)||^2; G is the Gram matrix of r, the columns of J, the rows of W."""
+class PowerModel(CostModel):
+    """F(s) ~ sum_t r_t^2 exp(2 p_t(s)), p the sum of all phi(s) times the rows of P: residuals keep their signs."""
 
-    G: Array
-    C: Array  # one column per row of W
-    unit: float
-
-    @property
-    def curved(self) -> bool:
-        return self.C.size > 0
-
-    def _change(self, s: Array) -> Array:
-        """The coefficients of r(s) - r."""
-        change = np.concatenate([[0.0], s])
-        return np.concatenate([change, features(s / self.unit) @ self.C]) if self.curved else change
-
-    def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
-        change = self._change(s)
-        return -float(change @ (2.0 * self.G[0] + self.G @ change))
-
-    def value(self, s: Array) -> float:
-        return float(self.G[0, 0]) - self.decrease(s)
-
-    def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
-        m = len(s)
-        pull = self.G[0] + self.G @ self._change(s)  # products of r(s) with all vectors
-        T = np.hstack([np.zeros((m, 1)), np.eye(m)])
-        if not self.curved:
-            return 2.0 * pull[1 : m + 1], 2.0 * self.G[1 : m + 1, 1 : m + 1]
-        T = np.hstack([T, feature_slopes(s / self.unit) @ self.C / self.unit])
-        H = T @ self.G @ T.T + symmetric(self.C @ pull[m + 1 :], m) / self.unit**2
-        return 2.0 * (T @ pull), 2.0 * H
-
-
-@dataclass(frozen=True)
-class PowerModel:
-    """F(s) ~ sum_t r_t^2 exp(2 p_t(s)), p(s) = a s + W^T C^T q(s / unit): residuals that do not change their signs."""
-
+    basis: Basis
+    P: Array
     r: Array
-    a: Array
-    W: Array
-    C: Array
-    unit: float
-
-    @property
-    def curved(self) -> bool:
-        return True
+    F: float
 
     def _exponents(self, s: Array) -> Array:
-        bent = (features(s / self.unit) @ self.C) @ self.W if self.C.size else 0.0
-        return np.minimum(self.a @ s + bent, LARGEST)
+        return np.minimum(self.basis.phi(s) @ self.P, LARGEST)
 
     def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
         return -float(self.r**2 @ np.expm1(2.0 * self._exponents(s)))
 
-    def value(self, s: Array) -> float:
-        return float(self.r @ self.r) - self.decrease(s)
-
     def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
         pull = 2.0 * self.r**2 * np.exp(2.0 * self._exponents(s))
-        if not self.C.size:
-            return self.a.T @ pull, 2.0 * (self.a.T * pull) @ self.a
-        T = self.a.T + feature_slopes(s / self.unit) @ self.C @ self.W / self.unit
-        bent = symmetric(self.C @ (self.W @ pull), len(s)) / self.unit**2
-        return T @ pull, 2.0 * (T * pull) @ T.T + bent
+        T = self.basis.slopes(s) @ self.P
+        H = 2.0 * (T * pull) @ T.T + self.basis.curvature(self.P @ pull)
+        return T @ pull / self.basis.unit, H / self.basis.unit**2
 
 
 @dataclass(frozen=True)
@@ -166,25 +118,17 @@ class Warp:
 
 
 @dataclass(frozen=True)
-class WarpedModel:
+class WarpedModel(CostModel):
     """F(s) ~ m(z(s)) for a model m in z."""
 
-    inner: SlopeModel
+    inner: CostModel
     warp: Warp
-
-    @property
-    def curved(self) -> bool:
-        return True
+    F: float
 
     def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
         return self.inner.decrease(self.warp.place(s))
 
-    def value(self, s: Array) -> float:
-        return self.inner.value(self.warp.place(s))
-
     def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
         slope = self.warp.slope(s)
         g, H = self.inner.derivatives(self.warp.place(s))
         return slope * g, slope[:, None] * H * slope + np.diag(self.warp.k * slope * g)
@@ -193,19 +137,11 @@ class WarpedModel:
 Old = tuple[Array, Array, Array | None]  # the step to an old point, residuals and slopes (or None) there
 
 
-def gauss_newton(r: Array, J: Array) -> SlopeModel:
-    """The model of the incumbent alone."""
-    R = np.vstack([r, J.T])
-    return SlopeModel(R @ R.T, np.empty((0, 0)), 1.0)
-
-
-def curved(r: Array, J: Array, old: Sequence[Old], delta: float) -> SlopeModel:
-    """The model with curvature from old points."""
-    W, C, unit = curvature(r, J, old, delta)
-    if not C.size:
-        return gauss_newton(r, J)
-    R = np.vstack([r, J.T, W])
-    return SlopeModel(R @ R.T, C, unit)
+def curved(r: Array, J: Array, old: Sequence[Old], delta: float) -> GramModel:
+    """The model with curvature from old points; of the incumbent alone, r + J s, if there are none."""
+    basis, W = _quadratics(r, J, old, delta)
+    R = np.vstack([J.T, W])
+    return GramModel(basis, R @ R.T, R @ r, float(r @ r))
 
 
 def power_law(r: Array, J: Array, old: Sequence[Old], delta: float) -> PowerModel | None:
@@ -217,8 +153,8 @@ def power_law(r: Array, J: Array, old: Sequence[Old], delta: float) -> PowerMode
         if (there * r > 0.0).all():
             logs.append((step, np.log(there / r), None if slope is None else slope / there[:, None]))
     a = J / r[:, None]
-    W, C, unit = curvature(np.zeros(len(r)), a, logs, delta)
-    return PowerModel(r, a, W, C, unit)
+    basis, W = _quadratics(np.zeros(len(r)), a, logs, delta)
+    return PowerModel(basis, np.vstack([a.T, W]), r, float(r @ r))
 
 
 def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel | None:
@@ -233,7 +169,8 @@ def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel 
         for step, values, slope in old
         if np.abs(k * step).max() < LARGEST_WARP
     ]
-    return WarpedModel(curved(r, J / warp.slope(np.zeros(len(k))), there, delta), warp)
+    inner = curved(r, J / warp.slope(np.zeros(len(k))), there, delta)
+    return WarpedModel(inner, warp, inner.F)
 
 
 def exponents(J: Array, old: Sequence[Old]) -> Array:
@@ -251,60 +188,36 @@ def exponents(J: Array, old: Sequence[Old]) -> Array:
     return k
 
 
-def curvature(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Array, Array, float]:
-    """W, C and the unit of lengths; empty matrices if no old point tells anything."""
+def _quadratics(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Basis, Array]:
+    """The functions of s that go with the columns of J, which are s, and with the rows of W; and W."""
     m = J.shape[1]
     ordered = sorted((point for point in old if norm(point[0]) > 0.0), key=lambda point: norm(point[0]))
-    if not ordered:
-        return np.empty((0, len(r))), np.empty((0, 0)), 1.0
-    unit = max(delta, norm(ordered[0][0]))
-    A: list[Array] = []
-    D: list[Array] = []
+    unit = max(delta, norm(ordered[0][0])) if ordered else 1.0
+    z: list[Array] = []
+    y: list[Array] = []
+    D: list[float] = []
     W: list[Array] = []
-    equations = 0
     for step, there, slope in ordered:
-        equations += 1 + (0 if slope is None else m)
-        if A and equations > MOST_EQUATIONS:
+        if z and len(z) + 1 + (0 if slope is None else m) > MOST_EQUATIONS:
             break
         distance = norm(step) / unit
-        y = step / norm(step)
-        A.append(features(y)[None, :])
-        D.append(np.array([(THIRD * distance / 6.0) ** 2]))
-        W.append((there - r - J @ step)[None, :] / distance**2)
+        direction = step / norm(step)
+        z.append(direction)
+        y.append(0.5 * direction)
+        D.append((THIRD * distance / 6.0) ** 2)
+        W.append((there - r - J @ step) / distance**2)
         if slope is not None:
-            A.append(feature_slopes(y))
-            D.append(np.full(m, (THIRD * distance / 2.0) ** 2))
-            W.append((slope - J).T * (unit / distance))
-    rows = np.vstack(A)
-    K = rows @ rows.T
-    K[np.diag_indices_from(K)] += np.concatenate(D) + NUGGET
+            z.extend(np.eye(m))
+            y.extend([direction] * m)
+            D.extend([(THIRD * distance / 2.0) ** 2] * m)
+            W.extend((slope - J).T * (unit / distance))
+    if not z:
+        return Basis(J[:0], J[:0], np.zeros(m), np.eye(m), np.empty((0, 0)), 1.0), np.empty((0, len(r)))
+    Z, Y = np.array(z), np.array(y)
+    K = 0.5 * ((Z @ Z.T) * (Y @ Y.T) + (Z @ Y.T) * (Y @ Z.T))
+    K[np.diag_indices_from(K)] += np.array(D) + NUGGET
     # Far points have large diagonals, which a factor does not mind and `scipy.linalg.solve` would warn of.
-    C: Array = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K), rows).T
-    return np.vstack(W), C, unit
-
-
-def features(s: Array) -> Array:
-    """The coordinates q of s s^T / 2 in an orthonormal basis of the symmetric matrices."""
-    i, j = np.triu_indices(len(s))
-    q: Array = np.where(i == j, 0.5, np.sqrt(0.5)) * s[i] * s[j]
-    return q
-
-
-def feature_slopes(s: Array) -> Array:
-    """d q / d s, one row per component of s: H s is this times the coordinates of H."""
-    m = len(s)
-    i, j = np.triu_indices(m)
-    rows = np.zeros((m, len(i)))
-    columns = np.arange(len(i))
-    share = np.where(i == j, 0.5, np.sqrt(0.5))
-    np.add.at(rows, (i, columns), share * s[j])
-    np.add.at(rows, (j, columns), share * s[i])
-    return rows
-
-
-def symmetric(x: Array, m: int) -> Array:
-    """The symmetric matrix with the coordinates x."""
-    i, j = np.triu_indices(m)
-    H = np.zeros((m, m))
-    H[i, j] = H[j, i] = np.where(i == j, 1.0, np.sqrt(0.5)) * x
-    return H
+    inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K), np.eye(len(K)))
+    g = np.hstack([unit * np.eye(m), np.zeros((m, len(K)))])
+    Lam = np.hstack([np.zeros((len(K), m)), inverse])
+    return Basis(Z, Y, np.zeros(m + len(K)), g, Lam, unit), np.array(W)

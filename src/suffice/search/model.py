@@ -23,8 +23,8 @@ curvature that a single norm hides, few are smoother.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -36,55 +36,65 @@ PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
 INNER_STEPS = 10
 
 
-class Model(Protocol):
-    """What a step needs of a model of F around the incumbent."""
+class CostModel(ABC):
+    """A model of F around the incumbent, for a step s."""
 
-    @property
-    def curved(self) -> bool:
-        """Whether second derivatives change with s."""
-        ...
+    F: float  # at s = 0
+    curved = True  # whether second derivatives change with s
 
-    def value(self, s: Array) -> float: ...
+    def value(self, s: Array) -> float:
+        return self.F - self.decrease(s)
 
+    @abstractmethod
     def decrease(self, s: Array) -> float:
         """m(0) - m(s)."""
-        ...
 
+    @abstractmethod
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         """Gradient and second derivatives at s."""
-        ...
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The functions phi_t of a step s in the search coordinates; `unit` scales s to the points z."""
+    """Functions  phi_t(s) = c_t + g_t.x + sum_u Lam_ut (z_u.x) (y_u.x) / 2,  x = s / unit."""
 
     z: Array
+    y: Array
     c: Array
-    g: Array  # one column per point
-    Lam: Array  # one column per point; empty without curvature
-    old: list[int]  # which old points are used, besides the m+1
+    g: Array  # one column per function
+    Lam: Array  # one column per function; empty without curvature
     unit: float
+    old: tuple[int, ...] = ()  # which old points are used, besides the m+1
     smooths: bool = False  # a regression rather than an interpolation
 
     def phi(self, s: Array) -> Array:
         x = s / self.unit
         phi = self.c + x @ self.g
-        return phi + 0.5 * ((self.z @ x) ** 2 @ self.Lam) if self.Lam.size else phi
+        return phi + 0.5 * (((self.z @ x) * (self.y @ x)) @ self.Lam) if self.Lam.size else phi
 
     def slopes(self, s: Array) -> Array:
-        """Derivatives of phi with respect to s / unit, one column per point."""
+        """Derivatives of phi with respect to x, one column per function."""
         if not self.Lam.size:
             return self.g
-        slopes: Array = self.g + self.z.T @ ((self.z @ (s / self.unit))[:, None] * self.Lam)
+        x = s / self.unit
+        bent = self.z.T @ ((self.y @ x)[:, None] * self.Lam) + self.y.T @ ((self.z @ x)[:, None] * self.Lam)
+        slopes: Array = self.g + 0.5 * bent
         return slopes
+
+    def curvature(self, weights: Array) -> Array:
+        """The second derivatives of a weighted sum of the functions with respect to x."""
+        if not self.Lam.size:
+            return np.zeros((self.z.shape[1],) * 2)
+        H = self.z.T @ ((self.Lam @ weights)[:, None] * self.y)
+        return 0.5 * (H + H.T)
 
 
 @dataclass(frozen=True)
-class Interpolant:
-    """F(s) ~ ||r_k + sum_t phi_t(s) d_t||^2 with d_t = r_t - r_k, G their Gram matrix, b = <d_t, r_k>, F = ||r_k||^2.
+class GramModel(CostModel):
+    """F(s) ~ ||r + sum_t phi_t(s) d_t||^2 with G the Gram matrix of the d_t and b = <d_t, r>, whatever their length.
 
-    The phi_t sum to 1. Differences to the incumbent keep the digits of a small decrease of a large F.
+    Through points d_t = r_t - r_k, and the phi_t sum to 1: differences to the incumbent keep the digits of a small
+    decrease of a large F.
     """
 
     basis: Basis
@@ -94,26 +104,18 @@ class Interpolant:
     base: float = 0.0  # F minus ||r_k||^2, which a regression does not reproduce
 
     @property
-    def curved(self) -> bool:
+    def curved(self) -> bool:  # type: ignore[override]
         return self.basis.Lam.size > 0
 
     def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
         phi = self.basis.phi(s)
         return self.base - float(phi @ (2.0 * self.b + self.G @ phi))
 
-    def value(self, s: Array) -> float:
-        return self.F - self.decrease(s)
-
     def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
-        basis = self.basis
-        J = basis.slopes(s)
-        pull = self.b + self.G @ basis.phi(s)
-        H = 2.0 * (J @ self.G @ J.T)
-        if basis.Lam.size:
-            H += 2.0 * (basis.z.T @ ((basis.Lam @ pull)[:, None] * basis.z))
-        return 2.0 * (J @ pull) / basis.unit, H / basis.unit**2
+        J, unit = self.basis.slopes(s), self.basis.unit
+        pull = self.b + self.G @ self.basis.phi(s)
+        H = J @ self.G @ J.T + self.basis.curvature(pull)
+        return 2.0 * (J @ pull) / unit, 2.0 * H / unit**2
 
 
 def linear_basis(points: Array, k: int) -> Basis:
@@ -123,7 +125,7 @@ def linear_basis(points: Array, k: int) -> Basis:
     x = x / unit
     c = np.zeros(len(x))
     c[k] = 1.0
-    return Basis(x, c, lagrange_gradients(x, k).T, np.empty((0, 0)), [], unit)
+    return Basis(x, x, c, lagrange_gradients(x, k).T, np.empty((0, 0)), unit)
 
 
 def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> Basis:
@@ -142,16 +144,16 @@ def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> 
     at_points = 0.5 * (x @ z.T) ** 2 @ Lam  # what the quadratic part alone has at the x_t
     c = np.concatenate([linear.c, np.zeros(len(y))]) - at_points[k]
     g = np.hstack([linear.g, np.zeros((x.shape[1], len(y)))]) - gradients.T @ at_points
-    return Basis(z, c, g, Lam, chosen, linear.unit)
+    return Basis(z, z, c, g, Lam, linear.unit, tuple(chosen))
 
 
-def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> Interpolant:
+def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> GramModel:
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
-    r = np.vstack([residuals, old_residuals[basis.old]]) if basis.old else residuals
+    r = np.vstack([residuals, old_residuals[list(basis.old)]]) if basis.old else residuals
     d = r - r[k]
     G, b, F = d @ d.T, d @ r[k], float(r[k] @ r[k])
     base = float(basis.c @ (2.0 * b + G @ basis.c)) if basis.smooths else 0.0
-    return Interpolant(basis, G, b, F + base, base)
+    return GramModel(basis, G, b, F + base, base)
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
@@ -179,7 +181,7 @@ def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
     return chosen, inverse
 
 
-def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
+def thrifty(model: CostModel, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
     """A minimiser that goes no further than pays: the step and the decrease it promises, when |s| = delta costs a share
     of the decrease to be had.
 
@@ -192,7 +194,7 @@ def thrifty(model: Model, delta: float, lower: Array, upper: Array, share: float
     return minimise(model, delta, lower, upper, share * gained / delta**2)
 
 
-def minimise(model: Model, delta: float, lower: Array, upper: Array, damping: float = 0.0) -> tuple[Array, float]:
+def minimise(model: CostModel, delta: float, lower: Array, upper: Array, damping: float = 0.0) -> tuple[Array, float]:
     """A minimiser of  m(s) + damping |s|^2  over ball and box, and the decrease of m that it promises.
 
     Newton's method: each step solves the trust-region problem of the model's second-order expansion, and moves

@@ -47,7 +47,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
-from suffice.search.model import Basis, Interpolant, fit
+from suffice.search.model import Basis, GramModel, fit
 from suffice.search.step import eigenvalues
 
 IN_VAIN = 10
@@ -65,7 +65,7 @@ BACK = (0.25, 0.06, 0.016, 0.004)  # of initial_radius: where a search that has 
 class Fit:
     """A regression around the incumbent, and the noise that it has found or was given."""
 
-    model: Interpolant
+    model: GramModel
     smoothed: Array  # F at the m+1 points by the model, without what noise adds on average
     spread: float  # the standard deviation of F~ at the incumbent
     bias: float  # what noise adds to F~ there on average
@@ -105,7 +105,7 @@ def regression(
     chosen = int(np.argmax([likelihood for likelihood, _, _ in likelihoods]))
     _, kappa, sigma = likelihoods[chosen]
     s = candidates[chosen]
-    basis = _basis(z, s / c, kappa, unit, list(range(old)))
+    basis = _basis(z, s / c, kappa, unit, tuple(range(old)))
     first = len(points) - old
     model = fit(basis, k, r[:first], r[first:])
     if unknown or options.noise is not None:
@@ -140,7 +140,7 @@ def nearest(u: Array, others: Sequence[Array], delta: float) -> list[int]:
     return [i for place, i in enumerate(order) if distances[i] <= NEAR * delta or place < m + 1]
 
 
-def _basis(z: Array, s: Array, kappa: float, unit: float, old: list[int]) -> Basis:
+def _basis(z: Array, s: Array, kappa: float, unit: float, old: tuple[int, ...]) -> Basis:
     """phi_t(s) for the fit with this kappa."""
     V, a, _ = _whitened(z, s)
     V = V / s[:, None]
@@ -149,7 +149,7 @@ def _basis(z: Array, s: Array, kappa: float, unit: float, old: list[int]) -> Bas
     P = np.column_stack([np.ones(len(z)), z])
     rest = np.eye(len(z)) - (kappa * Q + np.diag(s**2)) @ L
     beta = np.linalg.pinv(P / s[:, None], rcond=1e-12) @ (rest / s[:, None])
-    return Basis(z, beta[0], beta[1:], kappa * L, old, unit, smooths=True)
+    return Basis(z, z, beta[0], beta[1:], kappa * L, unit, old, smooths=True)
 
 
 def _whitened(z: Array, s: Array) -> tuple[Array, Array, Array]:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from suffice.arrays import Array
 from suffice.lazy import cached_property
+from suffice.search.model import CostModel
 
 Indices = npt.NDArray[np.int64]
 Supports = Indices  # row i: the parameters of residual i, filled up with m
@@ -47,7 +48,7 @@ OPEN = 10.0  # a slope is open if its variance is so many times that along a poi
 
 
 @dataclass(frozen=True)
-class SparseModel:
+class SparseModel(CostModel):
     """F(s) ~ sum_i (r_i + g_i.s + s.H_i s / 2)^2, each i in its own coordinates S_i; no H: linear residuals."""
 
     S: Supports
@@ -57,19 +58,18 @@ class SparseModel:
     m: int
 
     @property
-    def curved(self) -> bool:
+    def curved(self) -> bool:  # type: ignore[override]
         return self.H is not None
 
+    @property
+    def F(self) -> float:  # type: ignore[override]  # noqa: N802 (a symbol)
+        return float(self.r @ self.r)
+
     def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
         change, _ = self._residuals(s)
         return -float(change @ (2.0 * self.r + change))
 
-    def value(self, s: Array) -> float:
-        return float(self.r @ self.r) - self.decrease(s)
-
     def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
         change, J = self._residuals(s)
         pull, width = self.r + change, self.m + 1
         blocks = J[:, :, None] * J[:, None, :]

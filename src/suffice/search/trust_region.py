@@ -46,7 +46,7 @@ from suffice.search.geometry import (
 )
 from suffice.search.interpolation import lagrange_gradients
 from suffice.search.judge import Verdict, next_radius, next_rho
-from suffice.search.model import Model, fit, linear_basis, minimise, thrifty
+from suffice.search.model import CostModel, fit, linear_basis, minimise, thrifty
 from suffice.search.settle import end_to_refine, ended, refine, verdict_on
 from suffice.search.sparsity import (
     Flags,
@@ -215,7 +215,7 @@ def _step(state: TrustRegion, setting: Setting) -> TrustRegion:
         at_last = state.rho <= options.final_radius and options.noise is None
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
     fitted = None
-    models: Sequence[Model]
+    models: Sequence[CostModel]
     if limit.noisy(setting):
         state, fitted = smoothed_model(state, setting)
         current, models = state.current, [fitted.model]
