@@ -31,8 +31,6 @@ from suffice.journal.starts import StartsJournal, Told, holds_starts
 from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
 from suffice.search.objective import (
-    BatchObjective,
-    FingerprintedObjective,
     Objective,
     derivatives_of,
     events_of,
@@ -267,8 +265,8 @@ def _book(journal: JournalLike) -> Journal:
 def _fingerprint(objective: object) -> dict[str, str]:
     found = Fingerprint()
     found.add("objective", type(objective).__qualname__)
-    own = offered(objective, FingerprintedObjective)
-    parts = {} if own is None else own.fingerprint()
+    own = offered(objective, "fingerprint")
+    parts = {} if own is None else own()
     if not isinstance(parts, Mapping):
         raise TypeError(f"fingerprint() must return a dictionary, got {type(parts).__name__}")
     space = space_of(objective)
@@ -493,13 +491,13 @@ def _evaluate(objective: Objective, requests: Sequence[Request], options: Option
     """All requests of a turn: at once where the objective offers it, else one after the other; with derivatives where
     they are wanted and to be had."""
     policy, differentiate = options.policy, derivatives_of(objective, options)
-    one_by_one, batch = oracle(objective, policy), offered(objective, BatchObjective)
+    one_by_one, batch = oracle(objective, policy), offered(objective, "evaluate_all")
     answers: list[Evaluation] = []
     if batch is not None and len(requests) > 1:
         thetas = [request.theta.copy() for request in requests]
         within, warm = [request.within for request in requests], [request.warm for request in requests]
         with suppress(Exception):  # whoever it was will fail alone as well, and is named then
-            answers = list(batch.evaluate_all(thetas, within=within, warm=warm, policy=policy))
+            answers = list(batch(thetas, within=within, warm=warm, policy=policy))
     for i, request in enumerate(requests):
         known = i < len(answers)
         answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
