@@ -193,16 +193,15 @@ ABLATIONS = (
 
 def _patched(name: str) -> Any:
     """One change taken back."""
-    from suffice.sklearn import _penalty_search, folds
+    from suffice.sklearn import _starting_points, folds
     from suffice.solvers import auto, newton
 
     if name == ABLATIONS[1]:
-        return mock.patch.object(_penalty_search, "sketches", lambda *_: None)
+        return mock.patch.object(_starting_points, "sketches", lambda *_: None)
     if name == ABLATIONS[2]:
-        few = _penalty_search.best_of_a_few
-        return mock.patch.multiple(
-            _penalty_search, sketches=lambda *_: None, best_of_a_few=lambda *given: few(*given[:3])
-        )
+        of = _starting_points.Lattice.of
+        plain = mock.Mock(of=lambda *given: of(*given[:3]))
+        return mock.patch.multiple(_starting_points, sketches=lambda *_: None, Lattice=plain)
     if name == ABLATIONS[3]:
         return mock.patch.multiple(auto, EASY=150.0, LEAST=0)
     if name == ABLATIONS[4]:

@@ -19,7 +19,7 @@ from common import parser, provenance, table, write_json, write_text
 from sklearn.linear_model import ElasticNet, LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from suffice.sklearn import SufficeSearchCV, _penalty_search
+from suffice.sklearn import SufficeSearchCV, _starting_points
 from suffice.sklearn.enough import standard_error
 
 SEARCHES = ("default", "without sketches", "tolerance 1e-4")
@@ -53,8 +53,8 @@ def searched(X: Any, y: Any, model: Any, cv: Any, kind: str, name: str) -> dict[
     scoring = "neg_log_loss" if kind == "log loss" else "neg_mean_squared_error"
     given: dict[str, Any] = {"tolerance": 1e-4} if name == SEARCHES[2] else {}
     search = SufficeSearchCV(model, cv=cv, scoring=scoring, refit=False, **given)
-    kept = _penalty_search.sketches if name == SEARCHES[0] else lambda *_: None
-    with mock.patch.object(_penalty_search, "sketches", kept), warnings.catch_warnings():
+    kept = _starting_points.sketches if name == SEARCHES[0] else lambda *_: None
+    with mock.patch.object(_starting_points, "sketches", kept), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = time.process_time()
         search.fit(X, y)

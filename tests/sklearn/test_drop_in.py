@@ -238,7 +238,7 @@ def test_a_score_of_targets_as_they_are_is_reported():
 
 
 def test_an_edge_is_warned_of_with_what_all_values_beyond_could_bring_at_most(monkeypatch):
-    monkeypatch.setattr("suffice.sklearn._penalty_search.SECONDS_BEYOND", 60.0)
+    monkeypatch.setattr("suffice.sklearn._beyond.SECONDS_BEYOND", 60.0)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 5)), rng.standard_normal(40)
     y = y + X @ np.ones(5)
@@ -252,3 +252,16 @@ def test_an_edge_is_warned_of_with_what_all_values_beyond_could_bring_at_most(mo
     ]
     gain = 1.0 - min(losses[1:]) / losses[0]
     assert 0.0 < gain <= most < 2.0 * gain
+
+
+def test_no_proof_about_all_values_beyond_an_edge_is_begun_that_takes_longer_than_the_search(monkeypatch):
+    """A ridge of more columns than rows: one look of the proof is a factorisation of all of X."""
+    from suffice.globally import centres
+
+    monkeypatch.setattr(centres.Looking, "solve", None)
+    monkeypatch.setattr("suffice.sklearn._beyond.SPEED", 1e6)
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((150, 160)), rng.standard_normal(150)
+    with pytest.warns(UserWarning, match="edge of its space") as told:
+        SufficeSearchCV(Ridge(), {"l2": (1e-2, 1e-1)}, cv=2, refit=False).fit(X, y)
+    assert not any("at all" in str(item.message) for item in told)

@@ -17,7 +17,7 @@ from sklearn.linear_model import (
 from sklearn.model_selection import KFold, cross_val_score
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _penalty_search, _sketch, _starting_points, penalties, splits
+from suffice.sklearn import SufficeSearchCV, _sketch, _starting_points, penalties, splits
 from suffice.sklearn._sketch import Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
@@ -224,7 +224,7 @@ def test_a_log_loss_is_sketched_near_weights_or_exactly(intercept, seed, small, 
     sketch, search = sketch_of(estimator, X, y, monkeypatch)
     purposes = search.cv_results_["purpose"]
     assert sketch is not None and (purposes == "first look").sum() <= 7
-    monkeypatch.setattr(_penalty_search, "sketches", lambda *_: None)
+    monkeypatch.setattr(_starting_points, "sketches", lambda *_: None)
     looked = SufficeSearchCV(estimator, cv=CV, refit=False).fit(X, y)
     assert -search.best_score_ <= -1.0005 * looked.best_score_
     assert len(purposes) < len(looked.cv_results_["purpose"])

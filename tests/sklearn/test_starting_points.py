@@ -11,7 +11,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _penalty_search
+from suffice.sklearn import SufficeSearchCV, _starting_points
 from suffice.sklearn._sketch import TURNED
 from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, Lattice, levels_of
 
@@ -88,7 +88,7 @@ CASES = {
 @pytest.fixture
 def unsketched(monkeypatch):
     """Looks only."""
-    monkeypatch.setattr(_penalty_search, "sketches", lambda *_: None)
+    monkeypatch.setattr(_starting_points, "sketches", lambda *_: None)
 
 
 @pytest.mark.parametrize("case", CASES)

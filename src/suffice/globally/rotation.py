@@ -71,10 +71,16 @@ class Rotation:
         return self.eps_z * math.sqrt(float(c @ self.rows**2) / l2) * SAFE if l2 > 0.0 else math.inf
 
 
+def rotates(fold: Fold) -> bool:
+    """Whether the space of its rows is smaller and can be had."""
+    N, d = fold.design.shape
+    return not fold.sparse and d > N and not sp.issparse(fold.design.X) and isinstance(fold.loss, Squared | Logistic)
+
+
 def rotated(fold: Fold) -> Fold:
     """The fold itself, or in the space of its rows where that is smaller and can be."""
     X, (N, d) = fold.design.X, fold.design.shape
-    if fold.sparse or d <= N or sp.issparse(X) or not isinstance(fold.loss, Squared | Logistic):
+    if not rotates(fold):
         return fold
     Q = np.linalg.qr(X.T)[0]
     n = Q.shape[1]

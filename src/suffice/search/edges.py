@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,7 +85,14 @@ def search_with_edges(
     the least proven upper bound of F, and `result.starts` has all of them; a look that is better still, but by too
     little for another search, gives the result its theta.
     """
-    spent = _Spent(options)
+    began = time.monotonic()
+
+    def left() -> Options | None:
+        parts = [part for run in runs for part in run.starts or (run,)]
+        work = sum(part.work for part in parts) + sum(made.work for made in looks)
+        seconds = options.max_seconds - (time.monotonic() - began)
+        return left_of(options, sum(part.evaluations for part in parts) + len(looks), work, seconds)
+
     radius = options.initial_radius * Scaling.of(np.asarray(starts[0]), bounds).unit
     runs = [search(starts, options)]
     looks: list[Evaluation] = []
@@ -108,7 +115,7 @@ def search_with_edges(
             unseen = [place for place in unseen if not _rises_towards(place, best, lows, FARTHER * STEPS[-1] * radius)]
         better = []
         for place in unseen:
-            made = _looked_at(place, best, look, looks, lambda: spent.left(runs, looks) is not None)
+            made = _looked_at(place, best, look, looks, lambda: left() is not None)
             better += [] if made is None else [made]
             seen_there = bool(looks) and np.array_equal(looks[-1].point, place)
             level = seen_there and looks[-1].interval[0] <= LEVEL * best.interval[1]
@@ -116,10 +123,10 @@ def search_with_edges(
                 farther = np.clip(best.point + FARTHER * (place - best.point), *bounds)
                 if not any(np.array_equal(farther, other) for other in unseen):
                     unseen.append(farther)
-        left = spent.left(runs, looks)
-        if not better or left is None:
+        more = left()
+        if not better or more is None:
             break
-        runs.append(search([min(better, key=_high).point], left))
+        runs.append(search([min(better, key=_high).point], more))
     return _joined(runs, looks)
 
 
@@ -148,22 +155,12 @@ def _looked_at(
     return None
 
 
-@dataclass(frozen=True)
-class _Spent:
-    """Budgets, since this was made."""
-
-    options: Options
-    began: float = field(default_factory=time.monotonic)
-
-    def left(self, runs: Sequence[Result], looks: Sequence[Evaluation]) -> Options | None:
-        """What is left of them, or None."""
-        parts = [part for run in runs for part in run.starts or (run,)]
-        evaluations = self.options.max_evaluations - sum(part.evaluations for part in parts) - len(looks)
-        work = self.options.max_work - sum(part.work for part in parts) - sum(made.work for made in looks)
-        seconds = self.options.max_seconds - (time.monotonic() - self.began)
-        if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
-            return None
-        return replace(self.options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
+def left_of(options: Options, evaluations: int, work: float, seconds: float) -> Options | None:
+    """What is left of budgets after so many evaluations and so much work, with so many seconds to go; None: nothing."""
+    evaluations, work = options.max_evaluations - evaluations, options.max_work - work
+    if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
+        return None
+    return replace(options, max_evaluations=evaluations, max_work=work, max_seconds=min(options.max_seconds, seconds))
 
 
 def _high(evaluation: Evaluation) -> float:

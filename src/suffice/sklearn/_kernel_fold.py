@@ -95,8 +95,7 @@ class KernelFold:
     def own_gamma(self) -> float:
         """What gamma="scale", "auto", None or a number is for these rows."""
         if self.gamma == "scale":
-            variance = float(self.X.var())
-            return 1.0 / (self.X.shape[1] * variance) if variance != 0.0 else 1.0
+            return gamma_by_scale(self.X)
         return 1.0 / self.X.shape[1] if self.gamma in ("auto", None) else float(self.gamma)
 
     def fingerprint(self) -> dict[str, Any]:
@@ -139,7 +138,7 @@ class KernelFold:
             made, steps = self._trained(problems, grams, tol * scale, max_steps - taken)
             taken += steps
             before = math.inf if best is None else max(machine.radius for machine in best)
-            best = made if best is None else [min(two, key=_radius) for two in zip(best, made, strict=True)]
+            best = made if best is None else [_better(*two) for two in zip(best, made, strict=True)]
             solution = self._solution(best, gamma, tol, taken)
             done = enough(best, solution)
             if not done:
@@ -225,6 +224,12 @@ class KernelFold:
         return HeldOutMachines(self, as_array(X), y, v, scoring, share)
 
 
+def gamma_by_scale(X: Array) -> float:
+    """gamma="scale"."""
+    variance = float(X.var())
+    return 1.0 / (X.shape[1] * variance) if variance != 0.0 else 1.0
+
+
 def as_array(X: Any) -> Array:
     """Rows as kernels take them."""
     if sp.issparse(X):
@@ -234,8 +239,8 @@ def as_array(X: Any) -> Array:
     return np.ascontiguousarray(X, dtype=np.float64)
 
 
-def _radius(machine: Machine) -> float:
-    return machine.radius
+def _better(one: Machine, other: Machine) -> Machine:
+    return min(one, other, key=lambda machine: machine.radius)
 
 
 def _part(gram: Gram, rows: Any) -> Gram:

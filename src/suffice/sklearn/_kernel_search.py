@@ -1,9 +1,8 @@
-r"""The search of kernel machines: which parameters, the objective over folds, and first looks.
+r"""What is searched of kernel machines: which parameters, and the objective over folds.
 
     F(C, gamma) = (1/K) sum_k loss_k( f_k, b_k ),        f_k, b_k exact machines of the training rows of fold k,
 
-proven to lie in an interval by `suffice.kernels.machines`. First looks are a coarse lattice of the space in
-decades: every other level of every parameter first, then all neighbours of the best, until none is better.
+proven to lie in an interval by `suffice.kernels.machines`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,15 +22,10 @@ from suffice.kernels.machines import Machine
 from suffice.options import Policy
 from suffice.protocols import Closing
 from suffice.sklearn._kernel_fold import HeldOutMachines, KernelFold
-from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._words import ends, without_step
 from suffice.solvers.solution import Solution
 from suffice.space import Space
 
-LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
-STEPS = 200  # of a look: what takes more counts with its proven upper bound
-APART = 1.0  # decades between levels, at least
-MOST = 7  # levels of a parameter
 USUAL = {"C": (1e-2, 1e3), "alpha": (1e-6, 1e2), "epsilon": (1e-3, 1e0)}
 AROUND = 100.0  # the usual range of gamma: so many times what "scale" says, up and down
 
@@ -91,16 +84,9 @@ class KernelProblem(Closing):
         self.folds, self.losses, self.space, self.total = tuple(folds), tuple(losses), space.space, space.total
         self.fixed, self.jobs, self.max_steps = dict(fixed), jobs, math.inf
 
-    def __len__(self) -> int:
-        return len(self.folds)
-
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, as far as arithmetic allows."""
         return self.evaluate_all([theta], within=within, warm=[warm])[0]
-
-    def evaluate_weights(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
-        """Residuals of machines whose distance to exact ones is at most `within`."""
-        return self.evaluate_all([theta], within=within, warm=[warm], policy="weights")[0]
 
     def evaluate_all(
         self,
@@ -118,7 +104,7 @@ class KernelProblem(Closing):
 
     def _evaluated(self, theta: Array, within: float, warm: Evaluation | None, policy: Policy) -> Evaluation:
         params = {**self.fixed, **self.space.params(theta)}
-        same = warm is not None and np.array_equal(warm.point, theta) and len(warm.solutions) == len(self)
+        same = warm is not None and np.array_equal(warm.point, theta) and len(warm.solutions) == len(self.folds)
 
         def one(j: int) -> tuple[Solution, Array, float]:
             residuals, error = np.zeros(0), math.inf
@@ -133,10 +119,10 @@ class KernelProblem(Closing):
             return solution, residuals, error
 
         if self.jobs > 1:
-            with ThreadPoolExecutor(min(self.jobs, len(self))) as pool:
-                made = list(pool.map(one, range(len(self))))
+            with ThreadPoolExecutor(min(self.jobs, len(self.folds))) as pool:
+                made = list(pool.map(one, range(len(self.folds))))
         else:
-            made = [one(j) for j in range(len(self))]
+            made = [one(j) for j in range(len(self.folds))]
         return Evaluation(
             theta,
             np.concatenate([residuals for _, residuals, _ in made]),
@@ -161,51 +147,3 @@ class KernelProblem(Closing):
         """What a journal compares before it is continued."""
         return {"folds": self.folds, "losses": self.losses, "space": self.space.ranges, "total": self.total,
                 "fixed": self.fixed}  # fmt: skip
-
-
-def first_looks(noted: RecordedProblem) -> list[Array]:
-    """Where to begin: the best of a coarse lattice."""
-    levels = [_levels(low, high) for low, high in zip(*noted.space.bounds, strict=True)]
-    heights: dict[tuple[int, ...], float] = {}
-
-    def look(place: tuple[int, ...]) -> None:
-        if place in heights:
-            return
-        theta = np.array([levels[k][i] for k, i in enumerate(place)])
-        within = math.inf
-        if heights:
-            best = noted.best
-            within = LOOK * math.sqrt(best.cost / len(best.e))
-        made = noted.look(theta, within=within, max_steps=STEPS)
-        heights[place] = made.cost if made.e.max() <= within < math.inf else made.interval[1]
-
-    for place in product(*(_every_other(len(own)) for own in levels)):
-        look(place)
-    while True:
-        best = min(heights, key=lambda place: heights[place])
-        for k, own in enumerate(levels):
-            for i in (best[k] - 1, best[k] + 1):
-                if 0 <= i < len(own):
-                    look((*best[:k], i, *best[k + 1 :]))
-        if min(heights, key=lambda place: heights[place]) == best:
-            return [np.array([levels[k][i] for k, i in enumerate(best)])]
-
-
-def _levels(low: float, high: float) -> list[float]:
-    count = min(max(2, 1 + math.floor((high - low) / APART)), MOST)
-    count += 1 - count % 2  # an odd number, so that every other one has both ends
-    return [float(level) for level in np.linspace(low, high, count)]
-
-
-def _every_other(count: int) -> list[int]:
-    """At most four levels, ends and all: every other one, every third of many."""
-    return list(range(0, count, 2 if count <= 5 else 3))
-
-
-def final_machines(fold: KernelFold, params: Mapping[str, float], accuracy: float) -> Solution:
-    """The machines of all rows, to this accuracy relative to ||f||, or as well as arithmetic allows."""
-
-    def enough(machines: Sequence[Machine], solution: Solution) -> bool:
-        return solution.certificate.radius <= accuracy * fold.norm(solution.x)
-
-    return fold.solve(params, fold.total, enough)

@@ -63,7 +63,7 @@ class RecordedProblem:
         """An evaluation outside the trust-region search, told to the callback; each model is left unfinished after
         max_steps, if that is given."""
         made = self._noted("residual", theta, within, warm, max_steps)
-        self._tell(self._record(within, made))
+        self.report(self._record(within, made))
         return made
 
     def peek(self, theta: Array, *, within: float, warm: Evaluation, max_steps: int) -> Evaluation:
@@ -74,28 +74,31 @@ class RecordedProblem:
         """Go on over another space of the same parameters."""
         self.problem, self.space = self.problem.over(space), space
 
-    def tell_of_search(self, record: Record) -> None:
-        """A record of the trust-region search, numbered among all evaluations."""
-        self._tell(record)
-
-    def _tell(self, record: Record) -> None:
+    def report(self, record: Record) -> None:
+        """Tell of an evaluation, numbered among all."""
         number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
         if self.tell is not None and fresh:
-            work = float(sum(evaluation.work for _, _, evaluation in self.notes[:number]))
-            self.tell(replace(record, number=number, total_work=work), self.notes[number - 1][2])
+            made = self.made[:number]
+            work = float(sum(evaluation.work for evaluation in made))
+            self.tell(replace(record, number=number, total_work=work), made[-1])
+
+    @property
+    def made(self) -> list[Evaluation]:
+        """All evaluations, in their order."""
+        return [evaluation for _, _, evaluation in self.notes]
 
     @property
     def work(self) -> float:
-        return float(sum(evaluation.work for _, _, evaluation in self.notes))
+        return float(sum(evaluation.work for evaluation in self.made))
 
     @property
     def best(self) -> Evaluation:
         """The evaluation with the least estimate of F."""
-        return min((evaluation for _, _, evaluation in self.notes[self._since :] or self.notes), key=estimate)
+        return min(self.made[self._since :] or self.made, key=estimate)
 
     def rival(self, best: Evaluation) -> Evaluation | None:
         """What was seen to be lower than the best, but not accurately enough to tell."""
-        latest = {made.point.tobytes(): made for _, _, made in self.notes[self._since :]}
+        latest = {made.point.tobytes(): made for made in self.made[self._since :]}
         lower = [
             made for made in latest.values() if made.cost < LOWER * best.cost and made.interval[0] < best.interval[0]
         ]
@@ -104,8 +107,7 @@ class RecordedProblem:
     @property
     def best_proven(self) -> Evaluation:
         """The evaluation with the least proven upper bound."""
-        made = [evaluation for _, _, evaluation in self.notes]
-        return min(made, key=lambda one: one.interval[1] if one.failure is None else math.inf)
+        return min(self.made, key=lambda one: one.interval[1] if one.failure is None else math.inf)
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
@@ -176,12 +178,8 @@ class RecordedProblem:
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
         """The nearest evaluation of all, first looks included; the latest of several at one place."""
-
-        def distance(evaluation: Evaluation) -> float:
-            return norm(evaluation.point - theta)
-
-        known = [evaluation for _, _, evaluation in reversed(self.notes)]
-        return min(([] if warm is None else [warm]) + known, key=distance, default=None)
+        known = ([] if warm is None else [warm]) + self.made[::-1]
+        return min(known, key=lambda evaluation: norm(evaluation.point - theta), default=None)
 
     def _record(self, within: float, made: Evaluation) -> Record:
         best = self.best

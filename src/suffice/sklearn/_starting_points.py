@@ -41,6 +41,9 @@ sketch near known weights is made again, near those found there, until it shows 
 looked at, by more than TRUSTED_SE; it does not show much smaller penalties, which are looked at (FAR_BELOW). A sketch
 is given up after SKETCHES, or if F is not what it shows.
 
+Of parameters of a kernel nothing is known but their ranges: every other level of each is looked at, in decades, then
+all neighbours of the best, until none is better.
+
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
 """
@@ -57,14 +60,16 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
+from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn._recorded import RecordedProblem
-from suffice.sklearn._sketch import TURNED, TURNED_SE, Kind, Sketch
+from suffice.sklearn._sketch import TURNED, TURNED_SE, Kind, Sketch, sketches
 from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, group_penalties, kind_of, penalties
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
-STEPS = 100
+STEPS, MORE_STEPS = 100, 200  # of a model; of a kernel machine
+APART, MOST_LEVELS = 1.0, 7  # decades between levels of its parameters, at least; levels of each
 # Levels in decades below the l1 that makes all weights 0 and below the largest curvature; where one is tuned alone.
 BELOW = {"l1": (0.5, 1.1, 1.7, 2.4, 3.5), "l2": (0.5, 1.6, 2.7, 3.8)}
 ALONE = tuple(np.linspace(0.6, 6.0, 10))
@@ -83,16 +88,39 @@ NEARLY_SE = 0.1  # of the standard error over folds
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def best_of_a_few(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False, derivatives: bool = False
-) -> list[Array]:
-    """Where to begin: the best of a few rough looks over the space, and the best of a second valley if there is one;
+def starting_points(
+    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool, derivatives: bool
+) -> tuple[list[Array], bool]:
+    """Where to begin, the best of first looks and perhaps that of a second valley; and whether all of F was sketched.
     `derivatives` may be asked for on frugal lines."""
-    return _best_of_looks(Lattice.of(noted, folds, space, frugal), derivatives)
+    if not isinstance(noted.problem, BilevelProblem):  # parameters of which nothing is known but their ranges
+        return best_of_levels(noted), False
+    kind, lattice = sketches(folds, noted.problem.losses, space), Lattice.of(noted, folds, space, frugal)
+    sketched = None if kind is None else best_of_sketches(lattice, folds, space, kind)
+    return (best_of_a_few(lattice, derivatives), False) if sketched is None else ([sketched], True)
 
 
-def _best_of_looks(lattice: Lattice, derivatives: bool) -> list[Array]:
-    """The same, with what was looked at before."""
+def best_of_levels(noted: RecordedProblem) -> list[Array]:
+    """Every other level of every parameter, then all neighbours of the best, until none is better."""
+    levels = [_decades(low, high) for low, high in zip(*noted.space.bounds, strict=True)]
+    lattice = Lattice(noted, levels, np.arange(len(levels)), steps=MORE_STEPS)
+    for place in product(*(own[:: 2 if len(own) <= 5 else 3] for own in levels)):
+        lattice.look(place)
+    while True:
+        best = min(lattice.heights, key=lambda place: lattice.heights[place])
+        around = [lattice.look(place) for place in lattice.neighbours(best)]
+        if min(around) >= lattice.heights[best]:
+            return [lattice.theta(best)]
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """APART at least, and an odd number, so that every other one has both ends."""
+    count = min(max(2, 1 + math.floor((high - low) / APART)), MOST_LEVELS)
+    return [float(level) for level in np.linspace(low, high, count + 1 - count % 2)]
+
+
+def best_of_a_few(lattice: Lattice, derivatives: bool) -> list[Array]:
+    """The best of a few looks spread over the space, and of a second valley if there is one."""
     frugal = lattice.frugal
     lattice.look(lattice.plainest)
     for line in lattice.lines():
@@ -120,35 +148,28 @@ def _best_of_looks(lattice: Lattice, derivatives: bool) -> list[Array]:
             return [lattice.theta(place) for place in valleys[:2] if lattice.heights[place] <= limit]
 
 
-def best_of_sketches(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, kind: Kind, frugal: bool, derivatives: bool
-) -> tuple[list[Array], Sketch | None]:
-    """Where to begin, and the sketch of F that is least there; no sketch where F was not near what it shows: there
-    looks begin, `frugal` or not."""
-    lattice, losses, near = Lattice.of(noted, folds, space, frugal), noted.problem.losses, None
+def best_of_sketches(lattice: Lattice, folds: list[Any], space: PenaltySpace, kind: Kind) -> Array | None:
+    """Where the sketch of F is least; None where F was not near what it shows."""
+    noted, near = lattice.noted, None
     lattice.look(lattice.plainest)
     if kind == "near weights":  # begin where no place of the space is far
-        middle = tuple(levels[len(levels) // 2] for levels in lattice.levels)
-        lattice.look(middle)
-        near = [solution.x for solution in noted.notes[-1][2].solutions]
+        lattice.look(tuple(levels[len(levels) // 2] for levels in lattice.levels))
+        near = [solution.x for solution in noted.made[-1].solutions]
     looks: list[Evaluation] = []
     for _ in range(SKETCHES):
-        sketch = Sketch.of(folds, losses, space, near)
-        best = min((noted.notes[0][2], *looks), key=lambda made: made.cost)
+        sketch = Sketch.of(folds, noted.problem.losses, space, near)
+        best = min((noted.made[0], *looks), key=lambda made: made.cost)
         promised = best.cost - sketch.height(sketch.lowest)
         if looks and promised <= TRUSTED_SE * sketch.standard_error:  # nowhere is F lower than it was seen to be,
             here = sketch.height_at(tuple(best.point.tolist()))
-            if abs(here - best.cost) > AGREED * best.cost or _falls_below(best, noted):  # if it can be believed
-                break
-            return [best.point], sketch
+            trusted = abs(here - best.cost) <= AGREED * best.cost and not _falls_below(best, noted)
+            return best.point if trusted else None  # if it can be believed
         looks.append(_look_from(sketch, noted))
         if kind == "exact":
-            best = min((best, looks[-1]), key=lambda made: made.cost)
-            if abs(sketch.height(sketch.lowest) - looks[-1].cost) > AGREED * looks[-1].cost:
-                break
-            return [best.point], sketch
+            agreed = abs(sketch.height(sketch.lowest) - looks[-1].cost) <= AGREED * looks[-1].cost
+            return min((best, looks[-1]), key=lambda made: made.cost).point if agreed else None
         near = [solution.x for solution in looks[-1].solutions]
-    return _best_of_looks(lattice, derivatives), None
+    return None
 
 
 def _falls_below(best: Evaluation, noted: RecordedProblem) -> bool:
@@ -173,15 +194,15 @@ class Lattice:
 
     noted: RecordedProblem
     levels: list[list[float]]
-    kind: Array  # the number of every parameter's kind
+    kind: Any  # the number of every parameter's kind
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
     heights: dict[Place, float] = field(default_factory=dict)
     frugal: bool = False
+    steps: int = STEPS
 
     def __post_init__(self) -> None:
-        self.inner: Place = tuple(
-            l2[-2:][0] for l2 in self.levels[1:]
-        )  # the smallest inner level of l2, if there is one
+        # the smallest inner level of l2, if there is one
+        self.inner: Place = tuple(l2[-2:][0] for l2 in self.levels[1:])
 
     @classmethod
     def of(cls, noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> Lattice:
@@ -235,7 +256,7 @@ class Lattice:
                 self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.noted.best
             within = LOOK * math.sqrt(best.cost / len(best.e)) if best.failure is None else math.inf
-            made = self.noted.look(theta, within=within, max_steps=STEPS)
+            made = self.noted.look(theta, within=within, max_steps=self.steps)
             height = made.cost if made.e.max() <= within else made.interval[1]
             self.heights[place] = height if height == height else math.inf  # where there is no loss
         return self.heights[place]
@@ -265,7 +286,7 @@ class Lattice:
         height, (x,) = self.heights[place], place
         if not LEVELLING * self.heights[before] < height < self.heights[before]:
             return None
-        gradient = self.noted.differentiate(self.noted.notes[-1][2]).slope
+        gradient = self.noted.differentiate(self.noted.made[-1]).slope
         slope = math.nan if gradient is None else float(gradient.sum())
         if not height + slope * (ahead[0] - x) > self.above(height):
             return None

@@ -22,9 +22,8 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
-from suffice.sklearn._kernel_fold import KernelFold, Kind
-from suffice.sklearn._kernel_search import KernelProblem, KernelSpace, final_machines, first_looks
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._kernel_fold import KernelFold, Kind, gamma_by_scale
+from suffice.sklearn._kernel_search import KernelProblem, KernelSpace
 from suffice.sklearn.adapters import Classifier, Regressor, register_adapter
 from suffice.solvers.solution import Solution
 
@@ -67,10 +66,7 @@ class _KernelAdapter:
         """What is searched: the strength, gamma where the kernel has one, and what else the estimator has."""
         self.check(estimator, ())
         known = self.tuned if kernel_of(estimator).has_gamma else tuple(one for one in self.tuned if one != "gamma")
-        scale = 1.0
-        if given is None:
-            scale = float(np.exp(np.mean(np.log(_scales(data)))))
-        return KernelSpace.of(given, known, scale, step, data.total)
+        return KernelSpace.of(given, known, 1.0 if given is not None else _scale(data), step, data.total)
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Any:
         count = 2 if classes is None else len(classes)
@@ -85,25 +81,23 @@ class _KernelAdapter:
         fixed = {strength: float(getattr(folds[0].estimator, strength))}
         return KernelProblem([fold.model for fold in folds], losses, space, fixed, jobs)
 
-    def first_looks(self, noted: RecordedProblem) -> list[Array]:
-        return first_looks(noted)
-
     def final(self, split: Any, params: dict[str, float], accuracy: float) -> tuple[Solution, float]:
         """The machines of all rows, and ||f||."""
         strength = self.tuned[0]
         given = {strength: float(getattr(split.estimator, strength)), **params}
-        solution = final_machines(split.model, given, accuracy)
-        return solution, split.model.norm(solution.x)
+        fold: KernelFold = split.model
+        solution = fold.solve(
+            given, fold.total, lambda _, made: made.certificate.radius <= accuracy * fold.norm(made.x)
+        )
+        return solution, fold.norm(solution.x)
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
         """All is there."""
 
 
-def _scales(data: Any) -> list[float]:
+def _scale(data: Any) -> float:
     """gamma="scale" of all rows, as the machine sees them."""
-    X = data.whole().model.X
-    variance = float(X.var())
-    return [1.0 / (X.shape[1] * variance) if variance > 0.0 else 1.0]
+    return gamma_by_scale(data.whole().model.X)
 
 
 def _with_gamma(estimator: Any, fold: KernelFold, gamma: float) -> None:
