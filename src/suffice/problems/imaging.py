@@ -33,23 +33,23 @@ from suffice.solvers.solution import Solution
 LARGEST = 1e100  # beyond, squares leave the range of floats
 SMALLEST = 1e-100
 
+Given = float | None
+
 
 class _Image:
-    """What the problems share: an image's format, and parameters that are fixed or given to `at`."""
+    """What the problems share: an image's format, its data, and parameters that are fixed or given to `at`."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, boundary: str, alpha: Any, eps_l2: Any, eps_tv: Any) -> None:
+    y: Pixels
+    operator: Measurement | None = None
+    weights: Array | None = None
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, boundary: Boundary, **fixed: Given) -> None:
         if len(shape) not in (1, 2) or 0 in shape:
             raise ValueError(f"images must have one or two dimensions and at least one pixel, got shape {shape}")
         if boundary not in BOUNDARIES:
             raise ValueError(f"boundary must be one of {', '.join(BOUNDARIES)}, got {boundary!r}")
         self.shape, self.dtype, self.boundary = shape, np.dtype(dtype), boundary
-        self._fixed = {
-            name: value
-            for name, value in (("alpha", alpha), ("eps_l2", eps_l2), ("eps_tv", eps_tv))
-            if value is not None
-        }
-        for name, value in self._fixed.items():
-            self._checked(name, value)
+        self._fixed = {name: self._checked(name, value) for name, value in fixed.items() if value is not None}
 
     @property
     def size(self) -> int:
@@ -84,7 +84,7 @@ class _Image:
             return self._checked(name, value)
         if name not in self._fixed:
             raise ValueError(f"{name} must be given, here or to the problem's constructor")
-        return float(self._fixed[name])
+        return self._fixed[name]
 
     def cross(self, x: Array, **params: Any) -> Any:
         """d/dp grad f(x), a column for every parameter p (`suffice.solvers.sensitivity`)."""
@@ -98,24 +98,15 @@ class _Image:
         assert isinstance(f, Variation)
         return np.array([_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q) for name in params])
 
-    def at(self, *args: Any, **params: Any) -> Composite:
-        """The problem at fixed parameters."""
-        raise NotImplementedError
+    def at(self, *, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None) -> Composite:
+        """The problem at fixed parameters: alpha >= 0, eps_tv > 0, and eps_l2 >= 0, positive where A alone does not
+        determine the image."""
+        return self._composite(self.weights, alpha=alpha, eps_tv=eps_tv, eps_l2=eps_l2)
 
-    def _composite(
-        self, y: Pixels, operator: Measurement | None, weights: Array | None, alpha: Any, eps_l2: Any, eps_tv: Any
-    ) -> Composite:
-        smooth = Variation(
-            y,
-            self.shape,
-            self.dtype,
-            self._parameter("alpha", alpha),
-            self._parameter("eps_tv", eps_tv),
-            self._parameter("eps_l2", eps_l2),
-            operator,
-            weights,
-            self.boundary,  # type: ignore[arg-type]
-        )
+    def _composite(self, weights: Array | None, **given: Given) -> Composite:
+        numbers = {name: self._parameter(name, value) for name, value in given.items()}
+        data = {"operator": self.operator, "weights": weights, "boundary": self.boundary}
+        smooth = Variation(self.y, self.shape, self.dtype, **numbers, **data)  # type: ignore[arg-type]
         if not smooth.mu > 0.0:
             raise ValueError("eps_l2 must be positive, since A alone does not determine the image, got 0")
         return Composite(smooth, Zero(), mu=smooth.mu, L=smooth.L, size=self.size)
@@ -130,20 +121,10 @@ class Denoising(_Image):
     """
 
     def __init__(
-        self,
-        y: Any,
-        *,
-        alpha: float | None = None,
-        eps_l2: float | None = None,
-        eps_tv: float | None = None,
-        boundary: Boundary = "free",
+        self, y: Any, *, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None, boundary: Boundary = "free"
     ) -> None:
         self.y = frozen(_pixels(y, "y"))
-        super().__init__(self.y.shape, self.y.dtype, boundary, alpha, eps_l2, eps_tv)
-
-    def at(self, *, alpha: float | None = None, eps_l2: float | None = None, eps_tv: float | None = None) -> Composite:
-        """The problem at fixed parameters: alpha >= 0, eps_l2 >= 0, eps_tv > 0."""
-        return self._composite(self.y, None, None, alpha, eps_l2, eps_tv)
+        super().__init__(self.y.shape, self.y.dtype, boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
 
 
 class SampledFourier(_Image):
@@ -162,30 +143,24 @@ class SampledFourier(_Image):
         y: Any,
         *,
         c: Any = None,
-        alpha: float | None = None,
-        eps_l2: float | None = None,
-        eps_tv: float | None = None,
+        alpha: Given = None,
+        eps_l2: Given = None,
+        eps_tv: Given = None,
         boundary: Boundary = "free",
         dtype: Any = complex,
     ) -> None:
         self.y = frozen(_pixels(y, "y", np.dtype(complex)))
-        super().__init__(self.y.shape, _pixel_type(dtype), boundary, alpha, eps_l2, eps_tv)
-        self.operator = Fourier(self.shape)
-        self._c = None if c is None else self._weights(c)
+        super().__init__(self.y.shape, _pixel_type(dtype), boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
+        self.operator: Fourier = Fourier(self.shape)
+        self.weights = None if c is None else self._weights(c)
         count = math.prod(self.shape)
         self.names = tuple(f"c{i}" for i in range(count))  # the samples in C order, as parameters of their own
 
     def at(
-        self,
-        *,
-        c: Any = None,
-        alpha: float | None = None,
-        eps_l2: float | None = None,
-        eps_tv: float | None = None,
-        **each: float,
+        self, *, c: Any = None, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None, **each: float
     ) -> Composite:
         """The problem at fixed parameters; `c` as an array (or one number for all), or each by name: c0, c1, ..."""
-        weights = self._c
+        weights = self.weights
         if c is not None or each:
             if weights is not None or (c is not None and each):
                 raise ValueError("c must be given once: to the constructor, as c=..., or as c0=..., c1=..., ...")
@@ -201,7 +176,7 @@ class SampledFourier(_Image):
             weights = self._weights(c)
         if weights is None:
             raise ValueError("c must be given, here or to the problem's constructor")
-        return self._composite(self.y, self.operator, weights, alpha, eps_l2, eps_tv)
+        return self._composite(weights, alpha=alpha, eps_tv=eps_tv, eps_l2=eps_l2)
 
     def cross(self, x: Array, **params: Any) -> Any:
         f = self.at(**params).smooth
@@ -289,9 +264,9 @@ class Reconstruction(_Image):
         A: Any,
         y: Any,
         *,
-        alpha: float | None = None,
-        eps_l2: float | None = None,
-        eps_tv: float | None = None,
+        alpha: Given = None,
+        eps_l2: Given = None,
+        eps_tv: Given = None,
         boundary: Boundary = "free",
         shape: tuple[int, ...] | None = None,
         dtype: Any = None,
@@ -306,16 +281,12 @@ class Reconstruction(_Image):
             shape = tuple(int(n) for n in getattr(A, "dims", (A.shape[1],)))
         if dtype is None:
             dtype = complex if np.dtype(A.dtype).kind == "c" or data.dtype.kind == "c" else float
-        super().__init__(tuple(shape), _pixel_type(dtype), boundary, alpha, eps_l2, eps_tv)
+        super().__init__(tuple(shape), _pixel_type(dtype), boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
         if data.size != A.shape[0]:
             raise ValueError(f"y must have {A.shape[0]} entries, one per row of A, got {data.size}")
         self.operator = A if isinstance(A, General) else General(A, self.shape, self.dtype, norm=norm, least=least)
         self.y = frozen(data.reshape(-1))
         self.weights = None if weights is None else _weights(weights, data)
-
-    def at(self, *, alpha: float | None = None, eps_l2: float | None = None, eps_tv: float | None = None) -> Composite:
-        """The problem at fixed parameters: alpha >= 0, eps_l2 > 0 (or >= 0 with a positive `least`), eps_tv > 0."""
-        return self._composite(self.y, self.operator, self.weights, alpha, eps_l2, eps_tv)
 
 
 def _column_doubt(size: float, off: float, q: Array, of_q: Doubt) -> float:
