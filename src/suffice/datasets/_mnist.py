@@ -52,24 +52,20 @@ class Mnist:
 
 
 def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
-    """Load 5000 training and 1000 test images from the archive inside the package.
+    """5000 training and 1000 test images from the archive inside the package.
 
-    Parameters
-    ----------
-    part : {"tuning", "validation"}
-        Which images: the two parts have none in common.
-    pixels : {"raw", "unit"}
-        Grey values 0..255 as in the files, or divided by 255.
-
-    Raises
-    ------
-    OSError
-        If the archive does not match its checksum.
+    `part` is "tuning" or "validation", which have no image in common; `pixels` are "raw", 0..255 as in the files, or
+    "unit", divided by 255. OSError if the archive does not match its checksum.
     """
     if part not in ("tuning", "validation"):
         raise ValueError(f"part must be 'tuning' or 'validation', got {part!r}")
     _check_pixels(pixels)
-    X, y = _read_archive()
+    content = _ARCHIVE.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != _SHA256:
+        raise OSError(f"{_ARCHIVE} is damaged (SHA-256 {digest}, expected {_SHA256}); reinstall suffice")
+    with np.load(io.BytesIO(content)) as archive:
+        X, y = archive["X"], archive["y"]
     first = 0 if part == "tuning" else 1
     train = slice(5000 * first, 5000 * (first + 1))
     test = slice(10_000 + 1000 * first, 10_000 + 1000 * (first + 1))
@@ -77,26 +73,13 @@ def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
 
 
 def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> Mnist:
-    """Load all 60,000 + 10,000 images from a folder of yours; images are never downloaded.
+    """All 60,000 + 10,000 images from a folder of yours; images are never downloaded.
 
-    The folder holds either the four idx files under their original names (`train-images-idx3-ubyte` and
-    so on, plain or `.gz`), or scikit-learn's cache of OpenML's `mnist_784`, that is, it was once the
-    `data_home` of `sklearn.datasets.fetch_openml("mnist_784", version=1)`. The idx files are much
-    faster to read, and win if both are there.
-
-    Parameters
-    ----------
-    folder : path
-        Where the files are.
-    pixels : {"raw", "unit"}
-        Grey values 0..255 as in the files, or divided by 255.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder has neither; the message lists the missing idx files.
-    ValueError
-        If a file is damaged, or images and labels differ in number.
+    The folder holds either the four idx files under their original names (`train-images-idx3-ubyte` and so on, plain or
+    `.gz`), or scikit-learn's cache of OpenML's `mnist_784`, that is, it was once the `data_home` of
+    `sklearn.datasets.fetch_openml("mnist_784", version=1)`. The idx files are much faster to read, and win if both are
+    there. `pixels` are as in `load_mnist`. FileNotFoundError, with the names of missing idx files, if the folder has
+    neither; ValueError if a file is damaged, or images and labels differ in number.
     """
     _check_pixels(pixels)
     folder = Path(folder)
@@ -111,14 +94,8 @@ def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> M
     if any((folder / "openml").rglob("mnist_784.arff*.gz")):
         from sklearn.datasets import fetch_openml
 
-        X, y = fetch_openml(
-            "mnist_784",
-            version=1,
-            data_home=folder,
-            return_X_y=True,
-            as_frame=False,
-            parser="liac-arff",  # the other parser needs pandas
-        )
+        look: Any = {"return_X_y": True, "as_frame": False, "parser": "liac-arff"}  # the other parser needs pandas
+        X, y = fetch_openml("mnist_784", version=1, data_home=folder, **look)
         return _assemble(X[:60_000], y[:60_000], X[60_000:], y[60_000:], pixels)
     raise FileNotFoundError(
         f"no MNIST in {folder}: {', '.join(missing)} (plain or .gz) not found, "
@@ -144,15 +121,6 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(content) != start + math.prod(shape):
         raise ValueError(f"{path} is truncated or has trailing bytes")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
-
-
-def _read_archive() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    content = _ARCHIVE.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != _SHA256:
-        raise OSError(f"{_ARCHIVE} is damaged (SHA-256 {digest}, expected {_SHA256}); reinstall suffice")
-    with np.load(io.BytesIO(content)) as archive:
-        return archive["X"], archive["y"]
 
 
 def _check_pixels(pixels: str) -> None:

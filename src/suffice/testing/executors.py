@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,29 +87,20 @@ def check_executor(executor: Any, *, patience: float = 120.0) -> None:
             spread.close()
 
 
-def _answers(spread: Spread, work: Work, patience: float) -> Callable[[], list[Any]]:
+def _answers(spread: Spread, work: Work, patience: float) -> list[Any]:
     """What `map` returns or raises, or a complaint that it does not end."""
-    outcome: list[Any] = []
+    outcome: Future[list[Any]] = Future()
 
     def call() -> None:
         try:
-            outcome.append((spread.map(work, range(TASKS)), None))
+            outcome.set_result(spread.map(work, range(TASKS)))
         except BaseException as error:
-            outcome.append((None, error))
+            outcome.set_exception(error)
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(patience)
-    require(bool(outcome), f"{type(spread).__name__}: {TASKS} tasks have not ended within {patience} s")
-    answers, error = outcome[0]
-
-    def result() -> list[Any]:
-        if error is not None:
-            raise error
-        found: list[Any] = answers
-        return found
-
-    return result
+    threading.Thread(target=call, daemon=True).start()
+    ended = bool(wait([outcome], patience).done)
+    require(ended, f"{type(spread).__name__}: {TASKS} tasks have not ended within {patience} s")
+    return outcome.result()
 
 
 def _check_bits(spread: Spread, patience: float) -> None:
@@ -117,7 +108,7 @@ def _check_bits(spread: Spread, patience: float) -> None:
     for seed in range(2):  # new data replace the old
         work = _Products(rng.standard_normal((40, 40)) / 7.0)
         here = Serial().map(work, range(TASKS))
-        there = _answers(spread, work, patience)()
+        there = _answers(spread, work, patience)
         require(len(there) == TASKS, f"{TASKS} tasks have {len(there)} answers")
         for task, (one, other) in enumerate(zip(here, there, strict=True)):
             order = isinstance(other, tuple) and other[0] == task
@@ -130,27 +121,24 @@ def _check_bits(spread: Spread, patience: float) -> None:
 def _check_errors(spread: Spread, patience: float) -> None:
     culprit = TASKS // 2
     try:
-        answers = _answers(spread, _Raises(culprit), patience)()
+        answers = _answers(spread, _Raises(culprit), patience)
     except ZeroDivisionError as error:
         require(str(error) == f"task {culprit} has no solution", f"the error of a task has lost its message: {error}")
     except Exception as error:
         require(False, f"a task raised ZeroDivisionError, out came {type(error).__name__}: {error}")
     else:
         require(False, f"a task raised ZeroDivisionError, the executor answered {answers!r}")
-    after = _answers(spread, _Raises(-1), patience)()
+    after = _answers(spread, _Raises(-1), patience)
     require(after == list(range(TASKS)), f"after a task has raised, the answers are {after!r}")
 
 
 def _check_deaths(spread: Spread, marker: Path, patience: float) -> None:
     told = len(spread.events)
     try:
-        answers = _answers(spread, _Dies(TASKS // 2, os.getpid(), str(marker)), patience)()
+        answers = _answers(spread, _Dies(TASKS // 2, os.getpid(), str(marker)), patience)
     except WorkerError:
         return
     except Exception as error:
         require(False, f"a worker died, out came {type(error).__name__} instead of WorkerError: {error}")
     require(answers == list(range(TASKS)), f"a worker died, and the answers are {answers!r}")
-    require(
-        not marker.exists() or len(spread.events) > told,
-        "a worker died, and `events` does not tell",
-    )
+    require(not marker.exists() or len(spread.events) > told, "a worker died, and `events` does not tell")
