@@ -33,11 +33,10 @@ from common import parser, provenance, table, target, write_json, write_text
 
 import suffice
 from suffice import losses, problems
-from suffice.journal import Journal
 
 PATIENCE = 60.0  # seconds until a resume counts as one that hangs
 VICTIM = b"what must not be changed"
-DRAFTS = ("lock", "journal.tmp", "starts.json.tmp", "turn.json.tmp", "start-000/journal.tmp", "start-001/lock")
+DRAFTS = ("lock", "journal.tmp")
 GOOD = ("same", "refused")
 STARTS = [[-1.0, -1.0], [0.0, 0.5], [0.4, -2.0]]
 
@@ -127,27 +126,11 @@ def begin(kind: str, folder: Path, other: bool) -> None:
         command("tune", str(data), *arguments, "--out", str(folder), "--json")
 
 
-def interrupt(kind: str, folder: Path, whole: Path) -> None:
-    """The same run as a kill leaves it: cut behind a record, or, of many starts, in the middle of a turn."""
-    if kind != "starts":
-        shutil.copytree(whole, folder)
-        lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
-        (folder / "journal.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]))
-        return
-    keep, count = Journal.keep, 0
-
-    def killed(self: Journal, *arguments: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 11:
-            raise KeyboardInterrupt
-        keep(self, *arguments)
-
-    Journal.keep = killed  # type: ignore[method-assign]
-    try:
-        suffice.tune(bilevel(), starts=STARTS, options=OPTIONS, journal=folder)
-    finally:
-        Journal.keep = keep  # type: ignore[method-assign]
+def interrupt(folder: Path, whole: Path) -> None:
+    """The same run as a kill leaves it: cut behind a record."""
+    shutil.copytree(whole, folder)
+    lines = (folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "journal.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]))
 
 
 # --- damages
@@ -323,7 +306,7 @@ def trial(kind: str, run: Path, damage: Damage, expected: str, worker: Worker, p
     if outcome == "answer":
         outcome = "same" if reply["told"] == expected else "different"
     elif outcome == "refused":
-        files = {path.name for path in (*run.rglob("*"), *folder.rglob("*"))} | {"starts.json", "turn.json"}
+        files = {path.name for path in (*run.rglob("*"), *folder.rglob("*"))}
         told = "".join(reply["told"].replace("│", "").split())
         outcome = "refused" if any(name in told for name in files) else "refused, no file named"
     if _contents(outside) != before:
@@ -344,7 +327,7 @@ def campaign(kinds: tuple[str, ...], each: int, place: Path, most: int | None = 
         begin(kind, runs["finished"], False)
         begin(kind, runs["other"], True)
         with suppress(KeyboardInterrupt):
-            interrupt(kind, runs["interrupted"], runs["finished"])
+            interrupt(runs["interrupted"], runs["finished"])
         shutil.copytree(runs["finished"], place / kind / "again")
         expected = worker.ask(kind, place / kind / "again")
         assert expected["outcome"] == "answer", expected

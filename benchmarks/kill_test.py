@@ -57,7 +57,7 @@ def build() -> Counting:
 
 def child(folder: Path, kind: str, when: int) -> None:
     """A run that dies: at the `when`-th byte, sync or rename, or when it is told to by the clock."""
-    journal.run.SLACK = 0
+    journal.answers.SLACK = 0
     write, sync, rename = files.write, files.sync, os.replace
     written = synced = renamed = 0
 
@@ -136,7 +136,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        journal.run.SLACK = 0
+        journal.answers.SLACK = 0
         counts, write, sync, rename = Counter[str](), files.write, files.sync, os.replace
 
         def counted(kind: str, do: Any, size: Any) -> Any:

@@ -1,12 +1,14 @@
 """Files of records: what was written is read, what was torn at the end is not there, and all else is refused."""
 
 import errno
+import json
 import os
+from hashlib import blake2b
 
 import pytest
 
 from suffice import JournalError, files
-from suffice.journal.lines import PREFIX, Lines, digest_of, get_record, line_of, put_record, read_records, text_of
+from suffice.journal.lines import PREFIX, Lines, line_of
 
 RECORDS = [{"kind": "header"}, {"n": 1, "values": [0.1, -0.0, 1e300]}, {"n": 2, "text": "\u00e9\n"}]
 
@@ -25,10 +27,20 @@ def written(path):
     return path.read_bytes()
 
 
-def read(path):
-    found = []
-    with path.open("rb") as file:
-        return found, read_records(file, path, found.append)
+def read(path, to_change=False):
+    found, lines = [], Lines(path)
+    lines.open(lambda record, _: found.append(record), to_change=to_change)
+    if not to_change:
+        lines.close()
+    return found, lines
+
+
+def digest_of(before, text):
+    return blake2b(before + text, digest_size=8).hexdigest().encode("ascii")
+
+
+def text_of(record):
+    return json.dumps(record, separators=(",", ":")).encode("ascii")
 
 
 def test_a_line_is_digest_length_and_text_and_each_digest_holds_all_before_it(path):
@@ -41,9 +53,17 @@ def test_a_line_is_digest_length_and_text_and_each_digest_holds_all_before_it(pa
 
 def test_records_come_back_and_so_does_where_they_end(path):
     content = written(path)
-    found, extent = read(path)
-    assert found == RECORDS and (extent.size, extent.total, extent.torn) == (len(content), len(content), 0)
-    assert extent.began == content[:16] and extent.digest == content.splitlines()[-1][:16]
+    found, lines = read(path)
+    assert found == RECORDS and (lines.end, lines.torn) == (len(content), 0)
+    assert lines.began == content[:16] and lines.digest == content.splitlines()[-1][:16]
+
+
+def test_a_record_is_found_again_by_where_it_begins(path):
+    written(path)
+    places, lines = [], Lines(path)
+    lines.open(lambda _, offset: places.append(offset), to_change=False)
+    assert [lines.record_at(offset) for offset in reversed(places)] == RECORDS[::-1] == list(lines.records())[::-1]
+    lines.close()
 
 
 def test_whatever_is_cut_off_the_records_before_it_are_read_and_writing_goes_on_after_them(path):
@@ -52,9 +72,8 @@ def test_whatever_is_cut_off_the_records_before_it_are_read_and_writing_goes_on_
     for size in range(len(content)):
         path.write_bytes(content[:size])
         good = sum(end <= size for end in ends) - 1
-        found, lines = [], Lines(path)
-        extent = lines.open(found.append)
-        assert found == RECORDS[:good] and extent.torn == size - ends[good]
+        found, lines = read(path, to_change=True)
+        assert found == RECORDS[:good] and lines.torn == size - ends[good]
         assert path.read_bytes() == content[:size]  # nothing is changed before something is written
         for record in RECORDS[good:]:
             lines.append(record)
@@ -76,8 +95,7 @@ def test_any_other_change_of_a_byte_is_refused_or_leaves_the_records_before_it(p
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(path, monkeypatch):
     content, write = written(path), files.write
-    lines = Lines(path)
-    lines.open(lambda _: None)
+    lines = read(path, to_change=True)[1]
 
     def fail(file, data):
         write(file, data[:10])
@@ -94,8 +112,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(path, monkeypatch):
 
 def test_a_replacement_that_fails_leaves_the_old_file_open(path, monkeypatch):
     content = written(path)
-    lines = Lines(path)
-    lines.open(lambda _: None)
+    lines = read(path, to_change=True)[1]
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         lines.replace(RECORDS[:1])
@@ -108,11 +125,11 @@ def test_a_replacement_that_fails_leaves_the_old_file_open(path, monkeypatch):
 def test_what_makes_no_sense_is_the_journal_s_fault_and_told_briefly(path):
     written(path)
 
-    def refuse(record):
+    def refuse(record, offset):
         raise KeyError("x" * 10_000)
 
-    with path.open("rb") as file, pytest.raises(JournalError, match="cannot be understood at byte 0") as told:
-        read_records(file, path, refuse)
+    with pytest.raises(JournalError, match="cannot be understood at byte 0") as told:
+        Lines(path).open(refuse, to_change=False)
     assert len(str(told.value)) < 500 + len(str(path))
 
 
@@ -125,18 +142,7 @@ def test_nothing_is_written_to_a_file_that_is_not_open(path):
 def test_numbers_that_json_has_not_are_refused(path, number):
     text = b'{"n":%s}' % number.encode("ascii")
     path.write_bytes(b"%s %012d %s\n" % (digest_of(b"", text), len(text), text))
-    assert get_record(path) is None
     with pytest.raises(JournalError, match="is not JSON"):
         read(path)
     with pytest.raises(ValueError, match="JSON"):
         line_of({"n": float(number.replace("Infinity", "inf"))}, b"")
-
-
-def test_a_file_of_one_record_is_replaced_as_a_whole_and_nothing_else_is_one(path):
-    for record in RECORDS:
-        put_record(path, record)
-        assert get_record(path) == record
-    content = path.read_bytes()
-    for bad in (b"", content[:-1], content + b"\n", content + content, b"x" + content[1:]):
-        path.write_bytes(bad)
-        assert get_record(path) is None

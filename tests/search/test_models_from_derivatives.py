@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import suffice
-from suffice.journal.codec import encode
-from suffice.journal.states import Held, held_by, state_from_plain, state_to_plain
 from suffice.search import hermite
 from suffice.search.by_derivatives import known
 from suffice.search.state import Point, pooled, sloped_pool_size
@@ -256,7 +254,7 @@ def test_a_state_as_plain_data_goes_on_to_the_same_bits() -> None:
         other = suffice.Tuner.from_state(one.state())
         told(one)
         told(other)
-        assert other.state()["state"]["fields"]["points"] == one.state()["state"]["fields"]["points"]
+        assert other.history == one.history and other.state()["answers"] == one.state()["answers"]
 
 
 def test_many_starts_use_derivatives_and_resume(tmp_path: Path) -> None:
@@ -406,26 +404,3 @@ def test_a_long_run_with_forgotten_jacobians_resumes_to_the_same_bits(tmp_path: 
     suffice.tune(objective, np.ones(m), options=options, journal=tmp_path / "run", callback=_stopping(objective, 7))
     resumed = suffice.resume(tmp_path / "run", problem=objective)
     assert [record.theta for record in resumed.history] == [record.theta for record in whole.history]
-
-
-def test_states_of_earlier_versions_are_read() -> None:
-    """They know nothing of derivatives, and name evaluations without saying whether there are Jacobians."""
-    tuner = suffice.Tuner([-1.2, 1.0])
-    held: tuple[Held, ...] = ()
-    lines = {}
-    for number in range(1, 6):
-        theta, pending = tuner.ask().theta, tuner.known.strategy.pending
-        assert pending is not None
-        evaluation = suffice.Evaluation(theta, rosenbrock(theta), np.zeros(2))
-        tuner.tell(evaluation)
-        held = held_by(tuner.known, held, evaluation, number)
-        lines[number] = {"evaluation": encode(evaluation), "u": encode(pending.u)}
-    plain = state_to_plain(tuner.known, held)
-    for name in ("by_derivatives", "failures", "tested"):
-        del plain[name]
-    for name in ("points", "pool"):
-        plain[name] = [reference[:4] for reference in plain[name]]
-    plain["best"] = plain["best"][:4]
-    state, _ = state_from_plain(plain, lines, tuner.history, tuner.setting)
-    assert encode(state.strategy) == encode(tuner.known.strategy)
-    assert encode(state.ledger) == encode(tuner.known.ledger)

@@ -1,13 +1,11 @@
 """Residuals of few parameters each: what the first points tell, what the model makes of it, and how it is tested."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Tuner, exact, tune
-from suffice.journal.states import check_state, state_from_plain, state_to_plain
 from suffice.search.sparsity import Known, fit_sparse, independent, open_slopes, others, probe, refuted, some, supports
 
 
@@ -193,29 +191,6 @@ def test_a_state_with_sparsity_is_resumed_to_the_same_bits():
     assert tuner.known.strategy.sparsity is not None
     again = finish(Tuner.from_state(json.loads(json.dumps(tuner.state()))))
     assert again.history == whole.history
-
-
-@pytest.mark.parametrize("S", [[[0, 99]] * 20, [[-1, 0]] * 20, [[0, 1]] * 3])
-def test_a_state_whose_sparsity_names_other_parameters_or_residuals_is_refused(S):
-    tuner = Tuner(-np.ones(20))
-    request = tuner.ask()
-    tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
-    state = replace(tuner.known, strategy=replace(tuner.known.strategy, sparsity=np.array(S)))
-    with pytest.raises(ValueError, match="sparsity"):
-        check_state(state)
-
-
-def test_states_from_before_there_was_sparsity_are_taken_up():
-    tuner = Tuner(-np.ones(12), options=Options(max_evaluations=200))
-    journaled = state_to_plain(tuner.known, ())
-    for _ in range(3):
-        request = tuner.ask()
-        tuner.tell(exact(tridiagonal).evaluate(request.theta, within=request.within))
-    plain = tuner.state()
-    for name in ("sparsity", "checked"):
-        del plain["state"]["fields"][name], journaled[name]
-    assert Tuner.from_state(plain).ask().theta.tolist() == tuner.ask().theta.tolist()
-    assert state_from_plain(journaled, {}, (), tuner.setting)[0].strategy.sparsity is None
 
 
 def test_inexact_residuals_that_are_within_their_errors_refute_nothing():

@@ -18,7 +18,7 @@ from suffice.globally.branch import Search
 from suffice.globally.centres import Look, Looked, Looking
 from suffice.globally.quadratics import Quadratic
 from suffice.globally.surfaces import Surface
-from suffice.journal.answers import SearchJournal, request_key
+from suffice.journal.answers import Journal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.search.bilevel import BilevelProblem
 
@@ -33,12 +33,12 @@ def searching(
 ) -> Iterator[Search]:
     """A search whose answers are in a journal, if there is a folder, and come from an executor, if there is one."""
     with ExitStack() as stack:
-        kept: SearchJournal | None = None
+        kept: Journal | None = None
         if folder is not None:
             parts = Fingerprint()
             parts.add("problem", problem)
             parts.add("epsilon", epsilon)
-            kept = stack.enter_context(SearchJournal(folder, parts.parts))
+            kept = stack.enter_context(Journal(folder).continued(parts.parts))
         spread = find(executor)
         if spread is not None and spread is not executor:
             stack.callback(spread.close)
@@ -54,7 +54,9 @@ def searching(
         def look(work: Looking, tasks: Sequence[Look]) -> list[Looked]:
             keys = [_key(task) for task in tasks]
             known = {
-                key: _unpacked(found) for key in keys if kept is not None and (found := kept.take_data(key)) is not None
+                key: _unpacked(found)
+                for key in keys
+                if kept is not None and (found := kept.take(key, tuple)) is not None
             }
             asked = {key: task for key, task in zip(keys, tasks, strict=True) if key not in known}
             wanted = list(asked.values())
@@ -62,7 +64,7 @@ def searching(
             for key, answer in zip(asked, made, strict=True):
                 known[key] = answer
                 if kept is not None:
-                    kept.keep_data(key, "look", _packed(answer))
+                    kept.keep(key, "look", _packed(answer))
             return [known[key] for key in keys]
 
         yield Search(problem, epsilon, evaluate, best=best, look=look)

@@ -1,21 +1,37 @@
-"""The journal of a search by its requests: every finished evaluation on disk before the next one begins.
+"""The journal of a run: the list of answers to its requests, each on disk before the next evaluation begins.
 
-A search is a function of the answers to its requests, so its journal is the list of these answers. A second fit asks
-the same questions in the same order, takes what has been answered from the list, and makes the first evaluation that
-is not there. It ends at the same bits as a fit that was never interrupted, because that one, too, goes on with what
-its journal holds. Budgets may differ: with a larger one the search goes on, where it had ended, from there.
+A search is a function of the answers to its requests. A run that is taken up asks the same questions in the same order,
+takes from the list what has been answered, and makes the first evaluation that is not there. It ends at the same bits
+as a run that was never interrupted, because that one, too, goes on with what its journal holds (images that can be
+computed again are left out of both).
 
-The file is one of checked lines (`suffice.journal.lines`): a header with versions and the fingerprint of data and
-settings, then one line for every evaluation. A line that was cut short at the end is dropped; any other damage, and
-any difference of data or settings, is refused.
+A journal is a folder with one append-only file of checked lines (`suffice.journal.lines`). Records hold data only
+(`suffice.journal.codec`). Their kinds:
+
+- `header`   format, versions, the fingerprint of problem and settings, what the run began with;
+- `answers`  those to one turn of requests: a turn of many starts has either been made or it has not. Each has a key, by
+             which a request finds it, and the record of the history that it led to;
+- `event`    what happened to the run besides: a lost worker, a dropped record, a run taken up again;
+- `end`      why the run stopped, for readers; a run that is taken up goes on after it;
+- `whole`    how many answers, from the first on, belong together.
+
+Solutions, from which searches start later solves, are the bulk of an answer, and those that a search no longer holds
+are dead weight. Where the file has doubled since, it is written anew without them, next to the old one, and put in its
+place in one step. A file that was cut behind a record is an earlier state of the run, and continues to the same result;
+one that was cut inside what belongs together is refused.
+
+The file `lock` beside it keeps other writers out, and has the digest of the header: another run's journal is not taken
+for this one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -27,23 +43,118 @@ from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import differences, versions
-from suffice.journal.lines import FILE, LOCK, STARTS, Lines
+from suffice.journal.lines import NONSENSE, PREFIX, Lines, shortened
+from suffice.protocols import Closing
+from suffice.result import Record
 from suffice.signals import undisturbed
 
-FORMAT, OLD = "suffice answers 1", "suffice search 1"  # the old one was also the tag of reports
+FORMAT = "suffice journal 2"
+FILE, LOCK = "journal.jsonl", "lock"
+OLD_STARTS = "starts.json"  # what the folder of a run from many starts had before they shared a file
+SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 
 
 @dataclass
-class SearchJournal:
-    """A journal open for reading and writing, by this process alone; `fingerprint` is of data and settings."""
+class Contents:
+    """A journal as it was read: `starts` are the histories of all starts."""
+
+    path: Path
+    header: Mapping[str, Any] = field(default_factory=dict)
+    settings: Any = None  # whatever the run was started with, for those who have to make the problem again
+    begun: Any = None  # the arguments that `suffice.resume` goes on with
+    starts: list[list[Record]] = field(default_factory=list)
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    end: Mapping[str, Any] | None = None
+    seconds: float = 0.0  # that the run had taken at its latest answer
+    answers: int = 0
+    places: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list), repr=False)
+    whole: int = field(default=0, repr=False)
+    began: bytes = b""  # the digest of the header
+    size: int = 0  # bytes up to and with the last good record
+    torn: int = 0  # bytes after it
+
+    @property
+    def fingerprint(self) -> Mapping[str, str]:
+        return self.header["fingerprint"]  # type: ignore[no-any-return]
+
+    @property
+    def history(self) -> tuple[Record, ...]:
+        """The records of all evaluations, start by start."""
+        return tuple(record for start in self.starts for record in start)
+
+    def refuse_changes(self, changed: Sequence[str]) -> None:
+        """Whatever has changed is named."""
+        if changed:
+            shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+            raise JournalError(f"{self.path} holds a run of another problem: {shown}")
+
+    def warn_of_versions(self) -> None:
+        """Other versions may end at other last bits."""
+        others = differences(self.header["versions"], versions())
+        if others:
+            level = outside_stacklevel()
+            warnings.warn(f"the run is continued with other versions: {'; '.join(others)}", stacklevel=level)
+
+    def take(self, line: Any, offset: int) -> None:
+        """The next record, which begins at this byte."""
+        kind = line["kind"]
+        if (kind == "header") != (not self.header):
+            raise ValueError("the header must be the first record and the only one")
+        if kind == "header":
+            self._take_header(line)
+        elif kind == "answers":
+            for i, answer in enumerate(line["answers"]):
+                self.places[str(answer["key"])].append((offset, i))
+                self.answers += 1
+                if "record" in answer:
+                    self._take_record(decode(answer["record"]), answer["start"])
+            self.seconds, self.end = float(line["seconds"]), None
+        elif kind == "event":
+            self.events.append(line)
+        elif kind == "end":
+            self.end = line
+        elif kind == "whole":
+            self.whole = int(line["answers"])
+        else:
+            raise ValueError(f"there is no record of kind {kind!r}")
+
+    def _take_header(self, line: Mapping[str, Any]) -> None:
+        if line["format"] != FORMAT:
+            _refuse_format(self.path, line["format"], line.get("versions"))
+        for name in ("versions", "fingerprint"):
+            if not all(isinstance(item, str) for pair in line[name].items() for item in pair):
+                raise ValueError(f"{name} must map words to words")
+        self.header, self.settings, self.begun = line, decode(line["settings"]), decode(line["begun"])
+
+    def _take_record(self, record: Any, start: Any) -> None:
+        if not isinstance(record, Record) or start not in range(len(self.starts) + 1):
+            raise ValueError(f"a record of a start was expected, got {type(record).__name__} of {start!r:.20}")
+        if start == len(self.starts):
+            self.starts.append([])
+        if record.number not in range(1, len(self.starts[start]) + 2):
+            raise ValueError(f"evaluation {len(self.starts[start]) + 1} is missing: the next one is {record.number}")
+        del self.starts[start][record.number - 1 :]  # other versions may have gone another way
+        self.starts[start].append(record)
+
+
+def read(folder: str | os.PathLike[str]) -> Contents:
+    """What a journal holds, without locking or changing it. Raises `JournalError` if it is not one, or damaged."""
+    with Journal(folder) as journal:
+        return journal.look()
+
+
+@dataclass
+class Journal(Closing):
+    """A journal, open for writing by this process alone. `settings` is plain data for those who start runs from
+    files."""
 
     folder: str | os.PathLike[str]
-    fingerprint: Mapping[str, str]
-    evaluations: int = field(default=0, init=False)  # how many are on disk
-    _known: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list), init=False, repr=False)
+    settings: Any = None
+    evaluations: int = field(default=0, init=False, repr=False)  # how many answers are on disk
     _lock: files.Lock | None = field(default=None, init=False, repr=False)
     _lines: Lines = field(init=False, repr=False)
-    _begun: bool = field(default=False, init=False, repr=False)  # whether there is a header
+    _places: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False)
+    _compact_from: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._lines = Lines(self.path)
@@ -52,93 +163,156 @@ class SearchJournal:
     def path(self) -> Path:
         return Path(self.folder) / FILE
 
-    def __enter__(self) -> SearchJournal:
-        folder = files.make_folder(self.path.parent)
-        self._lock = files.Lock.take(folder / LOCK)
-        try:
-            if files.present(folder / STARTS):
-                raise JournalError(f"{folder} holds a run from many starts: a search needs another folder")
-            if files.present(self.path):
-                self._lines.open(self._take_in)
-                if not self._begun and not _torn_header(self._lines.start_of_file(1 << 12)):
-                    raise JournalError(f"{self.path} is not a journal: its first record is no header")
-            if not self._begun:
-                self._lock.note(b"")
-                header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": self.fingerprint}
-                self._lines.replace([header])
-            self._lock.check(self.path, self._lines.began)
-            files.remove_draft(self.path)
-        except OSError as error:
-            self.__exit__()
-            raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
-        except BaseException:
-            self.__exit__()
-            raise
+    def create(self, fingerprint: Mapping[str, str], begun: Any = None) -> Journal:
+        """Begin the journal of a new run. A folder that holds one already is refused."""
+        with self._locked() as lock:
+            if files.present(self.path) or files.present(self.path.with_name(OLD_STARTS)):
+                raise JournalError(
+                    f"{os.fspath(self.folder)} holds a run: suffice.resume continues it, a new one needs another folder"
+                )
+            self._begin(lock, fingerprint, begun)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def open(self) -> Contents:
+        """Lock an existing journal, read it, drop a torn record at its end, and be ready to go on."""
+        self._refuse_nothing()
+        with self._locked() as lock:
+            return self._open(lock)
+
+    def look(self) -> Contents:
+        """Read an existing journal, whoever is writing it; nothing can be written."""
+        self._refuse_nothing()
+        try:
+            return self._read(to_change=False)
+        except OSError as error:
+            raise JournalError(f"the journal {self.path} cannot be read: {error}") from error
+
+    def continued(self, fingerprint: Mapping[str, str]) -> Journal:
+        """Go on with the journal in the folder, or begin it if there is none. One of other data or settings is
+        refused."""
+        with self._locked() as lock:
+            if not files.present(self.path) or _torn_header(self.path):
+                self._begin(lock, fingerprint, None)
+            else:
+                contents = self._open(lock)
+                contents.refuse_changes(differences(contents.fingerprint, fingerprint))
+                contents.warn_of_versions()
+        return self
+
+    def take(self, key: str, kind: type = Evaluation) -> Any:
+        """The answer to a request, if it is on disk; every answer is given once."""
+        places = self._places.get(key)
+        if not places:
+            return None
+        offset, i = places.pop(0)
+        try:
+            answer = decode(self._lines.record_at(offset)["answers"][i]["answer"])
+            if not isinstance(answer, kind):
+                raise TypeError(f"{kind.__name__} was expected, got {type(answer).__name__}")
+        except NONSENSE as error:
+            raise JournalError(f"the journal {self.path} cannot be understood: {shortened(error)}") from error
+        return answer
+
+    def keep(self, key: str, purpose: str, answer: Any) -> Any:
+        """The answer as the journal knows it: on disk when this returns."""
+        encoded = encode(answer)
+        self.write([{"key": key, "purpose": purpose, "answer": encoded}], 0.0)
+        return decode(encoded)
+
+    def write(self, answers: Sequence[Mapping[str, Any]], seconds: float) -> None:
+        """All answers of a turn, `answer` encoded: on disk when this returns, or none of them."""
+        with undisturbed():
+            self._lines.append({"kind": "answers", "seconds": seconds, "answers": answers})
+            self.evaluations += len(answers)
+
+    def event(self, **what: Any) -> None:
+        """Something that happened, for readers."""
+        self._lines.append({"kind": "event", **what})
+
+    def end(self, status: str, message: str, evaluations: int) -> None:
+        """Why the run stopped."""
+        self._lines.append({"kind": "end", "status": status, "message": message, "evaluations": evaluations})
+
+    def compact(self, held: Iterable[Evaluation]) -> None:
+        """If the file has doubled: write it anew without the solutions of any other evaluations than these."""
+        if self._lines.end <= self._compact_from:
+            return
+        needed = {_content(encode(one)) for one in held}
+
+        def lines() -> Iterator[Mapping[str, Any]]:
+            for line in self._lines.records():
+                for answer in line.get("answers", ()) if line["kind"] == "answers" else ():
+                    made = answer["answer"]
+                    if made.get("class") == "Evaluation" and _content(made) not in needed:
+                        made["fields"]["solutions"] = encode(())
+                if line["kind"] != "whole":
+                    yield line
+                if line["kind"] == "header":
+                    yield {"kind": "whole", "answers": self.evaluations}
+
+        self._compact_from, self._places = 2 * self._lines.end, {}  # where this fails: not again before long
+        with contextlib.suppress(OSError, *NONSENSE):  # a full disk, say: the old file is good
+            self._lines.replace(lines())
+            self._compact_from = 2 * self._lines.end + SLACK
+
+    def close(self) -> None:
+        """Let others write."""
         self._lines.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
-    def take(self, key: str) -> Evaluation | None:
-        """The answer to a request, if it is on disk; every answer is given once."""
-        answers = self._known[key]
-        return _evaluation(answers.pop(0)) if answers else None
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[files.Lock]:
+        """The lock, which is kept unless something goes wrong inside."""
+        if self._lock is not None:
+            raise JournalError(f"the journal in {os.fspath(self.folder)} is open already")
+        self._lock = files.Lock.take(files.make_folder(Path(self.folder)) / LOCK)
+        self._lines = Lines(self.path)
+        try:
+            yield self._lock
+        except OSError as error:
+            self.close()
+            raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
+        except BaseException:
+            self.close()
+            raise
 
-    def keep(self, key: str, purpose: str, evaluation: Evaluation) -> Evaluation:
-        """The evaluation as the journal knows it: on disk when this returns."""
-        return _evaluation(self._append(key, purpose, evaluation))
+    def _begin(self, lock: files.Lock, fingerprint: Mapping[str, str], begun: Any) -> None:
+        lock.note(b"")
+        header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": dict(fingerprint)}
+        self._lines.replace([{**header, "settings": encode(self.settings), "begun": encode(begun)}])
+        self._compact_from, self.evaluations = 2 * self._lines.end + SLACK, 0
+        lock.note(self._lines.began)
 
-    def take_data(self, key: str) -> Any:
-        """The same as `take` for an answer that is no evaluation: numbers, arrays and tuples of them."""
-        answers = self._known[key]
-        return decode(answers.pop(0)) if answers else None
+    def _open(self, lock: files.Lock) -> Contents:
+        contents = self._read(to_change=True)
+        lock.check(self.path, contents.began)
+        files.remove_draft(self.path)
+        if contents.torn:
+            self._lines.drop()
+        return contents
 
-    def keep_data(self, key: str, purpose: str, data: Any) -> None:
-        """The same as `keep` for such an answer."""
-        self._append(key, purpose, data)
+    def _read(self, *, to_change: bool) -> Contents:
+        contents = Contents(self.path)
+        self._lines.open(contents.take, to_change=to_change)
+        if not contents.header:
+            raise JournalError(f"{self.path} is not a journal, or its first record is incomplete")
+        if contents.answers < contents.whole:
+            raise JournalError(
+                f"{self.path} was cut short: it holds {contents.answers} evaluations of {contents.whole} that belong "
+                "together"
+            )
+        contents.began, contents.size, contents.torn = self._lines.began, self._lines.end, self._lines.torn
+        self._places, self.evaluations = contents.places, contents.answers
+        self._compact_from = 2 * contents.size + SLACK
+        return contents
 
-    def _append(self, key: str, purpose: str, answer: Any) -> Any:
-        encoded = encode(answer)
-        with undisturbed():
-            self._lines.append({"kind": "evaluation", "key": key, "purpose": purpose, "evaluation": encoded})
-            self.evaluations += 1
-        return encoded
-
-    def _take_in(self, line: Any) -> None:
-        if not self._begun:
-            if line["kind"] != "header" or line["format"] not in (FORMAT, OLD):
-                raise ValueError(f"its first record must be a header of format {FORMAT!r}")
-            self._compare(line)
-            self._begun = True
-        elif line["kind"] == "evaluation":
-            self._known[line["key"]].append(line["evaluation"])
-            self.evaluations += 1
-        else:
-            raise ValueError(f"there is no record of kind {line['kind']!r} here")
-
-    def _compare(self, header: Mapping[str, Any]) -> None:
-        changed = differences(header["fingerprint"], self.fingerprint)
-        if changed:
-            shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-            raise JournalError(f"{self.path} holds a search of other data or settings: {shown}")
-        others = differences(header["versions"], versions())
-        if others:
-            level = outside_stacklevel()
-            warnings.warn(f"the search is continued with other versions: {'; '.join(others)}", stacklevel=level)
-
-
-def _torn_header(content: bytes) -> bool:
-    """Whether these bytes, which are no record, may be a header that was cut short; then nothing was finished."""
-    numbers = [b"0123456789abcdef"] * 16 + [b" "] + [b"0123456789"] * 12 + [b" "]
-    for format in (FORMAT, OLD):
-        start = b'{"kind":"header","format":"%s"' % format.encode("ascii")
-        pattern = numbers + [bytes([byte]) for byte in start]
-        if all(byte in allowed for byte, allowed in zip(content, pattern, strict=False)):
-            return True
-    return False
+    def _refuse_nothing(self) -> None:
+        if not files.present(self.path):
+            if files.present(self.path.with_name(OLD_STARTS)):
+                _refuse_format(self.path.with_name(OLD_STARTS), "suffice starts 2", None)
+            raise JournalError(f"{os.fspath(self.folder)} holds no journal ({FILE} is missing)")
 
 
 def request_key(policy: str, theta: Array, within: float, warm: Evaluation | None) -> str:
@@ -149,8 +323,21 @@ def request_key(policy: str, theta: Array, within: float, warm: Evaluation | Non
     return content.hexdigest()
 
 
-def _evaluation(encoded: Any) -> Evaluation:
-    evaluation = decode(encoded)
-    if not isinstance(evaluation, Evaluation):
-        raise JournalError(f"an evaluation was expected in the journal, got {type(evaluation).__name__}")
-    return evaluation
+def _refuse_format(path: Path, format: Any, versions: Any) -> None:
+    version = versions.get("suffice", "") if isinstance(versions, Mapping) else ""
+    reader = f"suffice {version}, which wrote it," if version else "the version of suffice that wrote it"
+    raise JournalError(f"{path} is of format {format!r:.60}, not {FORMAT!r}: {reader} goes on with it")
+
+
+def _torn_header(path: Path) -> bool:
+    """Whether a file holds the beginning of a header and nothing else: then nothing was finished."""
+    start = b'{"kind":"header","format":"%s"' % FORMAT.encode("ascii")
+    with os.fdopen(files.open_regular(path), "rb") as file:
+        content = file.read(1 << 20)
+    prefix, text = content[:PREFIX], content[PREFIX : PREFIX + len(start)]
+    return b"\n" not in content and not prefix.strip(b"0123456789abcdef ") and start.startswith(text)
+
+
+def _content(encoded: Mapping[str, Any]) -> str:
+    """An evaluation without what may be left out of it."""
+    return json.dumps([encoded["fields"][name] for name in ("theta", "residuals", "errors", "work")])

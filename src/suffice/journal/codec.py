@@ -1,4 +1,4 @@
-"""Plain data: states as nested dictionaries, lists, strings and numbers that any JSON writer takes, and back, bit
+"""Plain data: answers as nested dictionaries, lists, strings and numbers that any JSON writer takes, and back, bit
 for bit.
 
 Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
@@ -14,7 +14,6 @@ import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -26,11 +25,7 @@ from suffice.cuda.mixed import MixedState
 from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
-from suffice.result import Purpose, Record, Status
-from suffice.search.many import GradientSearch
-from suffice.search.scaling import Scaling
-from suffice.search.state import Ledger, Pending, Plan, Point, Trial
-from suffice.search.trust_region import TrustRegion
+from suffice.result import Record
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.fields import left_out
 from suffice.solvers.gradient_descent import DescentState
@@ -43,14 +38,8 @@ from suffice.solvers.solution import Outcome, Solution
 SolverState = FistaState | DescentState | NewtonState | SoftmaxState | MixedState | VariationState
 
 _CLASSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        *get_args(SolverState),
-        *(Certificate, Metric, Solution, Options, Record, Evaluation, Scaling),
-        *(GradientSearch, Ledger, Pending, Plan, Point, Trial, TrustRegion),
-    )
+    cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Metric, Solution, Options, Record, Evaluation)
 }
-_ENUMS: dict[str, type[Enum]] = {cls.__name__: cls for cls in (Outcome, Purpose, Status)}
 
 
 def encode(value: Any) -> Any:
@@ -66,8 +55,8 @@ def encode(value: Any) -> Any:
             raise TypeError("arrays of objects cannot be turned into plain data")
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
         return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
-    if isinstance(value, Enum) and _ENUMS.get(type(value).__name__) is type(value):
-        return {"enum": type(value).__name__, "name": value.name}
+    if isinstance(value, Outcome):
+        return {"enum": "Outcome", "name": value.name}
     if isinstance(value, tuple):
         return {"tuple": [encode(item) for item in value]}
     if isinstance(value, list):
@@ -127,7 +116,7 @@ def decode(data: Any) -> Any:
     if "array" in data:
         return _decode_array(data)
     if "enum" in data:
-        return _ENUMS[data["enum"]][data["name"]]
+        return Outcome[data["name"]]
     if "tuple" in data:
         return tuple(decode(item) for item in _list(data["tuple"]))
     if "dict" in data:

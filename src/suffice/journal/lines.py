@@ -12,7 +12,6 @@ reading a record never executes anything.
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,70 +23,19 @@ from typing import IO, Any
 from suffice import files
 from suffice.files import JournalError
 
-# What a run's folder holds.
-FILE, LOCK = "journal.jsonl", "lock"
-STARTS = "starts.json"  # of a run from many starts: `suffice.journal.starts`
-
 PREFIX = 16 + 1 + 12 + 1  # digest and length, each with a space after it
 
 # What records that pass their checks, but were written by somebody else, may raise when they are understood.
 NONSENSE = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
-@dataclass(frozen=True)
-class Extent:
-    """The good records of a file: digests of the first and of the last one, and where they end and the file does."""
-
-    began: bytes = b""
-    digest: bytes = b""
-    size: int = 0
-    total: int = 0
-
-    @property
-    def torn(self) -> int:
-        """Bytes after the last good record."""
-        return max(self.total - self.size, 0)
-
-
-def text_of(record: Mapping[str, Any]) -> bytes:
-    """r_k."""
-    return json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
-
-
-def digest_of(before: bytes, text: bytes) -> bytes:
-    """d_k of d_{k-1} and r_k."""
-    return blake2b(before + text, digest_size=8).hexdigest().encode("ascii")
-
-
 def line_of(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
-    """The line of a record, and its digest."""
-    text = text_of(record)
+    """The line of a record, and its digest d_k, of d_{k-1} and r_k."""
+    text = json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
     if len(text) > files.RECORD:
         raise JournalError(f"a record of {len(text)} bytes is too large for a journal, which takes {files.RECORD}")
-    digest = digest_of(before, text)
+    digest = _digest(before, text)
     return b"%s %012d %s\n" % (digest, len(text), text), digest
-
-
-def understand(text: bytes) -> Any:
-    """The record of a text, without the numbers that JSON has not; ValueError or RecursionError for any other text."""
-
-    def refuse(name: str) -> float:
-        raise ValueError(f"{name} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
-def read_records(file: IO[bytes], path: Path, take: Callable[[Any], object]) -> Extent:
-    """Give every good record to `take`, one by one; what it makes of nonsense is told as the journal's fault."""
-    extent = Extent()
-    for text, digest, end in _good_lines(file, path):
-        try:
-            take(understand(text))
-        except NONSENSE as error:
-            where = f"the journal {path} cannot be understood at byte {extent.size}"
-            raise JournalError(f"{where}: {shortened(error)}") from error
-        extent = Extent(extent.began or digest, digest, end)
-    return Extent(extent.began, extent.digest, extent.size, os.fstat(file.fileno()).st_size)
 
 
 def shortened(error: Exception) -> str:
@@ -96,47 +44,30 @@ def shortened(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:300]} ..."
 
 
-def put_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Replace a file of one record in one step."""
-    try:
-        files.replace_atomically(path, line_of(record, b"")[0], alone=True)
-    except OSError as error:
-        raise _cannot_be("written", path, error) from error
-
-
-def get_record(path: Path) -> Any:
-    """The record of a file of one record; None if it is not one."""
-    try:
-        content = files.read_bounded(path, files.RECORD + 100)
-    except OSError as error:
-        raise _cannot_be("read", path, error) from error
-    line = _next_line(io.BytesIO(content), 0, len(content), b"")
-    if line is None or line[2] != len(content):
-        return None
-    try:
-        return understand(line[0])
-    except (ValueError, RecursionError):
-        return None
-
-
 @dataclass
 class Lines:
-    """A file of records open for reading and writing, by a process that holds the lock of its folder."""
+    """A file of records open for reading and, by a process that holds the lock of its folder, for writing."""
 
     path: Path
     began: bytes = field(default=b"", init=False)  # the digest of the first record
     digest: bytes = field(default=b"", init=False)  # and of the last one
     end: int = field(default=0, init=False)  # bytes up to and with it
+    torn: int = field(default=0, init=False)  # and after it, when the file was opened
     _file: int | None = field(default=None, init=False, repr=False)
 
-    def open(self, take: Callable[[Any], object]) -> Extent:
-        """Read an existing file, and be ready to go on after its last good record. What comes after it stays until
-        something is written, or `drop` is called."""
-        self._file = files.open_to_change(self.path)
+    def open(self, take: Callable[[Any, int], object], *, to_change: bool) -> None:
+        """Read an existing file, and be ready to go on after its last good record. Every good one, with the byte at
+        which it begins, is given to `take`; what that makes of nonsense is told as the journal's fault."""
+        self._file = files.open_to_change(self.path) if to_change else files.open_regular(self.path)
         with open(self._file, "rb", closefd=False) as file:
-            extent = read_records(file, self.path, take)
-        self.began, self.digest, self.end = extent.began, extent.digest, extent.size
-        return extent
+            for text, digest, end in _good_lines(file, self.path):
+                try:
+                    take(_understood(text), self.end)
+                except NONSENSE as error:
+                    where = f"the journal {self.path} cannot be understood at byte {self.end}"
+                    raise JournalError(f"{where}: {shortened(error)}") from error
+                self.began, self.digest, self.end = self.began or digest, digest, end
+            self.torn = max(os.fstat(file.fileno()).st_size - self.end, 0)
 
     def drop(self) -> None:
         """Remove what follows the last good record."""
@@ -144,12 +75,17 @@ class Lines:
         os.ftruncate(self._file, self.end)
         files.sync(self._file)
 
-    def start_of_file(self, most: int) -> bytes:
-        """Its first bytes, whatever they are."""
+    def record_at(self, offset: int) -> Any:
+        """The good record that begins at this byte."""
         assert self._file is not None
         with open(self._file, "rb", closefd=False) as file:
-            file.seek(0)
-            return file.read(most)
+            file.seek(offset)
+            return _understood(file.read(int(file.read(PREFIX)[17:-1])))
+
+    def records(self) -> Iterator[Any]:
+        """All good records, read once more."""
+        with os.fdopen(files.open_regular(self.path), "rb") as file:
+            yield from (_understood(text) for text, _, _ in _good_lines(file, self.path))
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One more record: on disk when this returns, or not there at all."""
@@ -166,7 +102,7 @@ class Lines:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, self.end)
-            raise _cannot_be("written", self.path, error) from error
+            raise JournalError(f"the journal {self.path} cannot be written: {error}") from error
         self.digest, self.end = digest, self.end + len(data)
 
     def replace(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -184,13 +120,10 @@ class Lines:
         self.close()  # Windows does not replace open files
         try:
             files.replace_atomically(self.path, written(), alone=True)
-        except (OSError, JournalError) as error:
+        except BaseException:
             if self.end > 0:
                 self._file = files.open_to_change(self.path)
-                raise
-            if isinstance(error, JournalError):
-                raise
-            raise _cannot_be("written", self.path, error) from error
+            raise
         self._file = files.open_to_change(self.path)
         self.began, self.digest, self.end = began, digest, size
 
@@ -201,8 +134,17 @@ class Lines:
             self._file = None
 
 
-def _cannot_be(what: str, path: Path, error: OSError) -> JournalError:
-    return JournalError(f"the journal {path} cannot be {what}: {error}")
+def _digest(before: bytes, text: bytes) -> bytes:
+    return blake2b(before + text, digest_size=8).hexdigest().encode("ascii")
+
+
+def _understood(text: bytes) -> Any:
+    """The record of a text, without the numbers that JSON has not; ValueError or RecursionError for any other text."""
+
+    def refuse(name: str) -> float:
+        raise ValueError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _good_lines(file: IO[bytes], path: Path) -> Iterator[tuple[bytes, bytes, int]]:
@@ -234,7 +176,7 @@ def _next_line(file: IO[bytes], offset: int, total: int, digest: bytes) -> tuple
     if size > files.RECORD or offset + PREFIX + size + 1 > total:
         return None
     text = file.read(size)
-    if file.read(1) != b"\n" or digest_of(digest, text) != prefix[:16]:
+    if file.read(1) != b"\n" or _digest(digest, text) != prefix[:16]:
         return None
     return text, prefix[:16], PREFIX + size + 1
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import outside_stacklevel, vector
+from suffice.arrays import vector
 from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.globally.beside import Beside
+from suffice.journal.answers import Contents, Journal, request_key
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import Fingerprint, differences, versions
-from suffice.journal.run import Contents, Journal, read
-from suffice.journal.starts import StartsJournal, Told, holds_starts
+from suffice.journal.lines import NONSENSE, shortened
 from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
 from suffice.search.objective import (
@@ -42,7 +41,7 @@ from suffice.search.objective import (
     stationarity_of,
 )
 from suffice.search.starts import overtaken
-from suffice.search.tuner import Request, Tuner
+from suffice.search.tuner import Asking, Request, Tuner, held_by, unlimited
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
 
 __all__ = ["Request", "Tuner", "exact", "resume", "tune"]
@@ -103,7 +102,7 @@ def tune(
     free = lower_bound_of(objective)
     thetas = _starts(theta0, starts, space)
     given: dict[str, Any] = {"bounds": bounds, "scale": scale, "options": options, "lower_bound": free, "seen": seen}
-    tuners = [Tuner(theta, **given) for theta in thetas]
+    tuners = [Asking(theta, **given) for theta in thetas]
     _check_objective(objective, tuners[0].options)  # whoever has none learns it before a journal is made
     _check_callback(callback)
     beside = _beside(objective, tuners[0].options, whole, starts is not None)
@@ -111,15 +110,10 @@ def tune(
     if journal is None:
         with _kept(beside, None):
             return run.go()
-    book, begun = _book(journal), [tuner.known for tuner in tuners]
-    if starts is None:
-        with book:
-            book.create(begun[0], _fingerprint(objective))
-            return replace(run, books=[book]).go()
-    with StartsJournal(Path(book.folder)) as journals:
-        journals.create(book.settings, begun, _fingerprint(objective))
-        with _kept(beside, journals.folder):
-            return replace(run, books=journals.books, journals=journals).go()
+    with _book(journal) as run.journal:
+        run.journal.create(_fingerprint(objective), run.begun)
+        with _kept(beside, Path(run.journal.folder)):
+            return run.go()
 
 
 def resume(
@@ -139,88 +133,49 @@ def resume(
     that has ended is not run again.
     """
     _check_callback(callback)
-    if holds_starts(_book(journal).folder):
-        with StartsJournal(Path(_book(journal).folder)) as journals:
-            return _resume_starts(journals, problem, options, callback)
     with _book(journal) as book:
+        cause = None
         try:
-            contents, writable = book.open(), True
+            contents = book.open()
         except JournalError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            contents, writable = read(book.folder), False  # a finished run may be looked at where nobody may write
-            cause = error
-        _refuse_changes(book.folder, contents, options, _fingerprint(problem))
-        tuner = _taken_up(contents, options, problem)
-        _check_objective(problem, tuner.options)
-        run = _Run([tuner], problem, callback, [book])
-        if tuner.done:
-            return run.result()
-        if not writable:
-            raise cause
-        _warn_of_versions(contents)
-        book.event(what="resumed", evaluations=len(contents.history), dropped_bytes=contents.torn, versions=versions())
-        return run.go()
+            contents, cause = book.look(), error  # a finished run may be looked at where nobody may write
+        run, options = _taken_up(contents, options, problem)
+        run.journal, run.callback = book, callback
+        with _kept(run.beside, Path(book.folder)):
+            run.replay(options)
+            if all(tuner.done for tuner in run.tuners):
+                return run.result()
+            if cause is not None:
+                raise cause
+            contents.warn_of_versions()
+            book.event(what="resumed", evaluations=contents.answers, dropped_bytes=contents.torn, versions=versions())
+            return run.go()
 
 
-def _resume_starts(
-    journals: StartsJournal, problem: Objective, options: Options | None, callback: Callback | None
-) -> Result:
-    contents = journals.open()
+def _taken_up(contents: Contents, options: Options | None, problem: Objective) -> tuple[_Run, Options]:
+    """The run as it began, without budgets, and its options."""
     fingerprint = _fingerprint(problem)
-    for one in contents:
-        _refuse_changes(journals.folder, one, options, fingerprint)
-    turn, seconds = journals.latest()
-    tuners = [_taken_up(one, options, problem) for one in contents]
-    _check_objective(problem, tuners[0].options)
-    for tuner, mark in zip(tuners, journals.marks, strict=True):
-        if mark.given_up is not None:
-            tuner.stop(Status.OVERTAKEN, mark.given_up)
-    left, whose = [], {told.start for told, _ in turn}
-    for tuner in [tuner for i, tuner in enumerate(tuners) if i not in whose]:
-        _ = tuner.done  # as it was when that turn began
-    for told, evaluation in turn:  # what was about to be written down when the run was killed
-        tuner = tuners[told.start]
-        if len(tuner.history) == told.number - 1 and not tuner.done:
-            with suppress(OracleError):  # other versions may ask for another theta in the last bit: it is made anew
-                tuner.tell(evaluation)
-                left.append((told, evaluation))
-    beside = _beside(problem, tuners[0].options, True, True)
-    run = _Run(tuners, problem, callback, journals.books, journals, True, seconds, beside)
-    if left:
-        run.write_down(left, seconds)
-    with _kept(beside, journals.folder):
-        if turn:
-            run.end_what_need_not_go_on(seconds)
-        if all(tuner.done for tuner in tuners):
-            return run.result()
-        _warn_of_versions(contents[0])
-        for book, one in zip(journals.books, contents, strict=True):
-            book.event(what="resumed", evaluations=len(one.history), dropped_bytes=one.torn, versions=versions())
-        return run.go()
-
-
-def _refuse_changes(folder: Any, contents: Contents, options: Options | None, fingerprint: dict[str, str]) -> None:
-    changed = [*_changed_options(contents.setting.options, options)]
-    changed += differences(contents.fingerprint, fingerprint)
-    if changed:
-        shown = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-        raise JournalError(f"{os.fspath(folder)} holds a run of another problem: {shown}")
-
-
-def _warn_of_versions(contents: Contents) -> None:
-    others = differences(contents.header["versions"], versions())
-    if others:
-        level = outside_stacklevel()
-        warnings.warn(f"the run is continued with other versions: {'; '.join(others)}", stacklevel=level)
-
-
-def _taken_up(contents: Contents, options: Options | None, objective: Any) -> Tuner:
-    """The search in a journal, with budgets that may have changed."""
-    options = contents.setting.options if options is None else options
-    setting = replace(contents.setting, options=options, lower_bound=lower_bound_of(objective))
-    search = replace(contents.search, setting=setting, status=Status.RUNNING)
-    return Tuner.at(search.within_budgets() if setting.ledger.records else search)
+    try:
+        if contents.begun is None:
+            raise TypeError("it is of another kind of search, and no run of suffice.tune")
+        given = dict(contents.begun)
+        thetas, listed, before = given.pop("theta0"), bool(given.pop("listed")), given["options"]
+        if not isinstance(before, Options):
+            raise TypeError(f"options must be Options, got {type(before).__name__}")
+        given = {**given, "options": unlimited(before), "lower_bound": lower_bound_of(problem)}
+        tuners = [Asking(theta, **given) for theta in thetas]
+        if not tuners:
+            raise ValueError("there must be a start")
+    except NONSENSE as error:
+        raise JournalError(f"the journal {contents.path} cannot be understood: {shortened(error)}") from error
+    changed = _changed_options(before, options) + differences(contents.fingerprint, fingerprint)
+    contents.refuse_changes(changed)
+    options = before if options is None else options
+    _check_objective(problem, options)
+    beside = _beside(problem, options, True, listed)
+    return _Run(tuners, problem, listed=listed, seconds_before=contents.seconds, beside=beside), options
 
 
 def _starts(theta0: Any, starts: Any, space: Any) -> list[Any]:
@@ -298,22 +253,49 @@ def _check_callback(callback: Any) -> None:
         raise TypeError(f"callback must be callable, got {callback!r}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
-    """Starts on their way, and where they are written down."""
+    """Starts on their way, and where their answers are written down."""
 
-    tuners: Sequence[Tuner]
+    tuners: Sequence[Asking]
     objective: Objective
     callback: Callback | None = None
-    books: Sequence[Journal] = ()  # one per start, or none at all
-    journals: StartsJournal | None = None  # what holds the books of a list of starts together
-    listed: bool = False  # a list of starts, be it of one: budgets are common to all, and the result has them all
+    journal: Journal | None = None
+    listed: bool = False  # a list of starts, be it of one: the result has them all
     seconds_before: float = 0.0
     beside: Beside | None = None
+    unwritten: Sequence[Asking] = ()  # whose latest evaluation is not on disk
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """What all starts began with."""
+        return {
+            **self.tuners[0].begun,
+            "theta0": tuple(tuner.begun["theta0"] for tuner in self.tuners),
+            "listed": self.listed,
+        }
+
+    def replay(self, options: Options) -> None:
+        """Tell the starts what the journal holds, as if there were no budgets; then there are these."""
+        assert self.journal is not None
+        while running := [tuner for tuner in self.tuners if not tuner.done]:
+            turn = [(tuner, self.journal.take(self._key(tuner.ask()))) for tuner in self._turn(running)]
+            known = [(tuner, evaluation) for tuner, evaluation in turn if evaluation is not None]
+            try:
+                for tuner, evaluation in known:
+                    tuner.tell(evaluation, 0.0)
+            except OracleError as error:
+                raise JournalError(f"the journal {self.journal.path} cannot be understood: {error}") from error
+            if not known:
+                break
+            self._give_up_what_need_not_go_on()
+        for tuner in self.tuners:
+            tuner.limit(options)
+        self._end_where_budgets_are_spent(self.seconds_before)
 
     def go(self) -> Result:
         """The loop over turns: one evaluation for every start that is still in the race, until there is none.
-        Whatever ends it, the journals are told."""
+        Whatever ends it, the journal is told."""
         began = time.monotonic() - self.seconds_before
         try:
             with termination():
@@ -322,7 +304,8 @@ class _Run:
                     if self.callback is not None:
                         for record in records:
                             self.callback(record)
-                    self.end_what_need_not_go_on(time.monotonic() - began)
+                    self._end_where_budgets_are_spent(time.monotonic() - began)
+                    self._give_up_what_need_not_go_on()
         except StopIteration:  # of the callback; the oracle's own errors are OracleErrors
             self._stop(Status.STOPPED)
         except KeyboardInterrupt:
@@ -332,7 +315,7 @@ class _Run:
         except TimeOver:  # of an objective that keeps to a time of its own
             self._stop(Status.MAX_SECONDS)
         except JournalError as error:
-            if not self.books:  # somebody else's, raised by the callback
+            if self.journal is None:  # somebody else's, raised by the callback
                 raise
             self._stop_without_journal(error)
         except OracleError as error:
@@ -344,29 +327,24 @@ class _Run:
 
     def result(self) -> Result:
         """Of the start with the least proven upper bound; with those of all, if they were given as a list."""
-        results = tuple(tuner.result() for tuner in self.tuners)
-        space = space_of(self.objective)
-        if space is not None:
-            results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
-        i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
+        i, best, results = self._best()
         if best.evaluation is not None and best.status.leaves_time and self.tuners[i].options.noise is None:
             scaling = self.tuners[i].setting.scaling
             proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
             best = replace(best, stationarity=proven)
         return replace(best, starts=results) if self.listed else best
 
-    def write_down(self, turn: Sequence[tuple[Told, Evaluation]], seconds: float) -> None:
-        """A turn that the tuners know already: as a whole, then into the journals."""
-        if self.journals is not None:
-            told = [one for one, _ in turn]
-            self.journals.keep(told, [self.tuners[one.start].history[-1] for one in told], seconds)
-        for one, evaluation in turn:
-            self.books[one.start].keep(evaluation, one.encoded, self.tuners[one.start].known)
+    def _best(self) -> tuple[int, Result, tuple[Result, ...]]:
+        """The results of all starts, and the best one with its number."""
+        results = tuple(tuner.result() for tuner in self.tuners)
+        space = space_of(self.objective)
+        if space is not None:
+            results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
+        i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
+        return i, best, results
 
-    def end_what_need_not_go_on(self, seconds: float) -> None:
-        """Of a list of starts: all, if a budget is spent or one is on target, and those that others have overtaken."""
-        if not self.listed:  # its tuner looks after the budgets
-            return
+    def _end_where_budgets_are_spent(self, seconds: float) -> None:
+        """All starts, if what they share is spent or one is on target."""
         tuners, options = self.tuners, self.tuners[0].options
         on_target = [i for i, tuner in enumerate(tuners) if tuner.known.status is Status.TARGET]
         if on_target:
@@ -377,15 +355,17 @@ class _Run:
             self._end(Status.MAX_WORK)
         elif seconds >= options.max_seconds:
             self._end(Status.MAX_SECONDS)
+
+    def _give_up_what_need_not_go_on(self) -> None:
+        """The starts that others have overtaken."""
         if self._behind:
             return
+        tuners = self.tuners
         found = overtaken([one.known for one in tuners])
         if self.beside is not None and any(tuner.known.status is Status.RUNNING for tuner in tuners):
             found |= self._looking_where_nothing_is(self.beside)
         for i, reason in found.items():
             tuners[i].stop(Status.OVERTAKEN, reason)
-            if self.journals is not None:
-                self.journals.give_up(i, reason)
 
     def _looking_where_nothing_is(self, beside: Beside) -> dict[int, str]:
         """The starts that need not go on for what is proven of the whole space, with the reason; all are ended here if
@@ -416,41 +396,43 @@ class _Run:
     def _evaluations(self) -> int:
         return sum(len(tuner.history) for tuner in self.tuners)
 
-    def _turn(self, running: Sequence[Tuner]) -> list[Tuner]:
+    def _turn(self, running: Sequence[Asking]) -> list[Asking]:
         """Whose turn it is: the most promising first, as many as max_evaluations allows."""
         left = self.tuners[0].options.max_evaluations - self._evaluations
         return sorted(self._behind or running, key=_promising)[:left]
 
     @property
-    def _behind(self) -> list[Tuner]:
+    def _behind(self) -> list[Asking]:
         """Starts that go on and have yet to make their evaluation of a turn that an earlier budget has cut short."""
         turns = max(len(tuner.history) for tuner in self.tuners)
         return [one for one in self.tuners if one.known.status is Status.RUNNING and len(one.history) < turns]
 
-    def _make(self, turn: Sequence[Tuner], began: float) -> list[Record]:
-        """The evaluations of a turn, each told to its start; with journals, all on disk when this returns."""
-        answers = _evaluate(self.objective, [tuner.ask() for tuner in turn], self.tuners[0].options)
-        if not self.books:
-            return [tuner.tell(one) for tuner, one in zip(turn, answers, strict=True)]
-        evaluations = list(answers)
+    def _make(self, turn: Sequence[Asking], began: float) -> list[Record]:
+        """The evaluations of a turn, each told to its start; with a journal, all on disk when this returns."""
+        requests = [tuner.ask() for tuner in turn]
+        answers = _evaluate(self.objective, requests, self.tuners[0].options)
+        if self.journal is None:
+            return [tuner.tell(one, 0.0) for tuner, one in zip(turn, answers, strict=True)]
+        made = list(answers)
         with undisturbed():
-            told = []
-            for tuner, evaluation in zip(turn, evaluations, strict=True):
+            for tuner, evaluation in zip(turn, made, strict=True):
                 tuner.check(evaluation)
-                number = next(k for k, other in enumerate(self.tuners) if other is tuner)
-                told.append(Told(number, len(tuner.history) + 1, _encoded(tuner, evaluation)))
-            known = [decode(one.encoded) for one in told]  # the journal knows no less
-            records = [tuner.tell(evaluation) for tuner, evaluation in zip(turn, known, strict=True)]
-            if self.journals is None:
-                self._report_events()
-            self.write_down(list(zip(told, known, strict=True)), time.monotonic() - began)
-            if self.journals is not None:  # a turn goes before what belongs to it
-                self._report_events()
-        return records
+            encoded = [_encoded(request, one) for request, one in zip(requests, made, strict=True)]
+            lines = []
+            for tuner, request, one in zip(turn, requests, encoded, strict=True):
+                record = tuner.tell(decode(one), 0.0)  # the journal knows no less
+                place = {"start": self.tuners.index(tuner), "record": encode(record)}
+                lines.append({"key": self._key(request), "purpose": request.purpose, "answer": one, **place})
+            self.unwritten = turn
+            for event in events_of(self.objective):
+                self.journal.event(evaluation=self._evaluations, **event)
+            self.journal.write(lines, time.monotonic() - began)
+            self.unwritten = ()
+            self.journal.compact(one for tuner in self.tuners for one in held_by(tuner.known))
+        return [tuner.history[-1] for tuner in turn]
 
-    def _report_events(self) -> None:
-        for event in events_of(self.objective):
-            self.books[0].event(evaluation=self._evaluations, **event)
+    def _key(self, request: Request) -> str:
+        return request_key(self.tuners[0].options.policy, request.theta, request.within, request.warm)
 
     def _stop(self, status: Status, detail: str = "") -> None:
         for tuner in self.tuners:
@@ -459,32 +441,31 @@ class _Run:
 
     def _stop_without_journal(self, error: JournalError) -> None:
         """Those that run, and those whose last evaluation has ended the search but is not on disk."""
-        place = self.books[0].path if self.journals is None else self.journals.folder
-        held = f"it holds {sum(book.evaluations for book in self.books)} of {self._evaluations} evaluations"
-        for book, tuner in zip(self.books, self.tuners, strict=True):
-            if tuner.known.status is Status.RUNNING or book.evaluations < len(tuner.history):
-                tuner.stop(Status.JOURNAL, f"{place}: {error.__cause__ or error}; {held}")
+        assert self.journal is not None
+        held = f"it holds {self.journal.evaluations} of {self._evaluations} evaluations"
+        for tuner in self.tuners:
+            if tuner.known.status is Status.RUNNING or tuner in self.unwritten:
+                tuner.stop(Status.JOURNAL, f"{self.journal.path}: {error.__cause__ or error}; {held}")
 
     def _close(self, message: str = "") -> None:
-        for book, tuner in zip(self.books, self.tuners, strict=False):
-            found = tuner.result()
+        if self.journal is not None:
+            found = self._best()[1]
             with suppress(JournalError), undisturbed():  # it is for readers only, and the result says it, too
-                book.end(found.status.name, message or found.message, found.evaluations)
+                self.journal.end(found.status.name, message or found.message, self._evaluations)
 
 
-def _promising(tuner: Tuner) -> float:
+def _promising(tuner: Asking) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
     best = tuner.known.best
     return -math.inf if best is None else best.evaluation.interval[1]
 
 
-def _encoded(tuner: Tuner, evaluation: Evaluation) -> Any:
+def _encoded(request: Request, evaluation: Evaluation) -> Any:
     try:
         return encode(evaluation)
     except TypeError as error:
-        theta = tuner.ask().theta
-        where = np.array2string(theta, precision=17)
-        raise OracleError(f"evaluation at theta = {where}: {error}", theta) from error
+        where = np.array2string(request.theta, precision=17)
+        raise OracleError(f"evaluation at theta = {where}: {error}", request.theta) from error
 
 
 def _evaluate(objective: Objective, requests: Sequence[Request], options: Options) -> Iterator[Evaluation]:

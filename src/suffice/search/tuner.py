@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,14 @@ import numpy as np
 from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import decode, encode
-from suffice.journal.states import check_state
 from suffice.options import Options
 from suffice.result import OracleError, Record, Result, Status
-from suffice.search.many import GradientSearch, begin
+from suffice.search import many
 from suffice.search.scaling import Scaling
-from suffice.search.state import Ledger, Setting
-from suffice.search.strategy import Search
-from suffice.search.trust_region import TrustRegion
+from suffice.search.state import Setting
+from suffice.search.strategy import Begin, Search
 
-STATE_FORMAT = "suffice tuner 1"
+STATE_FORMAT = "suffice tuner 2"
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,8 @@ class Request:
     below: float = math.inf
 
 
-class Tuner:
-    """The search as ask and tell, for those who run their evaluations themselves.
-
-    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale` and `seen` are those of `tune`.
-    """
+class Asking:
+    """A search that asks for evaluations and is told them; `suffice.tune` answers it."""
 
     def __init__(
         self,
@@ -57,14 +52,16 @@ class Tuner:
         options: Options | None = None,
         lower_bound: Callable[[Array], float] | None = None,
         seen: Sequence[Evaluation] = (),
+        strategy: Begin | None = None,
     ) -> None:
         theta = vector(theta0, "theta0")
         if theta.size == 0:
             raise ValueError("theta0 must not be empty")
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"options must be Options, got {options!r}")
-        if lower_bound is not None and not callable(lower_bound):
-            raise TypeError(f"lower_bound must be callable, got {lower_bound!r}")
+        for name, value in (("lower_bound", lower_bound), ("strategy", strategy)):
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be callable, got {value!r}")
         scaling = Scaling.of(theta, bounds, scale)
         setting = Setting(scaling, Options() if options is None else options, lower_bound)
         inside = np.clip(theta, scaling.lower, scaling.upper)
@@ -73,9 +70,16 @@ class Tuner:
             warnings.warn(
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
-        self._search = Search.begin(inside, setting, begin, seen)
+        box = {"bounds": (scaling.lower, scaling.upper), "scale": None if scale is None else scaling.unit}
+        self._begun = {"theta0": inside, **box, "seen": tuple(seen)}
+        self._search = Search.begin(inside, setting, many.begin if strategy is None else strategy, seen)
         self._asked_at: float | None = None
         self._detail = ""
+
+    @property
+    def begun(self) -> dict[str, Any]:
+        """The arguments with which the same search begins again, but for functions."""
+        return {**self._begun, "options": self.options}
 
     @property
     def options(self) -> Options:
@@ -89,7 +93,7 @@ class Tuner:
 
     @property
     def known(self) -> Search:
-        """Everything the search knows by now, immutable; `state()` is the same as plain data."""
+        """Everything the search knows by now, immutable."""
         return self._search
 
     @property
@@ -114,14 +118,22 @@ class Tuner:
         theta, purpose = self.setting.scaling.to_theta(pending.u), pending.purpose.value
         return Request(theta, pending.within, pending.warm, purpose, pending.derivatives, pending.below)
 
-    def tell(self, evaluation: Evaluation) -> Record:
-        """Take in the evaluation of the request. An unusable one raises `OracleError` and changes nothing."""
+    def tell(self, evaluation: Evaluation, seconds: float | None = None) -> Record:
+        """Take in the evaluation of the request, which took so many seconds; None: those since it was asked for. An
+        unusable one raises `OracleError` and changes nothing."""
         self.check(evaluation)
         assert self._asked_at is not None
-        seconds = time.monotonic() - self._asked_at
+        seconds = time.monotonic() - self._asked_at if seconds is None else seconds
         self._asked_at = None
         self._search = self._search.absorb(evaluation, seconds)
         return self.history[-1]
+
+    def limit(self, options: Options, seconds: float = 0.0) -> None:
+        """From now on with these options, which may differ in their budgets, and after so many seconds more."""
+        ledger = replace(self._search.ledger, seconds=self._search.ledger.seconds + seconds)
+        search = replace(self._search, setting=replace(self.setting, options=options, ledger=ledger))
+        overtaken = search.status is Status.OVERTAKEN
+        self._search = search.within_budgets() if ledger.records and not overtaken else search
 
     def stop(self, status: Status, detail: str = "") -> None:
         """End the search for an outside reason; `detail` becomes part of the result's message."""
@@ -155,41 +167,6 @@ class Tuner:
             policy=self.options.policy,
         )
 
-    def state(self) -> dict[str, Any]:
-        """Everything the search knows as plain data, fit for JSON."""
-        return {
-            "format": STATE_FORMAT,
-            "options": encode(self.options),
-            "scaling": encode(self.setting.scaling),
-            "state": encode(self._search.strategy),
-            "ledger": encode(self._search.ledger),
-            "status": encode(self._search.status),
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any], *, lower_bound: Callable[[Array], float] | None = None) -> Tuner:
-        """The search that `state()` wrote down; it continues to the same bits, given the same `lower_bound`."""
-        if state.get("format") != STATE_FORMAT:
-            raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
-        try:
-            names = ("scaling", "options", "state", "ledger", "status")
-            scaling, options, strategy, ledger, status = (decode(state[name]) for name in names)
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
-        kinds = (Scaling, Options, TrustRegion | GradientSearch, Ledger, Status)
-        if not all(map(isinstance, (scaling, options, strategy, ledger, status), kinds)):
-            raise ValueError("state must hold a scaling, options and the state of a search")
-        search = Search(Setting(scaling, options, lower_bound, ledger), strategy, status)
-        check_state(search)
-        return cls.at(search)
-
-    @classmethod
-    def at(cls, search: Search) -> Tuner:
-        """The search that knows this much."""
-        tuner = cls.__new__(cls)
-        tuner._search, tuner._asked_at, tuner._detail = search, None, ""
-        return tuner
-
     def check(self, evaluation: Any) -> None:
         """Raise `OracleError` if the evaluation cannot be the answer to the request."""
         request = self.ask()
@@ -216,3 +193,74 @@ class Tuner:
             return "policy='weights' needs the distance of the weights, evaluation.distance is None"
         # Elsewhere than at its start the search goes around a place without F.
         return (None if points else evaluation.failure) or evaluation.complaint()
+
+
+class Tuner(Asking):
+    """The search as ask and tell, for those who run their evaluations themselves.
+
+    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
+    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale`, `seen` and `strategy` are
+    those of `tune`.
+    """
+
+    def __init__(self, theta0: Any, **given: Any) -> None:
+        super().__init__(theta0, **given)
+        self._answers: list[Evaluation] = []
+
+    def tell(self, evaluation: Evaluation, seconds: float | None = None) -> Record:
+        """Take in the evaluation of the request, which took so many seconds; None: those since it was asked for. An
+        unusable one raises `OracleError` and changes nothing."""
+        record = super().tell(evaluation, seconds)
+        needed = {id(one.solutions) for one in held_by(self.known)}
+        answers = [*self._answers, evaluation]
+        self._answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
+        return record
+
+    def state(self) -> dict[str, Any]:
+        """The search as plain data, fit for JSON: what it began with, and all answers."""
+        answers = {"answers": tuple(self._answers), "seconds": self.known.ledger.seconds}
+        return {"format": STATE_FORMAT, **{name: encode(value) for name, value in {**self.begun, **answers}.items()}}
+
+    @classmethod
+    def from_state(
+        cls,
+        state: Mapping[str, Any],
+        *,
+        lower_bound: Callable[[Array], float] | None = None,
+        strategy: Begin | None = None,
+    ) -> Tuner:
+        """The search that `state()` wrote down; it continues to the same bits, given the same functions."""
+        if state.get("format") != STATE_FORMAT:
+            raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
+        try:
+            begun = {name: decode(value) for name, value in state.items() if name != "format"}
+            answers, seconds, options = begun.pop("answers"), float(begun.pop("seconds")), begun["options"]
+            begun["options"] = unlimited(options)
+            tuner = cls(**begun, lower_bound=lower_bound, strategy=strategy)
+            for answer in answers:
+                tuner.tell(answer, 0.0)
+            tuner.limit(options, seconds)
+        except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
+        return tuner
+
+
+def unlimited(options: Options) -> Options:
+    """The options without budgets, which say when to stop and never where to go."""
+    return replace(options, max_evaluations=sys.maxsize, max_work=math.inf, max_seconds=math.inf, target_cost=0.0)
+
+
+def held_by(search: Search) -> Iterator[Evaluation]:
+    """The evaluations that a search may hand out again: the best one, and those that its strategy has in fields of
+    dataclasses, tuples, lists and dictionaries."""
+    parts: list[Any] = [search.strategy, search.ledger.best]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Evaluation):
+            yield part
+        elif isinstance(part, tuple | list):
+            parts.extend(part)
+        elif isinstance(part, dict):
+            parts.extend(part.values())
+        elif is_dataclass(part):
+            parts.extend(getattr(part, item.name) for item in fields(part))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
-from suffice.journal.answers import SearchJournal, request_key
+from suffice.journal.answers import Journal, request_key
 from suffice.options import Policy
 from suffice.result import Record
 from suffice.search.bilevel import BilevelProblem
@@ -33,7 +33,7 @@ class RecordedProblem:
     def __init__(
         self,
         problem: BilevelProblem,
-        journal: SearchJournal | None,
+        journal: Journal | None,
         begin: Callable[[], object] | None,
         tell: Callable[[Record, Evaluation], object] | None,
     ) -> None:

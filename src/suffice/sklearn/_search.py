@@ -46,7 +46,7 @@ from suffice.executors import Processes
 from suffice.globally import GlobalOptions, certify_global
 from suffice.globally.certificate import INTERRUPTED
 from suffice.globally.models import folds_of
-from suffice.journal.answers import SearchJournal
+from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
 from suffice.result import Record, Status
@@ -430,7 +430,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
         return options
 
-    def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> SearchJournal:
+    def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> Journal:
         if not isinstance(self.journal, str | os.PathLike):
             raise TypeError(f"journal must be a folder or None, got {self.journal!r}")
         found = Fingerprint()
@@ -442,7 +442,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         for name, value in options.plain().items():
             if name not in BUDGETS:
                 found.add(f"options.{name}", value)
-        return SearchJournal(self.journal, found.parts)
+        return Journal(self.journal).continued(found.parts)
 
     def _teller(self, tasks: CallbackTasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
@@ -575,5 +575,5 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         return tags
 
 
-def _held(journal: SearchJournal | None) -> str:
+def _held(journal: Journal | None) -> str:
     return "" if journal is None or not journal.evaluations else f", {journal.evaluations} evaluations in the journal"

@@ -32,7 +32,7 @@ from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.journal.lines import FILE as JOURNAL
+from suffice.journal.answers import FILE as JOURNAL
 from suffice.options import Options
 from suffice.report import folder as places
 from suffice.result import Record, Result
