@@ -19,9 +19,9 @@ from typing import Any
 
 from suffice import files
 from suffice.report import html
-from suffice.report.chart import Chart, Line, Panel, number_ticks
+from suffice.report.chart import Line, Panel
 from suffice.report.formats import number, show
-from suffice.report.still import draw
+from suffice_paper.charts import Chart, draw, number_ticks
 
 Data = dict[str, Any]
 

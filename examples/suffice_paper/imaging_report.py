@@ -12,10 +12,10 @@ import numpy as np
 
 from suffice import files
 from suffice.report import html as shell
-from suffice.report.chart import Chart, Line, Panel, number_ticks
+from suffice.report.chart import Line, Panel
 from suffice.report.formats import number, show
-from suffice.report.still import draw
 from suffice_paper import imaging, report
+from suffice_paper.charts import Chart, draw, number_ticks
 from suffice_paper.figures import Data
 from suffice_paper.imaging import ImagingSetting
 

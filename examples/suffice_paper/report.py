@@ -14,10 +14,8 @@ from typing import Any
 
 from suffice import files
 from suffice.report import html as shell
-from suffice.report.chart import Chart
 from suffice.report.formats import ABSENT, duration, number, show
-from suffice.report.live import interactive
-from suffice.report.still import draw
+from suffice_paper.charts import Chart, draw, interactive
 from suffice_paper.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}

@@ -1,9 +1,9 @@
 """Figures and pages.
 
-chart     the grammar: a chart of panels, each a pair of axes with marks on it
+chart     the grammar: a panel is a pair of axes with marks on it
 figures   every figure of a search and of its model, in that grammar
-still     charts drawn by matplotlib            live    charts drawn by plotly
+still     panels drawn by matplotlib            live      panels drawn by plotly
 traces    the evaluations of a run as arrays, and the surface between them
-html      the shell of a page                   formats numbers in words
+html      the shell of a page                   formats   numbers in words
 folder    files of a run
 """

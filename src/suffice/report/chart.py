@@ -1,6 +1,6 @@
-r"""Figures as data: a `Chart` has `Panel`s, a panel is a pair of axes with marks on it.
+r"""Figures as data: a `Panel` is a pair of axes with marks on it.
 
-A chart knows nothing about the library that draws it: `report.still` does with matplotlib, `report.live` with plotly.
+It knows nothing about the library that draws it: `report.still` does with matplotlib, `report.live` with plotly.
 Absent values (NaN) are gaps. Texts are plain, and "\n" begins a new line.
 """
 
@@ -118,7 +118,7 @@ class Panel:
 
     `level` is a dotted line across, `upright` one from top to bottom with its name, `shaded` are grey ranges of x.
     `ends` are ranges, and `ticks` and `y_ticks` texts at places of an axis. The legend is inside, outside, or absent;
-    `height` is that of a panel that is alone, in pixels of a screen.
+    `height` is in pixels of a screen.
     """
 
     title: str
@@ -136,31 +136,3 @@ class Panel:
     y_ends: tuple[float, float] | None = None
     legend: Literal["inside", "outside", ""] = "inside"
     height: int = 420
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One figure: panels in reading order, `columns` to a row, on the same axes if `shared`."""
-
-    name: str
-    title: str
-    caption: str
-    panels: list[Panel]
-    columns: int = 1
-    shared: bool = False
-
-    @property
-    def rows(self) -> int:
-        return -(-len(self.panels) // self.columns)
-
-    def labelled(self, index: int) -> tuple[bool, bool]:
-        """Whether this panel's axes have labels: of shared ones, only the lowest and the leftmost."""
-        return (
-            not self.shared or index + self.columns >= len(self.panels),
-            not self.shared or index % self.columns == 0,
-        )
-
-
-def number_ticks(values: Sequence[float]) -> dict[float, str]:
-    """Ticks at these numbers."""
-    return {float(value): f"{value:g}" for value in values}

@@ -1,9 +1,9 @@
-"""Charts drawn by plotly: plain dictionaries of data and layout, fit for JSON, every text escaped."""
+"""Figures drawn by plotly: plain dictionaries of data and layout, fit for JSON, every text escaped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -18,7 +18,6 @@ from suffice.report.chart import (
     Band,
     Bars,
     Cells,
-    Chart,
     Contours,
     Dots,
     Line,
@@ -34,50 +33,31 @@ GRID = 150  # points a side of a picture of cells
 Figure = dict[str, Any]
 
 
-def interactive(chart: Chart) -> Figure:
-    """`chart` as plotly takes it; hovering shows what stands behind each point. The title of a panel that is alone is
-    left to the page around it."""
-    rows, columns, alone = chart.rows, chart.columns, len(chart.panels) == 1
-    height = chart.panels[0].height if alone else {1: 400, 2: 290}.get(columns, 250) * rows + 70
-    gaps = 0.028 if chart.shared and columns > 1 else 0.09, (46 if chart.shared else 92) / height
-    width, depth = ((1.0 - gap * (count - 1)) / count for gap, count in zip(gaps, (columns, rows), strict=True))
-    outside = alone and chart.panels[0].legend == "outside"
-    top = {"y": 1.0, "yanchor": "bottom"} if alone else {"y": 1, "yref": "container", "yanchor": "top"}
+def interactive(panel: Panel) -> Figure:
+    """`panel` as plotly takes it; hovering shows what stands behind each point. The title is left to the page around
+    it."""
+    legend = {"y": -0.16, "yanchor": "top"} if panel.legend == "outside" else {"y": 1.0, "yanchor": "bottom"}
     layout: Figure = {
         "font": {"family": FONT, "size": 12.5, "color": INK},
         "hoverlabel": {"bgcolor": "#ffffff", "align": "left", "font": {"size": 12.5, "color": INK}},
         "hovermode": "closest",
-        "height": height,
-        "margin": {"l": 62, "r": 16, "t": 66 if chart.panels[0].title and not alone else 48, "b": 52},
+        "height": panel.height,
+        "margin": {"l": 62, "r": 16, "t": 48, "b": 52},
         "paper_bgcolor": "#ffffff",
         "plot_bgcolor": "#ffffff",
-        "legend": {"orientation": "h", "x": 0, **({"y": -0.16, "yanchor": "top"} if outside else top)},
-        "showlegend": bool(chart.panels[0].legend),
+        "legend": {"orientation": "h", "x": 0, **legend},
+        "showlegend": bool(panel.legend),
         "barmode": "overlay",
-        "shapes": [],
+        "xaxis": _axis(panel, "x", panel.x, panel.log_x, panel.ticks, panel.x_ends),
+        "yaxis": _axis(panel, "y", panel.y, panel.log_y, panel.y_ticks, panel.y_ends),
+        "shapes": _shapes(panel),
         "annotations": [],
     }
-    data: list[Figure] = []
-    for index, panel in enumerate(chart.panels):
-        number = str(index + 1) if index else ""
-        row, column = divmod(index, columns)
-        left, upper = column * (width + gaps[0]), 1.0 - row * (depth + gaps[1])
-        places = [left, left + width], [max(0.0, upper - depth), upper]
-        for which, other, place, labelled in zip("xy", "yx", places, chart.labelled(index), strict=True):
-            axis = _axis(chart.panels if chart.shared else [panel], which, labelled, alone)
-            matches = {"matches": which} if chart.shared and index else {}
-            layout[f"{which}axis{number}"] = axis | {"domain": place, "anchor": f"{other}{number}"} | matches
-        for mark in panel.marks:
-            data += [one | {"xaxis": f"x{number}", "yaxis": f"y{number}"} for one in _traces(mark)]
-        layout["shapes"] += _shapes(panel, number)
-        if panel.title and not alone:
-            at = {"x": left + width / 2.0, "xref": "paper", "xanchor": "center", "font": {"size": 13}}
-            layout["annotations"].append(_text(panel.title, at | {"y": upper, "yref": "paper", "yanchor": "bottom"}))
-        if panel.upright is not None:
-            x = math.log10(panel.upright[0]) if panel.log_x else panel.upright[0]
-            at = {"x": x, "xref": f"x{number}", "xanchor": "left", "y": 1.0, "yref": f"y{number} domain"}
-            layout["annotations"].append(_text(panel.upright[1], at))
-    return {"data": data, "layout": layout}
+    if panel.upright is not None:
+        x = math.log10(panel.upright[0]) if panel.log_x else panel.upright[0]
+        at = {"x": x, "xref": "x", "xanchor": "left", "y": 1.0, "yref": "y domain", "showarrow": False}
+        layout["annotations"].append({"text": _escaped(panel.upright[1]), **at})
+    return {"data": [trace for mark in panel.marks for trace in _traces(mark)], "layout": layout}
 
 
 def finite(values: Iterable[float]) -> list[float | None]:
@@ -85,58 +65,43 @@ def finite(values: Iterable[float]) -> list[float | None]:
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
-def _text(text: str, at: Figure) -> Figure:
-    return {"text": _escaped(text), "showarrow": False, **at}
-
-
 def _escaped(text: str) -> str:
     return escape(text).replace("\n", "<br>")
 
 
-def _shapes(panel: Panel, number: str) -> list[Figure]:
-    x, y = f"x{number}", f"y{number}"
+def _shapes(panel: Panel) -> list[Figure]:
+    across, upright = {"xref": "x domain", "x0": 0, "x1": 1}, {"yref": "y domain", "y0": 0, "y1": 1}
+    grey: Figure = {"type": "rect", "fillcolor": "#eef0f3", "line": {"width": 0}, "layer": "below", **upright}
+    shapes = [grey | {"xref": "x", "x0": low, "x1": high} for low, high in panel.shaded]
     dotted = {"width": 1.2, "dash": "dot"}
-    shapes: list[Figure] = [
-        {
-            **{"type": "rect", "xref": x, "x0": low, "x1": high, "yref": f"{y} domain", "y0": 0, "y1": 1},
-            **{"fillcolor": "#eef0f3", "line": {"width": 0}, "layer": "below"},
-        }
-        for low, high in panel.shaded
-    ]
     if panel.level is not None:
-        ends = {"xref": f"{x} domain", "x0": 0, "x1": 1, "yref": y, "y0": panel.level, "y1": panel.level}
-        shapes.append({"type": "line", **ends, "line": {"color": GREY, **dotted}})
+        level = {"yref": "y", "y0": panel.level, "y1": panel.level}
+        shapes.append({"type": "line", **across, **level, "line": {"color": GREY, **dotted}})
     if panel.upright is not None:
-        ends = {"xref": x, "x0": panel.upright[0], "x1": panel.upright[0], "yref": f"{y} domain", "y0": 0, "y1": 1}
-        shapes.append({"type": "line", **ends, "line": {"color": INK, **dotted}})
+        place = {"xref": "x", "x0": panel.upright[0], "x1": panel.upright[0]}
+        shapes.append({"type": "line", **upright, **place, "line": {"color": INK, **dotted}})
     return shapes
 
 
-def _axis(panels: Sequence[Panel], which: str, labelled: bool, alone: bool) -> Figure:
-    """The look of one axis of `panels`, which is one panel or all that share the axis."""
-    panel = panels[0]
-    label, log, ticks, ends = (
-        (panel.x, panel.log_x, panel.ticks, panel.x_ends)
-        if which == "x"
-        else (panel.y, panel.log_y, panel.y_ticks, panel.y_ends)
-    )
+def _axis(
+    panel: Panel, which: str, label: str, log: bool, ticks: Mapping[float, str], ends: tuple[float, float] | None
+) -> Figure:
     flat = any(isinstance(mark, Bars) and mark.flat for mark in panel.marks)
     axis: Figure = {
-        "title": {"text": _escaped(label) if labelled else "", "standoff": 10},
+        "title": {"text": _escaped(label), "standoff": 10},
         "type": "log" if log else "linear",
         "gridcolor": RULE,
         "linecolor": PALE,
-        "ticks": "outside" if labelled and not (flat and ticks) else "",
+        "ticks": "" if flat and ticks else "outside",
         "tickcolor": PALE,
         "ticklen": 4,
-        "showticklabels": labelled,
         "zeroline": flat and not ticks,
         "zerolinecolor": INK,
-        "automargin": alone,
+        "automargin": True,
     }
     if log:
-        marks = [mark for each in panels for mark in each.marks if isinstance(mark, Line | Contours)]
-        values = np.concatenate([np.ravel(getattr(mark, which)) for mark in marks] if ends is None else [ends])
+        along = [getattr(mark, which) for mark in panel.marks if isinstance(mark, Line | Contours)]
+        values = np.concatenate([np.ravel(one) for one in along]) if ends is None else np.array(ends)
         known = values[np.isfinite(values) & (values > 0.0)]
         span = float(np.log10(known.max() / known.min())) if len(known) else 0.0
         axis |= {"exponentformat": "power"} | ({"dtick": max(1, round(span / 6))} if span > 1.5 else {"nticks": 6})

@@ -1,4 +1,4 @@
-"""Charts drawn by matplotlib, the extra `plot`, which is imported when something is drawn."""
+"""Figures drawn by matplotlib, the extra `plot`, which is imported when something is drawn."""
 
 from __future__ import annotations
 
@@ -6,58 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Chart, Contours, Dots, Line, Mark, Panel, Scale
+from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Contours, Dots, Line, Mark, Panel, Scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-def draw(chart: Chart) -> Figure:
-    """`chart` as a matplotlib figure of its own, unknown to pyplot."""
-    rows, columns = chart.rows, chart.columns
-    width, height = {1: (7.2, 4.2), 2: (4.8, 3.1)}.get(columns, (2.9, 2.4))
-    figure = _new((max(width * columns, 5.4), height * rows + 0.5))
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=chart.shared, sharey=chart.shared)
-    cells = list(grid.flat)
-    handles: dict[str, Any] = {}
-    for index, (axes, panel) in enumerate(zip(cells, chart.panels, strict=False)):
-        _marks(axes, panel, chart.labelled(index))
-        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    spare = cells[len(chart.panels) :]
-    for axes in spare:
-        axes.set_axis_off()
-    if spare:
-        spare[-1].legend(handles.values(), handles.keys(), loc="center", frameon=False)
-    elif rows == columns == 1:
-        cells[0].legend(handles.values(), handles.keys(), frameon=False)
-    else:
-        columns = min(len(handles), 5 if columns > 1 else 3)
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, frameon=False)
-    figure.suptitle(chart.title, fontsize=12, x=0.01, ha="left", fontweight="bold")
-    return figure
-
-
 def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
-    """`panel` on the Axes `ax`, or on those of a new figure; returns the Axes."""
-    axes = _new((7.2, 4.4 * panel.height / 420.0)).subplots() if ax is None else ax
-    _marks(axes, panel, (True, True))
-    if panel.legend == "outside":
-        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    elif panel.legend:
-        axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
-    return axes
-
-
-def _new(size: tuple[float, float]) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install suffice[plot]") from error
-    return Figure(figsize=size, layout="constrained")
-
-
-def _marks(axes: Axes, panel: Panel, labelled: tuple[bool, bool]) -> None:
+    """`panel` on the Axes `ax`, or on those of a new figure, which pyplot does not know; returns the Axes."""
+    axes = new_figure(7.2, 4.4 * panel.height / 420.0).subplots() if ax is None else ax
     axes.set_xscale("log" if panel.log_x else "linear")
     axes.set_yscale("log" if panel.log_y else "linear")
     for low, high in panel.shaded:
@@ -73,20 +31,26 @@ def _marks(axes: Axes, panel: Panel, labelled: tuple[bool, bool]) -> None:
         axes.set_xticks(list(panel.ticks), texts, rotation=30 if max(map(len, texts)) * len(texts) > 100 else 0)
     if panel.y_ticks:
         axes.set_yticks(list(panel.y_ticks), [_plain(text) for text in panel.y_ticks.values()])
-    if panel.x_ends:
-        axes.set_xlim(panel.x_ends)
-    if panel.y_ends:
-        axes.set_ylim(panel.y_ends)
+    axes.set(xlabel=_plain(panel.x), ylabel=_plain(panel.y))
+    axes.set(**{key: ends for key, ends in (("xlim", panel.x_ends), ("ylim", panel.y_ends)) if ends})
     axes.set_title(_plain(panel.title), fontsize=10)
-    if labelled[0]:
-        axes.set_xlabel(_plain(panel.x))
-        axes.tick_params(labelbottom=True)
-    if labelled[1]:
-        axes.set_ylabel(_plain(panel.y))
     axes.grid(True, color=RULE, linewidth=0.6, axis="y" if panel.shaded else "both")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8.5)
+    if panel.legend == "outside":
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    elif panel.legend:
+        axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=8)
+    return axes
+
+
+def new_figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install suffice[plot]") from error
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _plain(text: str) -> str:

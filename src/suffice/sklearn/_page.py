@@ -12,22 +12,21 @@ import numpy as np
 
 from suffice.report import figures
 from suffice.report import html as shell
-from suffice.report.chart import LINES, Chart, Panel
+from suffice.report.chart import LINES, Panel
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.live import interactive
 from suffice.report.still import draw_panel
 from suffice.report.traces import Trace
 from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn._report_course import landscape, trace
-from suffice.sklearn._report_schema import check
+from suffice.sklearn._report_schema import FORMAT, OLD, check
 
 Data = dict[str, Any]
 
 
 def page(data: Data) -> str:
-    """`suffice.sklearn.report.page`."""
-    from suffice.sklearn.report import FORMAT, OLD
-
+    """The report as one web page; needs plotly and matplotlib, the extra `plot`. Data that are not what `collect`
+    returned, perhaps by way of a file, raise ValueError."""
     check(data, FORMAT, OLD)
     plotly = shell.plotly()
     shown = trace(data)
@@ -72,7 +71,7 @@ def _json(value: Any) -> str:
 
 def _figure(name: str, panel: Panel, live: dict[str, Any]) -> str:
     """The place of a figure: plotly's, which goes to `live`, where scripts run, matplotlib's picture elsewhere."""
-    live[name] = interactive(Chart(name, "", "", [panel]))
+    live[name] = interactive(panel)
     return (
         f'<div class="live" data-figure="{name}" style="min-height: {panel.height}px"></div>'
         f'<div class="still">{shell.image(draw_panel(panel).figure, name, 130)}</div>'

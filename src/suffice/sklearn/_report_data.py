@@ -23,14 +23,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from suffice import plots
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
 from suffice.rows.blocks import are_blocks
 from suffice.sklearn._devices import here
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._fit_arguments import in_place
-from suffice.sklearn._report_course import course, searched, trace
+from suffice.sklearn._report_course import searched
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
@@ -386,24 +385,3 @@ def _defaults(task: FittedSearch) -> Data:
 def _scored(scorer: Any, held: HeldOutFold) -> float:
     weight = {} if held.weight is None else {"sample_weight": held.weight}
     return float(scorer(held.estimator, held.X, held.y, **weight))
-
-
-# --- methods of SufficeSearchCV ------------------------------------------------------------------------------------
-
-
-def plot_path(search: Any, ax: Any) -> Any:
-    return plots.draw_path(trace(course(search)), ax)
-
-
-def plot_regularisation_path(search: Any, X: Any, y: Any, sample_weight: Any, ax: Any) -> Any:
-    return plots.draw_regularisation_path(regularisation_path(FittedSearch(search, X, y, sample_weight)), ax)
-
-
-def plot_calibration(search: Any, X: Any, y: Any, sample_weight: Any, groups: Any, ax: Any) -> Any:
-    task = FittedSearch(search, X, y, sample_weight, groups)
-    return plots.draw_calibration(calibration(task.held_out(), task.classes), ax)
-
-
-def plot_coefficients(search: Any, ax: Any) -> Any:
-    check_is_fitted(search, "best_penalties_")
-    return plots.draw_coefficients(coefficients(search), ax)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
 MOST = 100_000  # entries of a list
 LONGEST = 2_000  # characters of a text
 LARGEST = 1e301  # of any number: figures take differences and logarithms

@@ -40,6 +40,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from suffice import plots
 from suffice.arrays import outside_stacklevel, positive
 from suffice.evaluation import Evaluation
 from suffice.executors import Processes
@@ -69,6 +70,7 @@ from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch, check_tolerance
 from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._report_course import course, trace
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import Adapter, find_adapter
 from suffice.sklearn.enough import Tolerance, fold_losses
@@ -508,19 +510,22 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
-        return _report_data.plot_path(self, ax)
+        return plots.draw_path(trace(course(self)), ax)
 
     def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:
         """Coefficients of models of X and y at multiples of the best penalties."""
-        return _report_data.plot_regularisation_path(self, X, y, sample_weight, ax)
+        task = _report_data.FittedSearch(self, X, y, sample_weight)
+        return plots.draw_regularisation_path(_report_data.regularisation_path(task), ax)
 
     def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
         """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
-        return _report_data.plot_calibration(self, X, y, sample_weight, groups, ax)
+        task = _report_data.FittedSearch(self, X, y, sample_weight, groups)
+        return plots.draw_calibration(_report_data.calibration(task.held_out(), task.classes), ax)
 
     def plot_coefficients(self, ax: Any = None) -> Any:
         """The largest coefficients of `best_estimator_`, by name."""
-        return _report_data.plot_coefficients(self, ax)
+        check_is_fitted(self, "best_penalties_")
+        return plots.draw_coefficients(_report_data.coefficients(self), ax)
 
     @available_if(_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> Any:

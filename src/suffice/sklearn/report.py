@@ -14,9 +14,12 @@ import numpy as np
 import sklearn
 
 from suffice.sklearn import _report_course, _report_data
+from suffice.sklearn._page import page
+from suffice.sklearn._report_schema import FORMAT, OLD
 from suffice.sklearn.measures import Predicted, compared_measures
 
-FORMAT, OLD = "suffice report 1", "suffice search 1"  # the old one was also the tag of journals
+__all__ = ["FORMAT", "OLD", "collect", "page"]
+
 Data = dict[str, Any]
 
 
@@ -95,14 +98,6 @@ def collect(
         "coefficients": _report_data.coefficients(search, task),
         **_report_course.global_certificate(search),
     }
-
-
-def page(data: Data) -> str:
-    """The report as one web page; needs plotly and matplotlib, the extra `plot`. Data that are not what `collect`
-    returned, perhaps by way of a file, raise ValueError."""
-    from suffice.sklearn import _page
-
-    return _page.page(data)
 
 
 def _plain(value: Any, where: str, depth: int = 0) -> Any:
