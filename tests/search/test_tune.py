@@ -4,8 +4,9 @@ import importlib
 import json
 import math
 from collections import defaultdict
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from scipy.optimize import least_squares, lsq_linear
 import suffice
 from suffice import Evaluation, Options, OracleError, Status, Tuner, exact, tune
 from suffice.options import ModelKind
+from suffice.result import Purpose
+from suffice.search.state import Pending
 
 INF, MODELS = math.inf, get_args(ModelKind)
 
@@ -1215,3 +1218,63 @@ def test_models_learn_of_curvature_from_evaluations_made_before():
     )
     assert abs(told.theta[0] - 1.0) < 0.2 * abs(plain.theta[0] - 1.0)
     assert told.evaluations == 3
+
+
+# --- a strategy of the user's own
+
+
+@dataclass(frozen=True)
+class Halfway:
+    """Goes half the way to a place, again and again."""
+
+    goal: np.ndarray
+    pending: Pending | None
+    points: tuple[Any, ...] = ()
+    delta: float = 1.0
+    rho: float = 1.0
+    promise: float = math.inf
+    status: Status = Status.RUNNING
+
+    @property
+    def current(self):
+        return self.points[-1]
+
+    def decide(self, setting):
+        if self.pending is not None:
+            return self
+        if self.delta < setting.options.final_radius:
+            return replace(self, status=Status.CONVERGED)
+        u = 0.5 * (self.current.u + self.goal)
+        return replace(self, pending=Pending(Purpose.STEP, u, self.delta, self.current.evaluation))
+
+    def absorb(self, point, setting):
+        away = float(np.max(np.abs(point.u - self.goal)))
+        return replace(self, pending=None, points=(point,), delta=away), None
+
+
+def halfway(u, setting, seen):
+    return Halfway(setting.scaling.to_u(np.array([1.0, 1.0])), Pending(Purpose.FIRST, u, 1.0))
+
+
+def test_a_strategy_of_the_user_s_own_has_budgets_states_journals_and_starts(tmp_path):
+    objective, options = Halving(rosenbrock), Options(max_evaluations=40, final_radius=1e-4)
+    given = {"bounds": (-2, 2), "strategy": halfway}
+    whole = tune(Halving(rosenbrock), [-1.2, 1.0], options=options, **given)
+    assert whole.status is Status.CONVERGED and np.allclose(whole.theta, 1.0, atol=1e-3)
+    short = tune(objective, [-1.2, 1.0], options=replace(options, max_evaluations=4), journal=tmp_path / "run", **given)
+    assert (short.status, short.evaluations) == (Status.MAX_EVALUATIONS, 4)
+    with pytest.raises(suffice.JournalError, match="strategy is missing"):
+        suffice.resume(tmp_path / "run", problem=objective, options=options)
+    resumed = suffice.resume(tmp_path / "run", problem=objective, options=options, strategy=halfway)
+    assert resumed.history == whole.history and resumed.status is whole.status
+    starts = tune(Halving(rosenbrock), starts=[[-1.2, 1.0], [0.5, 0.5]], options=options, **given)
+    told = [one.history for one in starts.starts]
+    assert min(map(len, told)) > 4 and told[0] == whole.history[: len(told[0])]  # until one overtakes the other
+    tuner = Tuner([-1.2, 1.0], options=options, **given)
+    for _ in range(5):
+        request = tuner.ask()
+        tuner.tell(Halving(rosenbrock).evaluate(request.theta, within=request.within, warm=request.warm))
+    again = Tuner.from_state(json.loads(json.dumps(tuner.state())), strategy=halfway)
+    assert again.history == tuner.history and again.ask().theta.tobytes() == tuner.ask().theta.tobytes()
+    with pytest.raises(TypeError, match="strategy must be callable"):
+        tune(objective, [0.0, 0.0], strategy="halfway")

@@ -41,7 +41,8 @@ from suffice.search.objective import (
     stationarity_of,
 )
 from suffice.search.starts import overtaken
-from suffice.search.tuner import Asking, Request, Tuner, held_by, unlimited
+from suffice.search.strategy import Begin
+from suffice.search.tuner import Request, Tuner, held_by, unlimited
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
 
 __all__ = ["Request", "Tuner", "exact", "resume", "tune"]
@@ -61,6 +62,7 @@ def tune(
     callback: Callback | None = None,
     journal: JournalLike | None = None,
     seen: Sequence[Evaluation] = (),
+    strategy: Begin | None = None,
 ) -> Result:
     """Minimise F(theta) = sum of squared residuals, asking `objective` for no more accuracy than the next decision
     needs.
@@ -87,6 +89,9 @@ def tune(
     `seen` are evaluations of the same objective that were made before: they are not made again for being known, but
     models of steps near them know more of F's curvature, from the first step on.
 
+    `strategy` is an upper-level method of your own: a function of u, the setting and `seen` that gives the
+    `suffice.search.strategy.Strategy` at u. None: a trust region, or quasi-Newton steps for many parameters.
+
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
     the run, to the same result. It is made if need be, and refused if it holds a run already.
 
@@ -102,7 +107,8 @@ def tune(
     free = lower_bound_of(objective)
     thetas = _starts(theta0, starts, space)
     given: dict[str, Any] = {"bounds": bounds, "scale": scale, "options": options, "lower_bound": free, "seen": seen}
-    tuners = [Asking(theta, **given) for theta in thetas]
+    given["strategy"] = strategy
+    tuners = [_Start(theta, **given) for theta in thetas]
     _check_objective(objective, tuners[0].options)  # whoever has none learns it before a journal is made
     _check_callback(callback)
     beside = _beside(objective, tuners[0].options, whole, starts is not None)
@@ -111,7 +117,7 @@ def tune(
         with _kept(beside, None):
             return run.go()
     with _book(journal) as run.journal:
-        run.journal.create(_fingerprint(objective), run.begun)
+        run.journal.create(_fingerprint(objective, strategy), run.begun)
         with _kept(beside, Path(run.journal.folder)):
             return run.go()
 
@@ -122,15 +128,16 @@ def resume(
     problem: Objective,
     options: Options | None = None,
     callback: Callback | None = None,
+    strategy: Begin | None = None,
 ) -> Result:
     """Continue the run in a journal from where it stands, to the result of an uninterrupted run.
 
-    A journal holds data, never code, so the objective is given again as `problem`. It has to be the same: what its
-    fingerprint covers (for a `BilevelProblem` data, losses, space, solver, and the penalty at a few points; for any
-    other objective what its method `fingerprint()` returns, or else its class and space only) is compared, and a
-    difference is refused with its name. `options` may change the budgets (max_evaluations, max_work, max_seconds,
-    target_cost), which are totals that include everything done before; every other option has to be as it was. A run
-    that has ended is not run again.
+    A journal holds data, never code, so the objective is given again as `problem`, and so is a `strategy` of your own.
+    They have to be the same: what the problem's fingerprint covers (for a `BilevelProblem` data, losses, space, solver,
+    and the penalty at a few points; for any other objective what its method `fingerprint()` returns, or else its class
+    and space only) is compared, and a difference is refused with its name. `options` may change the budgets
+    (max_evaluations, max_work, max_seconds, target_cost), which are totals that include everything done before; every
+    other option has to be as it was. A run that has ended is not run again.
     """
     _check_callback(callback)
     with _book(journal) as book:
@@ -141,7 +148,7 @@ def resume(
             if not isinstance(error.__cause__, OSError):
                 raise
             contents, cause = book.look(), error  # a finished run may be looked at where nobody may write
-        run, options = _taken_up(contents, options, problem)
+        run, options = _taken_up(contents, options, problem, strategy)
         run.journal, run.callback = book, callback
         with _kept(run.beside, Path(book.folder)):
             run.replay(options)
@@ -154,9 +161,11 @@ def resume(
             return run.go()
 
 
-def _taken_up(contents: Contents, options: Options | None, problem: Objective) -> tuple[_Run, Options]:
+def _taken_up(
+    contents: Contents, options: Options | None, problem: Objective, strategy: Begin | None
+) -> tuple[_Run, Options]:
     """The run as it began, without budgets, and its options."""
-    fingerprint = _fingerprint(problem)
+    fingerprint = _fingerprint(problem, strategy)
     try:
         if contents.begun is None:
             raise TypeError("it is of another kind of search, and no run of suffice.tune")
@@ -164,8 +173,8 @@ def _taken_up(contents: Contents, options: Options | None, problem: Objective) -
         thetas, listed, before = given.pop("theta0"), bool(given.pop("listed")), given["options"]
         if not isinstance(before, Options):
             raise TypeError(f"options must be Options, got {type(before).__name__}")
-        given = {**given, "options": unlimited(before), "lower_bound": lower_bound_of(problem)}
-        tuners = [Asking(theta, **given) for theta in thetas]
+        given |= {"options": unlimited(before), "lower_bound": lower_bound_of(problem), "strategy": strategy}
+        tuners = [_Start(theta, **given) for theta in thetas]
         if not tuners:
             raise ValueError("there must be a start")
     except NONSENSE as error:
@@ -217,9 +226,11 @@ def _book(journal: JournalLike) -> Journal:
     return Journal(journal)
 
 
-def _fingerprint(objective: object) -> dict[str, str]:
+def _fingerprint(objective: object, strategy: Begin | None) -> dict[str, str]:
     found = Fingerprint()
     found.add("objective", type(objective).__qualname__)
+    if strategy is not None:
+        found.add("strategy", strategy)
     own = offered(objective, "fingerprint")
     parts = {} if own is None else own()
     if not isinstance(parts, Mapping):
@@ -253,18 +264,25 @@ def _check_callback(callback: Any) -> None:
         raise TypeError(f"callback must be callable, got {callback!r}")
 
 
+class _Start(Tuner):
+    """A start of a run, which forgets its answers as soon as its strategy does."""
+
+    def _remember(self, evaluation: Evaluation) -> None:
+        pass
+
+
 @dataclass
 class _Run:
     """Starts on their way, and where their answers are written down."""
 
-    tuners: Sequence[Asking]
+    tuners: Sequence[_Start]
     objective: Objective
     callback: Callback | None = None
     journal: Journal | None = None
     listed: bool = False  # a list of starts, be it of one: the result has them all
     seconds_before: float = 0.0
     beside: Beside | None = None
-    unwritten: Sequence[Asking] = ()  # whose latest evaluation is not on disk
+    unwritten: Sequence[_Start] = ()  # whose latest evaluation is not on disk
 
     @property
     def begun(self) -> dict[str, Any]:
@@ -396,18 +414,18 @@ class _Run:
     def _evaluations(self) -> int:
         return sum(len(tuner.history) for tuner in self.tuners)
 
-    def _turn(self, running: Sequence[Asking]) -> list[Asking]:
+    def _turn(self, running: Sequence[_Start]) -> list[_Start]:
         """Whose turn it is: the most promising first, as many as max_evaluations allows."""
         left = self.tuners[0].options.max_evaluations - self._evaluations
         return sorted(self._behind or running, key=_promising)[:left]
 
     @property
-    def _behind(self) -> list[Asking]:
+    def _behind(self) -> list[_Start]:
         """Starts that go on and have yet to make their evaluation of a turn that an earlier budget has cut short."""
         turns = max(len(tuner.history) for tuner in self.tuners)
         return [one for one in self.tuners if one.known.status is Status.RUNNING and len(one.history) < turns]
 
-    def _make(self, turn: Sequence[Asking], began: float) -> list[Record]:
+    def _make(self, turn: Sequence[_Start], began: float) -> list[Record]:
         """The evaluations of a turn, each told to its start; with a journal, all on disk when this returns."""
         requests = [tuner.ask() for tuner in turn]
         answers = _evaluate(self.objective, requests, self.tuners[0].options)
@@ -454,7 +472,7 @@ class _Run:
                 self.journal.end(found.status.name, message or found.message, self._evaluations)
 
 
-def _promising(tuner: Asking) -> float:
+def _promising(tuner: _Start) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
     best = tuner.known.best
     return -math.inf if best is None else best.evaluation.interval[1]

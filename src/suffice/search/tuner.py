@@ -40,8 +40,13 @@ class Request:
     below: float = math.inf
 
 
-class Asking:
-    """A search that asks for evaluations and is told them; `suffice.tune` answers it."""
+class Tuner:
+    """The search as ask and tell, for those who run their evaluations themselves.
+
+    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
+    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale`, `seen` and `strategy` are
+    those of `tune`.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class Asking:
         self._search = Search.begin(inside, setting, many.begin if strategy is None else strategy, seen)
         self._asked_at: float | None = None
         self._detail = ""
+        self._answers: list[Evaluation] = []
 
     @property
     def begun(self) -> dict[str, Any]:
@@ -126,7 +132,13 @@ class Asking:
         seconds = time.monotonic() - self._asked_at if seconds is None else seconds
         self._asked_at = None
         self._search = self._search.absorb(evaluation, seconds)
+        self._remember(evaluation)
         return self.history[-1]
+
+    def _remember(self, evaluation: Evaluation) -> None:
+        """Every answer, without solutions that are not handed out again."""
+        needed, answers = {id(one.solutions) for one in held_by(self.known)}, [*self._answers, evaluation]
+        self._answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
 
     def limit(self, options: Options, seconds: float = 0.0) -> None:
         """From now on with these options, which may differ in their budgets, and after so many seconds more."""
@@ -167,55 +179,6 @@ class Asking:
             policy=self.options.policy,
         )
 
-    def check(self, evaluation: Any) -> None:
-        """Raise `OracleError` if the evaluation cannot be the answer to the request."""
-        request = self.ask()
-        complaint = self._complaint(evaluation, request)
-        if complaint is not None:
-            where = np.array2string(request.theta, precision=17)
-            raise OracleError(f"evaluation at theta = {where}: {complaint}", request.theta)
-
-    def _complaint(self, evaluation: Any, request: Request) -> str | None:
-        if not isinstance(evaluation, Evaluation):
-            return f"an Evaluation was expected, got {type(evaluation).__name__}"
-        if not np.array_equal(evaluation.point, request.theta):
-            return f"the evaluation is of another theta, {evaluation.point.tolist()}"
-        points = self._search.strategy.points
-        if points:
-            known = points[0].evaluation
-            if len(known.r) != len(evaluation.r):
-                return f"there were {len(known.r)} residuals before, now there are {len(evaluation.r)}"
-            if known.blocks != evaluation.blocks:
-                return f"blocks were {known.blocks} before, now they are {evaluation.blocks}"
-        if len(evaluation.r) == 0:
-            return "there are no residuals"
-        if self.options.policy == "weights" and evaluation.distance is None:
-            return "policy='weights' needs the distance of the weights, evaluation.distance is None"
-        # Elsewhere than at its start the search goes around a place without F.
-        return (None if points else evaluation.failure) or evaluation.complaint()
-
-
-class Tuner(Asking):
-    """The search as ask and tell, for those who run their evaluations themselves.
-
-    `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale`, `seen` and `strategy` are
-    those of `tune`.
-    """
-
-    def __init__(self, theta0: Any, **given: Any) -> None:
-        super().__init__(theta0, **given)
-        self._answers: list[Evaluation] = []
-
-    def tell(self, evaluation: Evaluation, seconds: float | None = None) -> Record:
-        """Take in the evaluation of the request, which took so many seconds; None: those since it was asked for. An
-        unusable one raises `OracleError` and changes nothing."""
-        record = super().tell(evaluation, seconds)
-        needed = {id(one.solutions) for one in held_by(self.known)}
-        answers = [*self._answers, evaluation]
-        self._answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
-        return record
-
     def state(self) -> dict[str, Any]:
         """The search as plain data, fit for JSON: what it began with, and all answers."""
         answers = {"answers": tuple(self._answers), "seconds": self.known.ledger.seconds}
@@ -243,6 +206,33 @@ class Tuner(Asking):
         except (LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise ValueError(f"state is not what a tuner wrote down: {type(error).__name__}: {error}") from error
         return tuner
+
+    def check(self, evaluation: Any) -> None:
+        """Raise `OracleError` if the evaluation cannot be the answer to the request."""
+        request = self.ask()
+        complaint = self._complaint(evaluation, request)
+        if complaint is not None:
+            where = np.array2string(request.theta, precision=17)
+            raise OracleError(f"evaluation at theta = {where}: {complaint}", request.theta)
+
+    def _complaint(self, evaluation: Any, request: Request) -> str | None:
+        if not isinstance(evaluation, Evaluation):
+            return f"an Evaluation was expected, got {type(evaluation).__name__}"
+        if not np.array_equal(evaluation.point, request.theta):
+            return f"the evaluation is of another theta, {evaluation.point.tolist()}"
+        points = self._search.strategy.points
+        if points:
+            known = points[0].evaluation
+            if len(known.r) != len(evaluation.r):
+                return f"there were {len(known.r)} residuals before, now there are {len(evaluation.r)}"
+            if known.blocks != evaluation.blocks:
+                return f"blocks were {known.blocks} before, now they are {evaluation.blocks}"
+        if len(evaluation.r) == 0:
+            return "there are no residuals"
+        if self.options.policy == "weights" and evaluation.distance is None:
+            return "policy='weights' needs the distance of the weights, evaluation.distance is None"
+        # Elsewhere than at its start the search goes around a place without F.
+        return (None if points else evaluation.failure) or evaluation.complaint()
 
 
 def unlimited(options: Options) -> Options:
