@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
     """`panel` on the Axes `ax`, or on those of a new figure, which pyplot does not know; returns the Axes."""
     axes = new_figure(7.2, 4.4 * panel.height / 420.0).subplots() if ax is None else ax
+    from matplotlib.ticker import MaxNLocator, NullLocator
+
     axes.set_xscale("log" if panel.log_x else "linear")
     axes.set_yscale("log" if panel.log_y else "linear")
     for low, high in panel.shaded:
@@ -33,6 +35,14 @@ def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
         axes.set_yticks(list(panel.y_ticks), [_plain(text) for text in panel.y_ticks.values()])
     axes.set(xlabel=_plain(panel.x), ylabel=_plain(panel.y))
     axes.set(**{key: ends for key, ends in (("xlim", panel.x_ends), ("ylim", panel.y_ends)) if ends})
+    for axis, log, (low, high) in (
+        (axes.xaxis, panel.log_x, axes.get_xlim()),
+        (axes.yaxis, panel.log_y, axes.get_ylim()),
+    ):
+        if log and high < 10.0 * low:  # where every tick between powers of ten would have its number
+            axis.set_major_locator(MaxNLocator(4))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter("{x:.3g}")
     axes.set_title(_plain(panel.title), fontsize=10)
     axes.grid(True, color=RULE, linewidth=0.6, axis="y" if panel.shaded else "both")
     axes.set_axisbelow(True)
