@@ -31,7 +31,7 @@ from suffice.search.fitting import is_coarse, useful
 from suffice.search.geometry import first_points
 from suffice.search.hermite import curved, fading, power_law, slopes, usable
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
-from suffice.search.state import AnyState, Plan, Point, Setting, State, Trial, pooled
+from suffice.search.state import Modelling, Plan, Point, Setting, State, Trial
 
 MODELS = 5
 THRIFT = 1e-3
@@ -50,7 +50,7 @@ def allowed(options: Options) -> bool:
 
 def wanted(state: State, setting: Setting) -> bool:
     """Whether an evaluation is to come with derivatives."""
-    return allowed(setting.options) and (not setting.ledger.records or state.by_derivatives)
+    return allowed(setting.options) and (not setting.ledger.records or state.models.by_derivatives)
 
 
 def known(evaluation: Evaluation) -> bool:
@@ -58,32 +58,32 @@ def known(evaluation: Evaluation) -> bool:
     return evaluation.J is not None and usable(evaluation.J)
 
 
-def begin(state: AnyState) -> AnyState:
+def begin(state: State) -> State:
     """Models from derivatives, from here on."""
-    return replace(state, by_derivatives=True, misses=(0.0,) * MODELS, failures=0, tested=False, sparsity=None)
+    return replace(state, models=Modelling((0.0,) * MODELS, by_derivatives=True, checked=state.models.checked))
 
 
-def end(state: AnyState) -> AnyState:
+def end(state: State) -> State:
     """Models by interpolation, from here on."""
-    return replace(state, by_derivatives=False, misses=(0.0, 0.0), retries=0, failures=max(state.failures, 1))
+    failures = max(state.models.failures, 1)
+    return replace(state, retries=0).modelled(by_derivatives=False, misses=(0.0, 0.0), failures=failures)
 
 
-def take_up(state: AnyState, setting: Setting) -> AnyState:
+def take_up(state: State, setting: Setting) -> State:
     """Models from derivatives, from the first evaluation on, if they are wanted and it has any."""
-    return begin(state) if wanted(state, setting) and known(state.points[0].evaluation) else state
+    return begin(state) if wanted(state, setting) and known(state.current.evaluation) else state
 
 
-def give_up(state: AnyState, setting: Setting) -> AnyState:
+def give_up(state: State, setting: Setting) -> State:
     """Models by interpolation, from here on, with first points of their own and a radius at which kinks matter less."""
-    scaling, options = setting.scaling, setting.options
-    delta = min(WIDER * state.delta, options.initial_radius)
-    first = first_points(state.points[0].u, delta, scaling.low, scaling.high, options.seed)[1:]
+    delta = min(WIDER * state.delta, setting.options.initial_radius)
+    first = first_points(state.current.u, delta, *setting.box, setting.options.seed)[1:]
     return end(replace(state, delta=delta, rho=delta, first=tuple(first), after_failure=False))
 
 
 def competing(state: State, setting: Setting) -> Sequence[CostModel]:
     """The models, the one to start with first; one that cannot be had is stood in for by the first."""
-    current, unit, coarse = state.points[0], setting.scaling.unit, is_coarse(state)
+    current, unit, coarse = state.current, setting.scaling.unit, is_coarse(state)
     r, J = _residuals(current.evaluation, coarse), slopes(current.evaluation, unit, coarse)
     assert J is not None
     nearby = useful(state, setting)
@@ -92,15 +92,13 @@ def competing(state: State, setting: Setting) -> Sequence[CostModel]:
         for point in nearby
     ]
     first = curved(r, J, old, state.delta)
-    power = power_law(r, J, old, state.delta) if coarse else None
-    interpolant = _interpolant(current, nearby, coarse)
-    return [
-        first,
+    others = [
         curved(r, J, (), state.delta),
-        first if power is None else power,
-        interpolant or first,
-        fading(r, J, old, state.delta) or first,
+        power_law(r, J, old, state.delta) if coarse else None,
+        _interpolant(current, nearby, coarse),
+        fading(r, J, old, state.delta),
     ]
+    return [first, *(first if model is None else model for model in others)]
 
 
 def _residuals(evaluation: Evaluation, coarse: bool) -> Array:
@@ -128,63 +126,56 @@ def _interpolant(current: Point, old: Sequence[Point], coarse: bool) -> CostMode
     return fit(functions, 0, values, others)
 
 
-def after_step(state: AnyState, trial: Trial, accepted: bool, very: bool, setting: Setting) -> AnyState:
+def after_step(state: State, trial: Trial, accepted: bool, very: bool, setting: Setting) -> State:
     """A judged step: the incumbent moves or stays, and the other point becomes an old one."""
-    left = state.points[0] if accepted else trial.point
-    state = replace(state, pool=pooled(state.pool, [left]))
+    state = state.pooled(state.current if accepted else trial.point)
     if not accepted:
         return failed(state, trial.plan, setting)
-    state = replace(state, points=(trial.point,), failures=max(state.failures - (2 if very else 1), 0), tested=False)
+    failures = max(state.models.failures - (2 if very else 1), 0)
+    state = replace(state, points=(trial.point,)).modelled(failures=failures, tested=False)
     return state if known(trial.point.evaluation) else give_up(state, setting)
 
 
-def failed(state: AnyState, plan: Plan, setting: Setting) -> AnyState:
+def failed(state: State, plan: Plan, setting: Setting) -> State:
     """After a step that was rejected. Not all models have learnt from it: they must not propose it again."""
     shorter = max(min(state.delta, setting.options.shrink * plan.length), state.rho)
-    state = replace(state, delta=shorter, failures=state.failures + 1)
-    return give_up(state, setting) if state.failures >= ENOUGH else state
+    state = replace(state, delta=shorter).modelled(failures=state.models.failures + 1)
+    return give_up(state, setting) if state.models.failures >= ENOUGH else state
 
 
 def test(state: State, setting: Setting) -> tuple[Array, float]:
     """Where to test the derivatives at the incumbent, and how accurately."""
-    current, scaling = state.points[0], setting.scaling
+    current, (lower, upper) = state.current, setting.box
     J, share, h = _slopes_to_test(state, setting)
     sizes = np.linalg.norm(J, axis=0)
     d = h * np.where(sizes > 0.0, share / np.where(sizes > 0.0, sizes, 1.0), 1.0)
     change = np.zeros(len(J))
     for j in range(len(d)):
         sign = -1.0 if float(change @ J[:, j]) < 0.0 else 1.0
-        if not scaling.low[j] <= current.u[j] + sign * d[j] <= scaling.high[j]:
+        if not lower[j] <= current.u[j] + sign * d[j] <= upper[j]:
             sign = -sign
         d[j] *= sign
         change += J[:, j] * d[j]
-    u = np.clip(current.u + d, scaling.low, scaling.high)
+    u = np.clip(current.u + d, lower, upper)
     return u, 0.25 * LIKE * h * share / math.sqrt(len(current.evaluation.e))
 
 
-def after_test(state: AnyState, point: Point, setting: Setting) -> AnyState:
+def after_test(state: State, point: Point, setting: Setting) -> State:
     """The point becomes an old one; derivatives that have not foreseen it are given up."""
-    current = state.points[0]
+    current = state.current
     J, share, h = _slopes_to_test(state, setting)
     foreseen = J @ (point.u - current.u)
     missed = norm(point.evaluation.r - current.evaluation.r - foreseen)
     blur = norm(current.evaluation.e) + norm(point.evaluation.e) + ROUNDING * norm(current.evaluation.r)
-    state = replace(state, pool=pooled(state.pool, [point]))
     right = missed <= LIKE * min(h * share, norm(foreseen)) + blur
-    return replace(state, tested=True) if right else give_up(state, setting)
+    state = state.pooled(point)
+    return state.modelled(tested=True) if right else give_up(state, setting)
 
 
 def _slopes_to_test(state: State, setting: Setting) -> tuple[Array, float, float]:
     """J, the least norm of a column that is not 0, and h."""
-    J = slopes(state.points[0].evaluation, setting.scaling.unit, coarse=False)
+    J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
     assert J is not None
     sizes = np.linalg.norm(J, axis=0)
     least = float(np.min(sizes[sizes > 0.0])) if sizes.any() else 0.0
     return J, least, max(TEST * setting.options.initial_radius, setting.options.final_radius)
-
-
-def squared(state: State, setting: Setting) -> Array:
-    """J^T J at the incumbent."""
-    J = slopes(state.points[0].evaluation, setting.scaling.unit, coarse=False)
-    assert J is not None
-    return J.T @ J

@@ -15,10 +15,11 @@ from suffice.arrays import Array
 from suffice.options import Options
 from suffice.search import noise
 from suffice.search.accuracy import achieved, for_model, influence
-from suffice.search.interpolation import lagrange_gradients, lagrange_values
+from suffice.search.geometry import lagrange_gradients, lagrange_values
+from suffice.search.hermite import slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
 from suffice.search.sparsity import Known, fit_sparse
-from suffice.search.state import AnyState, Point, Setting, State
+from suffice.search.state import Point, Setting, State
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
@@ -28,44 +29,52 @@ RECENT = 60  # how many of the latest old points a sparse model looks at
 
 def competing_models(state: State, setting: Setting) -> Sequence[CostModel]:
     """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    if state.sparsity is not None:
-        return fit_sparse(state.sparsity, known_points(state, setting), state.delta)[:2]
-    k, points = state.incumbent, np.array([point.u for point in state.points])
-    linear = linear_basis(points, k)
+    if state.models.sparsity is not None:
+        return fit_sparse(state.models.sparsity, known_points(state, setting), state.delta)[:2]
+    linear = linear_basis(state.places, state.k)
     if setting.options.model == "linear":
-        return [fit(linear, k, stack(state.points, coarse=True), np.empty((0, 0)))]
-    old = useful(state, setting)
-    coarse = is_coarse(state)
+        return [fit(linear, state.k, stack(state.points, coarse=True))]
+    old, coarse = useful(state, setting), is_coarse(state)
     residuals, old_residuals = stack(state.points, coarse), stack(old, coarse)
     bases = [linear]
     if old:
-        bases.insert(0, quadratic_basis(linear, k, points[k], np.array([point.u for point in old])))
-    return [fit(basis, k, residuals, old_residuals) for basis in bases]
+        bases.insert(0, quadratic_basis(linear, state.k, state.current.u, np.array([point.u for point in old])))
+    return [fit(basis, state.k, residuals, old_residuals) for basis in bases]
 
 
-def smoothed_model(state: AnyState, setting: Setting) -> tuple[AnyState, noise.Fit]:
+def smoothed_model(state: State, setting: Setting) -> tuple[State, noise.Fit]:
     """The model that averages noise out, around the point of the model at which F is least by it."""
     for _ in range(2):
-        k = state.incumbent
-        u = state.points[k].u
-        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * state.points[k].evaluation.cost]
-        old = [usable[i] for i in noise.nearest(u, [p.u for p in usable], state.delta)]
+        current = state.current
+        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * current.evaluation.cost]
+        old = [usable[i] for i in noise.nearest(current.u, [p.u for p in usable], state.delta)]
         used = [*state.points, *old]
-        coarse = len(used[k].evaluation.e) >= 2 * len(state.points)
+        coarse = len(current.evaluation.e) >= 2 * len(state.points)
         places, evaluations = np.array([point.u for point in used]), [point.evaluation for point in used]
-        fitted = noise.regression(places, evaluations, k, len(old), coarse, setting.options)
+        fitted = noise.regression(places, evaluations, state.k, len(old), coarse, setting.options)
         lowest = int(np.argmin(fitted.smoothed))
-        if lowest == k:
+        if lowest == state.k:
             break
-        state = replace(state, incumbent=lowest)
+        state = replace(state, k=lowest)
     return state, fitted
 
 
+def flatness(state: State, setting: Setting) -> Array:
+    """J^T J at the incumbent, by derivatives or by the linear model."""
+    if state.models.by_derivatives:
+        J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
+        assert J is not None
+        return J.T @ J
+    model = fit(linear_basis(state.places, state.k), state.k, stack(state.points, coarse=False))
+    return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
+
+
 def known_points(state: State, setting: Setting) -> Known:
+    """What a sparse model looks at."""
     known = [*state.points, *state.pool[-RECENT:]]
-    moved = np.array([point.evaluation.point for point in known]) != setting.scaling.to_theta(setting.ledger.start)
-    residuals = stack(known, is_coarse(state))
-    return Known(np.array([point.u for point in known]), residuals, moved, state.incumbent)
+    start = setting.scaling.to_theta(setting.ledger.start)
+    moved = np.array([point.evaluation.point for point in known]) != start
+    return Known(np.array([point.u for point in known]), stack(known, is_coarse(state)), moved, state.k)
 
 
 def is_coarse(state: State) -> bool:
@@ -98,9 +107,9 @@ def influences(state: State, u: Array, options: Options) -> list[float]:
     """How much of an error of F at each point of the model is one of the decrease that it foresees at u."""
     if len(state.points) == 1 or options.policy == "weights":
         return [1.0] * len(state.points)
-    points, k = np.array([point.u for point in state.points]), state.incumbent
+    points, k = state.places, state.k
     shares = lagrange_values(lagrange_gradients(points, k), points, k, u)
-    current = state.points[k].evaluation
+    current = state.current.evaluation
     return [
         1.0 if t == k else influence(share, point.evaluation, current)
         for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))

@@ -1,4 +1,8 @@
-r"""Where to put points: the first ones, which one to give up for a new one, and where to move one that is too far.
+r"""Points u_0..u_m around the incumbent u_k, their linear Lagrange polynomials, and where to put points: the first ones,
+which one to give up for a new one, and where to move one that is too far.
+
+With D the matrix whose rows are u_t - u_k (t != k), column t of D^{-1} is the gradient of l_t, which is 1 at u_t and
+0 at the others; l_k = 1 - sum of the rest.
 
 A point u_t matters to the model through its Lagrange polynomial l_t: the replaced point is the one with the largest
 max(1, (distance/delta)^4) |l_t(new)|, and a far point moves to where |l_t| is largest in the trust region.
@@ -6,29 +10,50 @@ max(1, (distance/delta)^4) |l_t(new)|, and a far point moves to where |l_t| is l
 Where residuals are not finite, such a point is looked for elsewhere on the line through the incumbent: on the other
 side, then on either side at a quarter of the distance, and so on, `SHORTENINGS` times. |l_t| is linear along that
 line, so the model stays determined.
-
-Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may still
-curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So before the
-search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace, turned at
-random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not positive
-and B is not 0, one of them is negative.
-
-Where residuals are the same at all first points, the search has begun on a plateau (penalties so large that all weights
-are 0): no model tells anything there, however small its radius. So F is looked at across the box: with all parameters
-that have bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the bounds.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import lapack, svd
 
 from suffice.arrays import Array, norm
-from suffice.search.interpolation import lagrange_values
-from suffice.search.step import eigenvalues, longest_linear
+from suffice.search.step import longest_linear
 
-FLAT = 1e-3
-STRIDE = 0.25  # of the width of the box, which is 1
 SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
+SINGULAR = 1e-12  # reciprocal condition number from which on directions are cut off
+
+
+def lagrange_gradients(points: Array, k: int) -> Array:
+    """Row t is the gradient of l_t."""
+    others = np.arange(len(points)) != k
+    D = points[others] - points[k]
+    gradients = np.empty_like(points)
+    size = np.linalg.norm(D, axis=1, keepdims=True)
+    size[size == 0.0] = 1.0  # a point that coincides with u_k tells nothing: its gradient is 0
+    gradients[others] = _inverse(D / size).T / size
+    gradients[k] = -gradients[others].sum(axis=0)
+    return gradients
+
+
+def _inverse(A: Array) -> Array:
+    """A^{-1}, or the pseudo-inverse, which cuts off directions in which the points do not differ but for rounding."""
+    lu, pivots, info = lapack.dgetrf(A)
+    if info == 0 and lapack.dgecon(lu, float(np.abs(A).sum(axis=0).max()))[0] > SINGULAR:
+        inverse: Array = lapack.dgetri(lu, pivots)[0]
+        return inverse
+    # Not LAPACK's faster driver: it may fail to converge even for well-conditioned matrices.
+    U, sigma, Vt = svd(A, full_matrices=False, lapack_driver="gesvd")
+    kept = sigma > 1e-14 * sigma[0]
+    pseudo: Array = (Vt.T[:, kept] / sigma[kept]) @ U.T[kept]
+    return pseudo
+
+
+def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:
+    """l_t(u) for every t; for several u (rows) a matrix with one row per u."""
+    values: Array = (u - points[k]) @ gradients.T
+    values[..., k] += 1.0
+    return values
 
 
 def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
@@ -46,47 +71,6 @@ def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int |
     return points
 
 
-def unseen(u: Array, squared: Array, F: float, radius: float, lower: Array, upper: Array) -> list[Array]:
-    """Points at the distance `radius` along flat directions that the model cannot tell about; `squared` is J^T J."""
-    lam, Q = eigenvalues(squared)
-    flat = Q[:, lam * radius**2 <= FLAT * F]
-    p = flat.shape[1]
-    if p == 0 or len(u) == 1 or F <= 0.0:  # along a single axis there are points already
-        return []
-    turned = np.linalg.qr(np.random.default_rng(p).standard_normal((p, p)))[0]
-    points = []
-    for d in (flat @ turned).T:
-        sides = [np.clip(u + sign * radius * d, lower, upper) for sign in (1.0, -1.0)]
-        far = max(sides, key=lambda point: norm(point - u))
-        if norm(far - u) >= 0.5 * radius:
-            points.append(far)
-    return points
-
-
-def around(u: Array, radius: float, lower: Array, upper: Array) -> list[Array]:
-    """Points at the distance `radius` on either side of u, along the axes."""
-    points = [np.clip(u + sign * radius * axis, lower, upper) for axis in np.eye(len(u)) for sign in (1.0, -1.0)]
-    return [point for point in points if norm(point - u) >= 0.5 * radius]
-
-
-def across(u: Array, lower: Array, upper: Array) -> list[Array]:
-    """Points all over the box, for a search that has begun on a plateau; none where nothing is bounded."""
-    bounded = np.isfinite(lower) & np.isfinite(upper)
-    if not bounded.any():
-        return []
-    sets = [bounded]
-    if bounded.sum() > 1:
-        sets += [np.arange(len(u)) == i for i in np.flatnonzero(bounded)]
-    points: list[Array] = []
-    for reach in (STRIDE, 1.0):
-        for moved in sets:
-            for sign in (-1.0, 1.0):
-                point = np.where(moved, np.clip(u + sign * reach, lower, upper), u)
-                if norm(point - u) >= 0.5 * STRIDE and not any(np.array_equal(point, one) for one in points):
-                    points.append(point)
-    return points
-
-
 def elsewhere(centre: Array, u: Array, lower: Array, upper: Array) -> list[Array]:
     """u and the points to try instead of it, one after the other; those that a bound brings too near are left out."""
     found = []
@@ -99,11 +83,12 @@ def elsewhere(centre: Array, u: Array, lower: Array, upper: Array) -> list[Array
     return found
 
 
-def point_to_replace(points: Array, gradients: Array, k: int, u: Array, delta: float, accepted: bool) -> int:
+def point_to_replace(points: Array, k: int, u: Array, delta: float, accepted: bool) -> int:
     """The point that u replaces; the incumbent only if u was accepted in its place."""
     centre = u if accepted else points[k]
     distances = np.linalg.norm(points - centre, axis=1) / delta
-    scores = np.maximum(1.0, distances**4) * np.abs(lagrange_values(gradients, points, k, u))
+    values = lagrange_values(lagrange_gradients(points, k), points, k, u)
+    scores = np.maximum(1.0, distances**4) * np.abs(values)
     if not accepted:
         scores[k] = -1.0
     return int(np.argmax(scores))
@@ -116,9 +101,9 @@ def farthest(points: Array, k: int) -> tuple[int, float]:
     return t, float(distances[t])
 
 
-def improving_point(points: Array, gradients: Array, k: int, t: int, delta: float, lower: Array, upper: Array) -> Array:
+def improving_point(points: Array, k: int, t: int, delta: float, lower: Array, upper: Array) -> Array:
     """The point of the trust region at which |l_t| is largest."""
-    u, slope = points[k], gradients[t]
+    u, slope = points[k], lagrange_gradients(points, k)[t]
     steps = [longest_linear(sign * slope, delta, lower - u, upper - u) for sign in (1.0, -1.0)]
     best = max(steps, key=lambda s: abs(float(slope @ s)))
     moved: Array = np.clip(u + best, lower, upper)

@@ -1,11 +1,14 @@
-r"""When a search looks elsewhere than its model proposes, and what it is after.
+r"""Where a search looks elsewhere than its model proposes, when, and what a look is worth.
 
-A model is fitted to points nearby and tells nothing of what lies beyond. Three things make that matter here.
+A model is fitted to points nearby and tells nothing of what lies beyond. Five things make that matter here.
 
-- A plateau. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may draw the
-  search further and further away. Where no residual that has to be computed differs between the points of the model,
-  and the model promises less than WORTH of F, the search looks across the box, and goes on from where F is less and a
-  residual differs.
+- A plateau at the start. Where residuals are the same at all first points (penalties so large that all weights are 0),
+  no model tells anything, however small its radius. So F is looked at across the box: with all parameters that have
+  bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the bounds.
+- A plateau on the way. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may
+  draw the search further and further away. Where no residual that has to be computed differs between the points of the
+  model, and the model promises less than WORTH of F, the search looks across the box, and goes on from where F is less
+  and a residual differs.
 - Kinks. Where the support of the weights changes, F has a kink, and valleys between kinks that are no wider than a
   hundredth of the box. A search that has come to rest in one sees its steps fail, however short they are. So once rho
   is below NEAR of the first radius, the model promises less than LITTLE of F, and a third of the steps at such radii
@@ -16,14 +19,19 @@ A model is fitted to points nearby and tells nothing of what lies beyond. Three 
   parameters looks at its incumbent with one parameter moved onto the nearer of its bounds, for each of them; and again
   only after F has decreased by WORTH of itself. An evaluation there, where a penalty vanishes, can be dearer than all
   others together; so it does where none has taken more than CHEAP steps for each block of residuals.
+- Saddles. Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may
+  still curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So
+  before the search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace,
+  turned at random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not
+  positive and B is not 0, one of them is negative.
 
-A look is as accurate as its distance is worth: WORTH of F at the first radius, in proportion elsewhere.
+A look is as accurate as its distance is worth: WORTH of F at the first radius, in proportion elsewhere. Once more, and
+farther, is looked around where a search has ended (`suffice.search.edges`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +39,10 @@ import numpy.typing as npt
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.search import limit
-from suffice.search.geometry import around
+from suffice.search.accuracy import for_decision
 from suffice.search.judge import Verdict
-from suffice.search.state import AnyState, Setting, State
+from suffice.search.state import Point, Setting, State
+from suffice.search.step import eigenvalues
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
 LITTLE = 1e-3  # of F: a decrease that is next to nothing
@@ -42,6 +51,78 @@ LOCAL = 0.1  # of initial_radius: the largest rho at which failures tell of kink
 FEW = 20  # parameters: with more, looks at bounds would be as many as the evaluations of the search
 CHEAP = 100.0  # steps: Newton's method takes tens anywhere, first-order methods thousands where a penalty vanishes
 ROUNDING = 1e-12  # of F: a decrease that is none
+ROUNDS = 3  # how often a search may look along flat directions before it ends
+FLAT = 1e-3
+STRIDE = 0.25  # of the width of the box, which is 1
+
+Flags = npt.NDArray[np.bool_]
+
+
+# Places
+
+
+def together_and_alone(these: Flags) -> list[Flags]:
+    """A set of parameters, and each of them alone."""
+    alone = [np.arange(len(these)) == i for i in np.flatnonzero(these)]
+    return [these, *alone] if len(alone) > 1 else alone
+
+
+def nearer_bounds(u: Array, lower: Array, upper: Array) -> Array:
+    """For each parameter the bound that is nearer."""
+    return np.where(u - lower <= upper - u, lower, upper)
+
+
+def sides(u: Array, steps: Array, lower: Array, upper: Array) -> list[Array]:
+    """u with one parameter moved by its step, either way, as far as the bounds allow."""
+    moves = [sign * steps * axis for axis in np.eye(len(u)) for sign in (1.0, -1.0)]
+    places = [np.clip(u + move, lower, upper) for move in moves]
+    return [place for place in places if not np.array_equal(place, u)]
+
+
+def across(u: Array, lower: Array, upper: Array) -> list[Array]:
+    """Points all over the box, for a search on a plateau; none where nothing is bounded."""
+    points: list[Array] = []
+    for reach in (STRIDE, 1.0):
+        for these in together_and_alone(np.isfinite(lower) & np.isfinite(upper)):
+            for sign in (-1.0, 1.0):
+                point = np.where(these, np.clip(u + sign * reach, lower, upper), u)
+                if norm(point - u) >= 0.5 * STRIDE and not any(np.array_equal(point, one) for one in points):
+                    points.append(point)
+    return points
+
+
+def along_flat(u: Array, squared: Array, F: float, radius: float, lower: Array, upper: Array) -> list[Array]:
+    """Points at the distance `radius` along flat directions that the model cannot tell about; `squared` is J^T J."""
+    lam, Q = eigenvalues(squared)
+    flat = Q[:, lam * radius**2 <= FLAT * F]
+    p = flat.shape[1]
+    if p == 0 or len(u) == 1 or F <= 0.0:  # along a single axis there are points already
+        return []
+    turned = np.linalg.qr(np.random.default_rng(p).standard_normal((p, p)))[0]
+    points = []
+    for d in (flat @ turned).T:
+        ends = [np.clip(u + sign * radius * d, lower, upper) for sign in (1.0, -1.0)]
+        far = max(ends, key=lambda point: norm(point - u))
+        if norm(far - u) >= 0.5 * radius:
+            points.append(far)
+    return points
+
+
+# When
+
+
+def begun_on_a_plateau(state: State, setting: Setting) -> bool:
+    """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives; values
+    that are errors for the most part tell nothing."""
+    if setting.options.noise is not None or len(setting.ledger.records) > len(state.points):
+        return False
+    start = state.points[0].evaluation
+    if any(point.evaluation.error > WORTH * start.cost for point in state.points):
+        return False
+    if state.models.by_derivatives:
+        return start.J is not None and not start.J.any()
+    change = max(norm(point.evaluation.r - start.r) for point in state.points)
+    return len(state.points) > 1 and change <= ROUNDING * norm(start.r)
 
 
 def untouched(state: State, setting: Setting) -> bool:
@@ -49,12 +130,13 @@ def untouched(state: State, setting: Setting) -> bool:
     start = state.current.evaluation
     if setting.options.noise is not None or start.error > WORTH * start.cost:
         return False
-    if state.by_derivatives:
-        return start.J is not None and bool(start.r[_inexact(start)].any()) and not start.J[_inexact(start)].any()
-    return len(state.points) > 1 and all(same(point.evaluation, start) for point in state.points)
+    if state.models.by_derivatives:
+        inexact = _inexact(start)
+        return start.J is not None and bool(start.r[inexact].any()) and not start.J[inexact].any()
+    return len(state.points) > 1 and all(_same(point.evaluation, start) for point in state.points)
 
 
-def same(one: Evaluation, other: Evaluation) -> bool:
+def _same(one: Evaluation, other: Evaluation) -> bool:
     """Whether all residuals that are not known exactly are the same."""
     inexact = _inexact(other)
     if len(one.r) != len(other.r) or not other.r[inexact].any():
@@ -62,49 +144,71 @@ def same(one: Evaluation, other: Evaluation) -> bool:
     return norm((one.r - other.r)[inexact]) <= ROUNDING * norm(other.r[inexact])
 
 
-def _inexact(evaluation: Evaluation) -> npt.NDArray[np.bool_]:
+def _inexact(evaluation: Evaluation) -> Flags:
     """Which residuals are not known exactly."""
-    inexact: npt.NDArray[np.bool_] = evaluation.e > 0.0
+    inexact: Flags = evaluation.e > 0.0
     return inexact if evaluation.blocks is None else np.repeat(inexact, evaluation.blocks)
 
 
-def caught(state: State, setting: Setting) -> bool:
+def before_narrowing(state: State, setting: Setting, rho: float, squared: Array | None) -> State:
+    """The state with what is to be looked at, if anything is, before its radius is reduced to `rho` or the search ends:
+    because of kinks and edges and, at the final radius, where the model is flat, J^T J being `squared`."""
+    current, options = state.current, setting.options
+    F, near, places = current.evaluation.cost, rho < NEAR * options.initial_radius, list[Array]()
+    if squared is not None and state.looks.rounds < ROUNDS:
+        places = along_flat(current.u, squared, F, options.initial_radius, *setting.box)
+    rounds = state.looks.rounds + (squared is not None)
+    if options.model != "linear" and not limit.noisy(setting):
+        edges = _at_bounds(state, setting) if near else []
+        if edges:
+            state, places = state.looking(edged=F), [*edges, *places]
+        if (near or squared is not None) and _caught(state, setting):
+            wide = WIDE * options.initial_radius
+            around = sides(current.u, np.full(len(current.u), wide), *setting.box)
+            around = [place for place in around if norm(place - current.u) >= 0.5 * wide]
+            state, places = state.looking(around=F), [*around, *places]
+    return state.looking(places=tuple(places), rounds=rounds) if places else state
+
+
+def _caught(state: State, setting: Setting) -> bool:
     """Whether kinks may have caught the search in a valley of theirs: the model promises next to nothing, yet many of
     its steps there have failed, and F was larger when the search looked around the last time."""
-    options, F = setting.options, state.current.evaluation.cost
-    if options.model == "linear" or limit.noisy(setting):
+    F = state.current.evaluation.cost
+    if state.promise > LITTLE * F or (1.0 - LITTLE) * state.looks.around <= F:
         return False
-    if state.promise > LITTLE * F or (1.0 - LITTLE) * state.around <= F:
-        return False
-    steps = [one.verdict for one in setting.ledger.records if one.rho <= LOCAL * options.initial_radius]
+    small = LOCAL * setting.options.initial_radius
+    steps = [one.verdict for one in setting.ledger.records if one.rho <= small]
     failed, succeeded = steps.count(Verdict.REJECTED.value), steps.count(Verdict.ACCEPTED.value)
     return failed > 1 and 2 * failed >= succeeded
 
 
-def nearby(state: AnyState, setting: Setting, places: list[Array], near: bool) -> tuple[AnyState, list[Array]]:
-    """The places to look at from the incumbent, before these, because of kinks and, if rho is that small, of edges; and
-    that it has been done."""
-    scaling, current = setting.scaling, state.current
-    F, edges = current.evaluation.cost, at_bounds(state, setting) if near else []
-    if edges:
-        state, places = replace(state, edged=F), [*edges, *places]
-    if caught(state, setting):
-        sides = around(current.u, WIDE * setting.options.initial_radius, scaling.low, scaling.high)
-        state, places = replace(state, around=F), [*sides, *places]
-    return state, places
-
-
-def at_bounds(state: State, setting: Setting) -> list[Array]:
-    """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, with noise, where
-    evaluations are dear, on a plateau, or if F has not decreased since it was looked there."""
-    scaling, current, m = setting.scaling, state.current, len(setting.scaling.low)
-    if m > FEW or setting.options.model == "linear" or limit.noisy(setting):
+def _at_bounds(state: State, setting: Setting) -> list[Array]:
+    """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, where evaluations
+    are dear, on a plateau, or if F has not decreased since it was looked there."""
+    u, evaluation = state.current.u, state.current.evaluation
+    if len(u) > FEW or (1.0 - WORTH) * state.looks.edged <= evaluation.cost or math.isinf(state.promise):
         return []
-    if (1.0 - WORTH) * state.edged <= current.evaluation.cost or math.isinf(state.promise):
+    if max(record.work for record in setting.ledger.records) > CHEAP * len(evaluation.e):
         return []
-    if max(record.work for record in setting.ledger.records) > CHEAP * len(current.evaluation.e):
-        return []
-    u = current.u
-    bound = np.where(u - scaling.low <= scaling.high - u, scaling.low, scaling.high)
+    bound = nearer_bounds(u, *setting.box)
     far = np.isfinite(bound) & (np.abs(bound - u) >= setting.options.initial_radius)
-    return [np.where(np.arange(m) == i, bound, u) for i in np.flatnonzero(far)]
+    return [np.where(np.arange(len(u)) == i, bound, u) for i in np.flatnonzero(far)]
+
+
+# What for
+
+
+def accuracy(u: Array, current: Point, setting: Setting) -> float:
+    """As accurate as the distance is worth."""
+    share = min(WORTH * norm(u - current.u) / setting.options.initial_radius, MOST_WORTH)
+    return for_decision(share * current.evaluation.cost, current.evaluation)
+
+
+def gain(state: State, point: Point, setting: Setting) -> float:
+    """By how much F is proven to be less than at the incumbent, as a share of it; 0 for what is next to nothing, or
+    still on a plateau that the search wants to leave."""
+    current = state.current.evaluation
+    less = current.interval[0] - point.evaluation.interval[1]
+    if less <= ROUNDING * current.cost or (untouched(state, setting) and _same(point.evaluation, current)):
+        return 0.0
+    return less / current.cost

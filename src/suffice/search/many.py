@@ -85,7 +85,6 @@ class GradientSearch:
     points: tuple[Point, ...] = ()
     rejected: tuple[Point, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
     pending: Pending | None = None
-    plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
     promise: float = math.inf  # the decrease that the latest step promised
     failed: bool = False  # whether the latest step has
@@ -126,13 +125,13 @@ class GradientSearch:
             case Purpose.REFINE_INCUMBENT:
                 state = replace(state, points=(*state.points[:-1], _with_slope(point, state.current)))
             case _ if point.evaluation.failure is not None or (pending.purpose is Purpose.STEP and not sloped):
-                return _go_around(state, point, setting)
+                return _go_around(state, pending.plan, point, setting)
             case Purpose.REFINE_STEP:
                 assert state.trial is not None
                 state = replace(state, trial=Trial(_with_slope(point, state.trial.point), state.trial.plan))
             case _:
-                assert state.plan is not None
-                state = replace(state, trial=Trial(point, state.plan), plan=None)
+                assert pending.plan is not None
+                state = replace(state, trial=Trial(point, pending.plan))
         return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
 
@@ -169,8 +168,8 @@ def _step(state: GradientSearch, setting: Setting) -> GradientSearch:
         T = FIRST_LOOK[options.policy] * predicted
         return replace(state, pending=refine(Purpose.REFINE_INCUMBENT, current, T, setting, None))
     within = limit.askable(for_decision(FIRST_LOOK[options.policy] * predicted, current.evaluation), setting)
-    plan = Plan(predicted, length, (F - predicted, F - predicted))
-    return replace(state, plan=plan, pending=Pending(Purpose.STEP, u, within, current.evaluation))
+    plan = Plan(predicted, length)
+    return replace(state, pending=Pending(Purpose.STEP, u, within, current.evaluation, plan=plan))
 
 
 def _gradient(point: Point, setting: Setting) -> Array:
@@ -228,15 +227,17 @@ def _with_slope(refined: Point, before: Point) -> Point:
     return replace(refined, evaluation=replace(refined.evaluation, jacobian=None, gradient=slope))
 
 
-def _go_around(state: GradientSearch, point: Point, setting: Setting) -> tuple[GradientSearch, Judged]:
+def _go_around(
+    state: GradientSearch, plan: Plan | None, point: Point, setting: Setting
+) -> tuple[GradientSearch, Judged]:
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
-    plan = state.plan if state.trial is None else state.trial.plan
+    plan = plan if state.trial is None else state.trial.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho, setting.options)
     note = f"{NO_GRADIENT}: the step has failed" if point.evaluation.failure is None else ""
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u, note)
     stuck = plan.length <= LAST * state.rho
-    return replace(state, delta=delta, plan=None, trial=None, failed=True, stuck=stuck), judged
+    return replace(state, delta=delta, trial=None, failed=True, stuck=stuck), judged
 
 
 def _conclude(state: GradientSearch, trial: Trial, setting: Setting) -> tuple[GradientSearch, Judged]:

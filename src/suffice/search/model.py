@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.arrays import Array, norm
-from suffice.search.interpolation import lagrange_gradients, lagrange_values
+from suffice.search.geometry import lagrange_gradients, lagrange_values
 from suffice.search.step import trust_region_step
 
 PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
@@ -147,9 +147,9 @@ def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> 
     return Basis(z, z, c, g, Lam, linear.unit, tuple(chosen))
 
 
-def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array) -> GramModel:
+def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array | None = None) -> GramModel:
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
-    r = np.vstack([residuals, old_residuals[list(basis.old)]]) if basis.old else residuals
+    r = residuals if old_residuals is None else np.vstack([residuals, *(old_residuals[i] for i in basis.old)])
     d = r - r[k]
     G, b, F = d @ d.T, d @ r[k], float(r[k] @ r[k])
     base = float(basis.c @ (2.0 * b + G @ basis.c)) if basis.smooths else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,6 +30,17 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by each model."""
+
+    predicted: float
+    length: float
+    foreseen: tuple[float, ...] = ()
+    noise: float = 0.0  # eps of `suffice.search.noise`: what noise alone makes of a difference of two F~
+    origin: float = math.nan  # F~ where the step starts, averaged
+
+
+@dataclass(frozen=True)
 class Pending:
     """The evaluation that is being waited for. `replaces`: the point of the model whose place the new one takes.
     `derivatives`: they would be used if F is proven to be at most `below`."""
@@ -40,19 +51,9 @@ class Pending:
     warm: Evaluation | None = None
     replaces: int | None = None
     refines: Point | None = None
+    plan: Plan | None = None  # of a step
     derivatives: bool = False
     below: float = math.inf
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A step of length `length` that promises the decrease `predicted`; `foreseen` is F there by each model."""
-
-    predicted: float
-    length: float
-    foreseen: tuple[float, ...]
-    noise: float = 0.0  # eps of `suffice.search.noise`: what noise alone makes of a difference of two F~
-    origin: float = math.nan  # F~ where the step starts, averaged
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,47 @@ class Setting:
     lower_bound: Callable[[Array], float] | None = None  # F(theta) is at least this, at no cost
     ledger: Ledger = Ledger(np.empty(0))
 
+    @property
+    def box(self) -> tuple[Array, Array]:
+        """The bounds of u."""
+        return self.scaling.low, self.scaling.high
+
     def rules_out(self, u: Array, current: Point) -> bool:
         """Whether F at u is known beforehand to be no less than at the incumbent."""
         bound = self.lower_bound
         return bound is not None and bound(self.scaling.to_theta(u)) >= current.evaluation.interval[1]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Where the trust region looks elsewhere than its model proposes (`suffice.search.looks`)."""
+
+    places: tuple[Array, ...] = ()  # to be looked at, one after the other
+    rounds: int = 0  # of looks across the box or along flat directions
+    around: float = math.inf  # F when it has looked around the latest time
+    edged: float = math.inf  # and when it has looked at bounds
+    in_vain: bool = False  # whether the last look before the end has found nothing
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """Restarts because of noise (`suffice.search.noise`)."""
+
+    count: int = 0
+    in_vain: int = 0  # in a row, that have not decreased F
+    mark: float = math.inf  # F at the incumbent at the latest one, averaged
+
+
+@dataclass(frozen=True)
+class Modelling:
+    """How models are made."""
+
+    misses: tuple[float, ...] = (0.0, 0.0)  # how badly each kind of model foresaw recent steps
+    by_derivatives: bool = False  # `points` is the incumbent alone
+    failures: int = 0  # of such models, less their successes
+    tested: bool = False  # whether they have foreseen an evaluation that was made to test them
+    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
+    checked: float = math.inf  # the rho at which that was tested last
 
 
 @dataclass(frozen=True)
@@ -117,39 +155,45 @@ class State:
 
     delta: float
     rho: float
-    first: tuple[Array, ...]
+    first: tuple[Array, ...] = ()  # points of the model that are still to be evaluated
     points: tuple[Point, ...] = ()
-    incumbent: int = 0
+    k: int = 0  # which of them is the incumbent
+    pool: tuple[Point, ...] = ()
     pending: Pending | None = None
-    plan: Plan | None = None  # the step that `pending` evaluates
     trial: Trial | None = None
-    misses: tuple[float, ...] = (0.0, 0.0)  # how badly the quadratic and the linear model foresaw recent steps
+    promise: float = math.inf  # the decrease that the latest step promised
     after_failure: bool = False
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
-    promise: float = math.inf  # the decrease that the latest step promised
-    pool: tuple[Point, ...] = ()
-    unseen: tuple[Array, ...] = ()  # points along flat directions that are looked at before the search ends
-    looked: int = 0  # how often it has looked there
-    around: float = math.inf  # F when it has looked around the latest time
-    edged: float = math.inf  # and when it has looked at bounds
-    nothing_unseen: bool = False  # and whether the latest look was in vain, so that the search ends
-    restarts: int = 0
-    in_vain: int = 0  # restarts in a row that have not decreased F
-    mark: float = math.inf  # F at the incumbent at the latest restart, averaged
-    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
-    checked: float = math.inf  # the rho at which that was tested last
-    by_derivatives: bool = False  # models come from derivatives: `points` is the incumbent alone
-    failures: int = 0  # of such models, less their successes
-    tested: bool = False  # whether they have foreseen an evaluation that was made to test them
+    looks: Looks = Looks()
+    restarts: Restarts = Restarts()
+    models: Modelling = Modelling()
     status: Status = Status.RUNNING
 
     @property
     def current(self) -> Point:
         """The incumbent, from the first evaluation on."""
-        return self.points[self.incumbent]
+        return self.points[self.k]
 
+    @property
+    def places(self) -> Array:
+        """The points of the model, as rows."""
+        return np.array([point.u for point in self.points])
 
-AnyState = TypeVar("AnyState", bound=State)
+    def looking(self, **changes: Any) -> Self:
+        """With other looks."""
+        return replace(self, looks=replace(self.looks, **changes))
+
+    def modelled(self, **changes: Any) -> Self:
+        """With other models."""
+        return replace(self, models=replace(self.models, **changes))
+
+    def pooled(self, *left: Point) -> Self:
+        """With points that have left the model, or never were of it."""
+        return replace(self, pool=pooled(self.pool, left))
+
+    def placed(self, point: Point, t: int) -> Self:
+        """With a point that takes the t-th one's place."""
+        return replace(self, points=(*self.points[:t], point, *self.points[t + 1 :]))
 
 
 def pool_size(m: int) -> int:
@@ -162,12 +206,10 @@ def sloped_pool_size(m: int) -> int:
     return max(MOST_EQUATIONS // (m + 1), 2)
 
 
-def placed(state: AnyState, point: Point, t: int) -> AnyState:
-    return replace(state, points=swapped(state.points, t, point), pool=pooled(state.pool, [state.points[t]]))
-
-
-def pooled(pool: tuple[Point, ...], left: list[Point]) -> tuple[Point, ...]:
+def pooled(pool: Sequence[Point], left: Sequence[Point]) -> tuple[Point, ...]:
     """The pool with the points that have left the model."""
+    if not left:
+        return tuple(pool)
     m = len(left[0].u)
     grown = [*pool, *left][-pool_size(m) :]
     for i, point in enumerate(grown):
@@ -185,9 +227,4 @@ def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[
     """A pool of evaluations elsewhere than at u that were made before the search, the nearest last."""
     known = [Point(scaling.to_u(one.point), one) for one in seen if one.failure is None]
     elsewhere = [point for point in known if not np.array_equal(point.u, u)]
-    elsewhere.sort(key=lambda point: -norm(point.u - u))
-    return pooled((), elsewhere) if elsewhere else ()
-
-
-def swapped(points: tuple[Point, ...], t: int, point: Point) -> tuple[Point, ...]:
-    return (*points[:t], point, *points[t + 1 :])
+    return pooled((), sorted(elsewhere, key=lambda point: -norm(point.u - u)))

@@ -16,7 +16,8 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.search.interpolation import lagrange_gradients, lagrange_values
+from suffice.search.geometry import lagrange_gradients, lagrange_values
+from suffice.search.state import Point
 
 FAR = 4.0  # sum of |l_t(u)| from which on the interpolant amplifies errors more than it saves
 
@@ -33,26 +34,24 @@ class Blendable(Protocol):
         ...
 
 
-def warm_start(
-    u: Array, points: Sequence[tuple[Array, Evaluation]], k: int, pool: Sequence[tuple[Array, Evaluation]]
-) -> Evaluation | None:
+def warm_start(u: Array, points: Sequence[Point], k: int, pool: Sequence[Point]) -> Evaluation | None:
     """The start for u, from the model's points around the k-th and a pool of older ones."""
     candidates = [*points, *pool]
     if not candidates:
         return None
-    steps = np.array([at for at, _ in candidates]) - u
-    at, nearest = candidates[int(np.argmin((steps * steps).sum(axis=1)))]
-    if np.array_equal(at, u) or len(points) != len(u) + 1:
-        return nearest
-    blended = _blend(u, points, k, nearest)
-    return nearest if blended is None else replace(nearest, solutions=blended)
+    steps = np.array([point.u for point in candidates]) - u
+    near = candidates[int(np.argmin((steps * steps).sum(axis=1)))]
+    if np.array_equal(near.u, u) or len(points) != len(u) + 1:
+        return near.evaluation
+    blended = _blend(u, points, k, near.evaluation)
+    return near.evaluation if blended is None else replace(near.evaluation, solutions=blended)
 
 
-def _blend(u: Array, points: Sequence[tuple[Array, Evaluation]], k: int, nearest: Evaluation) -> list[Any] | None:
-    solutions = [evaluation.solutions for _, evaluation in points]
+def _blend(u: Array, points: Sequence[Point], k: int, nearest: Evaluation) -> list[Any] | None:
+    solutions = [point.evaluation.solutions for point in points]
     if not all(row and all(isinstance(item, Blendable) for item in row) for row in solutions):
         return None
-    places = np.array([point for point, _ in points])
+    places = np.array([point.u for point in points])
     weights = lagrange_values(lagrange_gradients(places, k), places, k, u)
     if np.abs(weights).sum() > FAR:
         return None
