@@ -7,7 +7,8 @@ import pytest
 
 import suffice
 from suffice.result import Status
-from suffice.search.edges import FEW, GAIN, around, edges, search_with_edges
+from suffice.search.edges import FEW, GAIN, edges, search_with_edges
+from suffice.search.looks import sides
 
 LOWER, UPPER = np.zeros(2), np.ones(2)
 
@@ -119,7 +120,7 @@ def test_looks_lie_in_the_box_and_on_bounds_that_are_near(m):
     lower, upper = -rng.uniform(1, 9, m), rng.uniform(1, 9, m)
     for _ in range(20):
         theta = rng.uniform(lower, upper)
-        places = edges(theta, lower, upper) + around(theta, 0.05 * (upper - lower), lower, upper)
+        places = edges(theta, lower, upper) + sides(theta, 0.05 * (upper - lower), lower, upper)
         for place in places:
             assert (lower <= place).all() and (place <= upper).all() and not np.array_equal(place, theta)
         for place in edges(theta, lower, upper):
@@ -150,7 +151,7 @@ def test_infinite_bounds_are_never_near_and_an_edge_that_was_reached_is_none():
     assert edges(np.array([1e9, 0.0]), np.array([-inf, 0.0]), np.array([inf, inf])) == []
     assert edges(np.array([0.0]), np.array([0.0]), np.array([1.0])) == []
     assert [place.tolist() for place in edges(np.array([0.9, 0.5]), LOWER, UPPER)] == [[1.0, 0.5]]
-    at_a_corner = around(np.array([0.0, 1.0]), np.array([0.1, 0.1]), LOWER, UPPER)
+    at_a_corner = sides(np.array([0.0, 1.0]), np.array([0.1, 0.1]), LOWER, UPPER)
     np.testing.assert_allclose(at_a_corner, [[0.1, 1.0], [0.0, 0.9]])
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.search.interpolation import lagrange_gradients, lagrange_values
+from suffice.search.geometry import lagrange_gradients, lagrange_values
 
 
 def simplex(seed, m):
@@ -83,7 +83,7 @@ def test_points_in_general_position_need_no_singular_values(monkeypatch):
         raise np.linalg.LinAlgError("SVD did not converge")
 
     monkeypatch.setattr("numpy.linalg._linalg.svd", fails)
-    monkeypatch.setattr("suffice.search.interpolation.svd", fails, raising=False)
+    monkeypatch.setattr("suffice.search.geometry.svd", fails, raising=False)
     points = simplex(7, 30)
     values = lagrange_values(lagrange_gradients(points, 3), points, 3, points)
     np.testing.assert_allclose(values, np.eye(31), atol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, tune
-from suffice.search.geometry import around
+from suffice.search.looks import sides
 
 
 class Objective:
@@ -76,7 +76,7 @@ def test_a_search_without_failures_does_not_look_around():
 
 
 def test_looks_on_either_side_leave_out_what_a_bound_cuts_off():
-    places = around(np.array([0.0, 0.5]), 0.1, np.zeros(2), np.ones(2))
+    places = sides(np.array([0.0, 0.5]), np.full(2, 0.1), np.zeros(2), np.ones(2))
     assert [place.tolist() for place in places] == [[0.1, 0.5], [0.0, 0.6], [0.0, 0.4]]
 
 

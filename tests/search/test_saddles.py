@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Status, Tuner, exact, tune
-from suffice.search.geometry import across, unseen
+from suffice.search.looks import across, along_flat
 
 SADDLES = {
     "product": (lambda x: np.array([x[0] * x[1] - 0.25]), [0.0, 0.0]),
@@ -59,11 +59,11 @@ def test_where_the_model_has_slopes_in_all_directions_nothing_more_is_evaluated(
 def test_unseen_points_lie_in_the_box_and_a_basis_cannot_miss_a_traceless_curvature():
     B = np.array([[0.0, 1.0, 0.3], [1.0, 0.0, -2.0], [0.3, -2.0, 0.0]])
     u = np.array([0.0, 0.5, 1.0])
-    points = unseen(u, np.zeros((3, 3)), 1.0, 0.1, np.zeros(3), np.ones(3))
+    points = along_flat(u, np.zeros((3, 3)), 1.0, 0.1, np.zeros(3), np.ones(3))
     assert all((point >= 0.0).all() and (point <= 1.0).all() for point in points)
-    free = unseen(u, np.zeros((3, 3)), 1.0, 0.1, np.full(3, -np.inf), np.full(3, np.inf))
+    free = along_flat(u, np.zeros((3, 3)), 1.0, 0.1, np.full(3, -np.inf), np.full(3, np.inf))
     assert min((point - u) @ B @ (point - u) for point in free) < 0.0
-    assert unseen(u, np.eye(3), 1.0, 0.1, np.zeros(3), np.ones(3)) == []
+    assert along_flat(u, np.eye(3), 1.0, 0.1, np.zeros(3), np.ones(3)) == []
 
 
 def test_a_run_that_looks_continues_from_its_state_to_the_same_bits():

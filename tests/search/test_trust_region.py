@@ -14,7 +14,7 @@ from suffice.result import Purpose
 from suffice.search import trust_region
 from suffice.search.accuracy import for_model, for_point
 from suffice.search.scaling import Scaling
-from suffice.search.state import Plan, Point, Setting, Trial, pool_size
+from suffice.search.state import Looks, Plan, Point, Setting, Trial, pool_size
 from suffice.search.strategy import Search
 from suffice.search.trust_region import TrustRegion
 from suffice.search.warm import warm_start
@@ -100,16 +100,16 @@ def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):
         assert len(known.pool) <= pool_size(m)
         if number > m:
             points = np.array([point.u for point in known.points])
-            D = np.delete(points, known.incumbent, axis=0) - points[known.incumbent]
+            D = np.delete(points, known.k, axis=0) - points[known.k]
             assert np.linalg.matrix_rank(D / np.linalg.norm(D, axis=1, keepdims=True), tol=1e-10) == m
         if number > 1 and asking.points:
-            before, after = asking.points[asking.incumbent].u, known.points[known.incumbent].u
+            before, after = asking.points[asking.k].u, known.points[known.k].u
             if record.verdict == "accepted":
                 assert tuple(world.scaling.to_theta(after).tolist()) == record.target
             elif pending.purpose in REFINEMENTS or pending.purpose is Purpose.STEP:
                 assert (before == after).all()  # nothing but an accepted step moves the incumbent
-        if pending.purpose is Purpose.GEOMETRY and known.incumbent != asking.incumbent:
-            old, new = (s.points[s.incumbent].evaluation for s in (asking, known))
+        if pending.purpose is Purpose.GEOMETRY and known.k != asking.k:
+            old, new = (s.current.evaluation for s in (asking, known))
             assert new.interval[1] < old.interval[0]  # or a point that is proven to be better
 
 
@@ -198,7 +198,7 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
         return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
 
     points = tuple(Point(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
-    search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points, edged=0.0)).decide()
+    search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points, looks=Looks(edged=0.0))).decide()
     refined = []
     while (state := search.strategy).rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS
@@ -266,7 +266,7 @@ def test_starts_between_points_are_blended_from_their_weights():
     """Where the weights depend linearly on theta, the start is exact; in any case it proves nothing."""
     slope, origin = np.array([[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]]), np.array([1.0, 2.0, 3.0])
     places = np.array([[0.5, 0.5], [0.6, 0.5], [0.5, 0.6]])
-    points = [(u, Evaluation(u, [1.0], [0.1], solutions=(solved(slope @ u + origin),))) for u in places]
+    points = [Point(u, Evaluation(u, [1.0], [0.1], solutions=(solved(slope @ u + origin),))) for u in places]
     u = np.array([0.55, 0.58])
     (start,) = warm_start(u, points, 0, []).solutions
     np.testing.assert_allclose(start.x, slope @ u + origin, rtol=1e-12)
@@ -287,15 +287,15 @@ def test_starts_between_points_are_blended_from_their_weights():
 )
 def test_other_starts_are_the_nearest_evaluation_itself(u, pool, expected):
     places = {"a": [0.5, 0.5], "b": [0.6, 0.5], "c": [0.5, 0.6]}
-    points = [(np.array(place), at(place, solution=name).evaluation) for name, place in places.items()]
-    old = [(np.array(place), at(place, solution=name).evaluation) for place, name in pool]
+    points = [at(place, solution=name) for name, place in places.items()]
+    old = [at(place, solution=name) for place, name in pool]
     warm = warm_start(np.array(u), points, 0, old)
-    assert any(warm is evaluation for _, evaluation in [*points, *old])
+    assert any(warm is point.evaluation for point in [*points, *old])
     assert warm.solutions == (expected,)
 
 
 def test_far_outside_the_points_nothing_is_extrapolated():
-    points = [(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
+    points = [Point(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
     (start,) = warm_start(np.array([0.9]), points, 0, []).solutions
     assert start.x.tolist() == [0.51]
 
@@ -316,5 +316,5 @@ def test_a_far_point_is_not_refined_for_a_small_promise():
     world = setting([0.5])
     near, far = at([0.5], (1.0, 0.0), e=1e-6), at([0.9], (0.9, 1.0), e=2e-2)
     asking = Search(world, TrustRegion(0.05, 0.01, (), points=(near, far))).decide().strategy
-    assert asking.plan is not None and asking.pending.purpose is Purpose.STEP
-    assert far.evaluation.error > 4.0 * asking.plan.predicted
+    assert asking.pending.plan is not None and asking.pending.purpose is Purpose.STEP
+    assert far.evaluation.error > 4.0 * asking.pending.plan.predicted

@@ -35,6 +35,7 @@ from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.result import Result, Status
 from suffice.search.accuracy import for_decision
+from suffice.search.looks import nearer_bounds, sides, together_and_alone
 from suffice.search.scaling import Scaling
 
 REACH = 1.0 / 3.0  # of the width of the box
@@ -47,31 +48,21 @@ FEW = 3
 SEEN = 0.25  # of a step: what was evaluated so near is not looked at again
 RISEN = 0.01  # of F
 
-Search = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
+Run = Callable[[Sequence[Array], Options], Result]  # from these starts, with these budgets
 Look = Callable[[Array, float, Evaluation], Evaluation]  # at theta, within, from a warm start
 
 
 def edges(theta: Array, lower: Array, upper: Array) -> list[Array]:
     """theta moved onto the bounds that are near, all of them at once and one at a time; infinite ones never are."""
-    bound = np.where(theta - lower <= upper - theta, lower, upper)
+    bound = nearer_bounds(theta, lower, upper)
     with np.errstate(invalid="ignore"):
         distance = np.abs(theta - bound)
         near = np.isfinite(upper - lower) & (distance > 0.0) & (distance <= REACH * (upper - lower))
-    moved = [near] if near.any() else []
-    if near.sum() > 1:
-        moved += [np.arange(len(theta)) == i for i in np.flatnonzero(near)]
-    return [np.where(these, bound, theta) for these in moved]
-
-
-def around(theta: Array, step: Array, lower: Array, upper: Array) -> list[Array]:
-    """theta with one parameter moved by its step, down and up, inside the box."""
-    moves = [sign * step * (np.arange(len(theta)) == i) for i in range(len(theta)) for sign in (-1.0, 1.0)]
-    places = [np.clip(theta + move, lower, upper) for move in moves]
-    return [place for place in places if not np.array_equal(place, theta)]
+    return [np.where(these, bound, theta) for these in together_and_alone(near)]
 
 
 def search_with_edges(
-    search: Search,
+    search: Run,
     look: Look,
     bounds: tuple[Array, Array],
     starts: Sequence[Array],
@@ -107,7 +98,7 @@ def search_with_edges(
         for step in (share * radius for share in shares if len(radius) <= FEW):
             places += [
                 place
-                for place in around(best.point, step, *bounds)
+                for place in sides(best.point, step, *bounds)
                 if not any(norm((place - other) / step) <= SEEN for other in (*seen, *places))
             ]
         unseen = [place for place in places if not any(np.array_equal(place, made.point) for made in looks)]

@@ -18,7 +18,7 @@ from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.geometry import lagrange_gradients, lagrange_values
 from suffice.search.hermite import slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
-from suffice.search.sparsity import Known, fit_sparse
+from suffice.search.sparsity import Known, fit_sparse, refuted, supports
 from suffice.search.state import Point, Setting, State
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
@@ -114,3 +114,24 @@ def influences(state: State, u: Array, options: Options) -> list[float]:
         1.0 if t == k else influence(share, point.evaluation, current)
         for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))
     ]
+
+
+def look_for_sparsity(state: State, setting: Setting) -> State:
+    """With the supports that the first points show, once they are there."""
+    if state.first or setting.options.model == "linear" or setting.options.noise is not None:
+        return state
+    if state.models.failures:  # supports are told by points around the start, and these are not
+        return state
+    return state.modelled(sparsity=supports(state.places, stack(state.points, is_coarse(state))))
+
+
+def test_sparsity(state: State, point: Point) -> State:
+    """Sparsity that a new evaluation refutes is forgotten."""
+    S, current = state.models.sparsity, state.current
+    if S is None:
+        return state
+    old, new = stack([current, point], is_coarse(state))
+    blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
+    if refuted(S, current.u, point.u, np.abs(new - old) > blur):
+        return state.modelled(sparsity=None, misses=(0.0, 0.0))
+    return state

@@ -1,5 +1,5 @@
-r"""Points u_0..u_m around the incumbent u_k, their linear Lagrange polynomials, and where to put points: the first ones,
-which one to give up for a new one, and where to move one that is too far.
+r"""Points u_0..u_m around the incumbent u_k, their linear Lagrange polynomials, and where to put points: the first
+ones, which one to give up for a new one, and where to move one that is too far.
 
 With D the matrix whose rows are u_t - u_k (t != k), column t of D^{-1} is the gradient of l_t, which is 1 at u_t and
 0 at the others; l_k = 1 - sum of the rest.

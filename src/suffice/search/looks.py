@@ -19,8 +19,8 @@ A model is fitted to points nearby and tells nothing of what lies beyond. Five t
   parameters looks at its incumbent with one parameter moved onto the nearer of its bounds, for each of them; and again
   only after F has decreased by WORTH of itself. An evaluation there, where a penalty vanishes, can be dearer than all
   others together; so it does where none has taken more than CHEAP steps for each block of residuals.
-- Saddles. Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F may
-  still curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So
+- Saddles. Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F
+  may still curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So
   before the search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace,
   turned at random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not
   positive and B is not 0, one of them is negative.

@@ -40,14 +40,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
+from suffice.result import Status
+from suffice.search.accuracy import seen
+from suffice.search.geometry import first_points
 from suffice.search.model import Basis, GramModel, fit
+from suffice.search.state import Restarts, Setting, State
 from suffice.search.step import eigenvalues
 
 IN_VAIN = 10
@@ -121,7 +125,33 @@ def regression(
     return Fit(model, smoothed, math.sqrt(float(np.sum(4.0 * each**2 * r[k] ** 2 + 2.0 * each**4))), bias)
 
 
-def next_radius(delta: float, in_vain: int, options: Options) -> float:
+def unsure(state: State, setting: Setting) -> bool:
+    """Whether noise may hide something worth a restart: F is neither negligible nor known to rounding."""
+    best, options = setting.ledger.better(state.current).evaluation, setting.options
+    known = options.noise is None and seen(best, options).error <= ROUNDING * best.cost
+    return best.cost > NOTHING * setting.ledger.records[0].cost and not known
+
+
+def restart(state: State, fitted: Fit, setting: Setting) -> State:
+    """Look again from the incumbent, on a larger radius and along other directions."""
+    options, restarts, begun = setting.options, state.restarts, setting.ledger.records[0]
+    reached = float(fitted.smoothed[state.k])
+    gain = max(GAIN * fitted.eps, NOTHING * begun.cost)
+    in_vain = 0 if reached < restarts.mark - gain else restarts.in_vain + 1
+    if in_vain > IN_VAIN or not unsure(state, setting):
+        best = seen(setting.ledger.better(state.current).evaluation, options)
+        progress = best.interval[1] < begun.interval[0]
+        known = options.noise is not None or progress or best.error <= 0.1 * best.cost
+        return replace(state, status=Status.NOISE if known else Status.ACCURACY)
+    delta, count = _next_radius(state.delta, in_vain, options), restarts.count + 1
+    first = first_points(state.current.u, delta, *setting.box, count + 1000 * (options.seed or 0))[1:]
+    others = [point for t, point in enumerate(state.points) if t != state.k]
+    restarts = Restarts(count, in_vain, reached)
+    state = replace(state, delta=delta, rho=delta, first=tuple(first), restarts=restarts)
+    return replace(state, points=(state.current,), k=0).pooled(*others)
+
+
+def _next_radius(delta: float, in_vain: int, options: Options) -> float:
     """The trust radius of a restart: wider, and from final_radius back to some of the larger ones. An unknown noise may
     turn out to be what a quadratic misses on too large a radius, so then narrower and wider in turn."""
     if delta <= WIDEN * options.final_radius:

@@ -34,10 +34,10 @@ from suffice.search.fitting import (
     competing_models,
     flatness,
     influences,
-    is_coarse,
     known_points,
+    look_for_sparsity,
     smoothed_model,
-    stack,
+    test_sparsity,
 )
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
 from suffice.search.judge import Verdict, next_radius, next_rho
@@ -50,9 +50,7 @@ from suffice.search.sparsity import (
     open_slopes,
     others,
     probe,
-    refuted,
     some,
-    supports,
 )
 from suffice.search.state import WARM_POOL, Judged, Pending, Plan, Point, Setting, State, Trial, pooled, remembered
 from suffice.search.warm import warm_start
@@ -117,12 +115,12 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             state = replace(state, first=state.first[1:], points=points, k=best, retries=0)
             if len(points) == 1:
                 state = by_derivatives.take_up(state, setting)
-            return _look_for_sparsity(state, setting), None
+            return look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             t = pending.replaces
             assert t is not None
             new, old = (seen(one.evaluation, setting.options) for one in (point, state.current))
-            state = _test_sparsity(replace(state, retries=0), point)
+            state = test_sparsity(replace(state, retries=0), point)
             state = state.pooled(state.points[t]).placed(point, t)
             return replace(state, k=t) if new.interval[1] < old.interval[0] else state, None
         case Purpose.UNSEEN:
@@ -219,7 +217,7 @@ def _step(state: State, setting: Setting) -> State:
     if across and predicted <= looks.WORTH * current.evaluation.cost and looks.untouched(state, setting):
         return state.looking(places=tuple(across), rounds=1)
     if fitted is not None and predicted <= fitted.doubt(s):
-        return _restart(state, fitted, setting)
+        return noise.restart(state, fitted, setting)
     short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
     if _suffices(state, predicted, short, setting):
         return replace(state, status=Status.SUFFICES)
@@ -366,8 +364,8 @@ def _narrow(state: State, setting: Setting) -> State:
         if noisy or not by_derivatives.known(state.current.evaluation):
             return by_derivatives.give_up(state, setting)
         return _ask(state, Purpose.TEST, *by_derivatives.test(state, setting), setting)
-    if at_last and noisy and _unsure(state, setting):
-        return _restart(*smoothed_model(state, setting), setting)
+    if at_last and noisy and noise.unsure(state, setting):
+        return noise.restart(*smoothed_model(state, setting), setting)
     squared = flatness(state, setting) if at_last and not noisy else None
     state = looks.before_narrowing(state, setting, rho, squared)
     if state.looks.places:
@@ -415,56 +413,7 @@ def _looked_in_vain(state: State, setting: Setting) -> State:
     return state.looking(places=places[1:], in_vain=state.rho <= setting.options.final_radius and len(places) == 1)
 
 
-# Noise
-
-
-def _unsure(state: State, setting: Setting) -> bool:
-    """Whether noise may hide something worth a restart: F is neither negligible nor known to rounding."""
-    best, options = setting.ledger.better(state.current).evaluation, setting.options
-    known = options.noise is None and seen(best, options).error <= noise.ROUNDING * best.cost
-    return best.cost > noise.NOTHING * setting.ledger.records[0].cost and not known
-
-
-def _restart(state: State, fitted: noise.Fit, setting: Setting) -> State:
-    """Look again from the incumbent, on a larger radius and along other directions."""
-    options, restarts, begun = setting.options, state.restarts, setting.ledger.records[0]
-    reached = float(fitted.smoothed[state.k])
-    gain = max(noise.GAIN * fitted.eps, noise.NOTHING * begun.cost)
-    in_vain = 0 if reached < restarts.mark - gain else restarts.in_vain + 1
-    best = seen(setting.ledger.better(state.current).evaluation, options)
-    if in_vain > noise.IN_VAIN or not _unsure(state, setting):
-        progress = best.interval[1] < begun.interval[0]
-        known = options.noise is not None or progress or best.error <= 0.1 * best.cost
-        return replace(state, status=Status.NOISE if known else Status.ACCURACY)
-    delta, count = noise.next_radius(state.delta, in_vain, options), restarts.count + 1
-    first = first_points(state.current.u, delta, *setting.box, count + 1000 * (options.seed or 0))[1:]
-    others = [point for t, point in enumerate(state.points) if t != state.k]
-    restarts = replace(restarts, count=count, in_vain=in_vain, mark=reached)
-    state = replace(state, delta=delta, rho=delta, first=tuple(first), restarts=restarts)
-    return replace(state, points=(state.current,), k=0).pooled(*others)
-
-
 # Sparsity
-
-
-def _look_for_sparsity(state: State, setting: Setting) -> State:
-    if state.first or setting.options.model == "linear" or setting.options.noise is not None:
-        return state
-    if state.models.failures:  # supports are told by points around the start, and these are not
-        return state
-    return state.modelled(sparsity=supports(state.places, stack(state.points, is_coarse(state))))
-
-
-def _test_sparsity(state: State, point: Point) -> State:
-    """Sparsity that a new evaluation refutes is forgotten."""
-    S, current = state.models.sparsity, state.current
-    if S is None:
-        return state
-    old, new = stack([current, point], is_coarse(state))
-    blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
-    if refuted(S, current.u, point.u, np.abs(new - old) > blur):
-        return state.modelled(sparsity=None, misses=(0.0, 0.0))
-    return state
 
 
 def _probe_sparsity(state: State, setting: Setting, short: bool) -> State | None:
