@@ -25,6 +25,7 @@ ORDER = [
     {"search.objective"},
     {"journal", "search.derivatives"},
     {"prove.stationarity"},
+    {"search.solves"},
     {"search.bilevel"},
     {"search.tuner"},
     {"globally"},

@@ -461,7 +461,7 @@ def test_a_singular_hessian_at_a_worker_leaves_an_evaluation_as_it_is(monkeypatc
 
     problem = two(Counting())
     evaluation = problem.evaluate(PENALTIES.theta(AT), within=1e-6)
-    monkeypatch.setattr("suffice.search.bilevel.tangent_of", singular)
+    monkeypatch.setattr("suffice.search.solves.tangent_of", singular)
     assert problem.differentiate(evaluation).J is None
 
 

@@ -9,17 +9,15 @@ both agree. J is known exactly: it enters as residuals without error.
 from __future__ import annotations
 
 import inspect
-import math
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array, norm, positive, whole_number
+from suffice.arrays import Array, positive, whole_number
 from suffice.evaluation import Evaluation
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
@@ -29,22 +27,15 @@ from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
-from suffice.prove.stationarity import GradientTask, gradient_of, stationarity
+from suffice.prove.stationarity import stationarity
 from suffice.rows.blocks import in_blocks
 from suffice.rows.together import one_by_one, together
-from suffice.search.derivatives import Penalty, TangentTask, ahead, differentiated, tangent_of, with_known
-from suffice.solvers.many import solve_each
+from suffice.search.derivatives import Penalty, ahead, differentiated, with_known
+from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import Solved
-from suffice.solvers.solution import Ask, Outcome, Solution, Solver
-from suffice.solvers.solver import continues, find_solver
+from suffice.solvers.solution import Solution, Solver
+from suffice.solvers.solver import find_solver
 from suffice.space import Space
-
-INFORMATIVE = 0.2
-
-On = Literal["residual", "weights", "steps"]
-
-Settling = Generator[Ask, Solution, Solution]  # asks for solutions until it has the one it wants
 
 
 class BilevelProblem(Closing):
@@ -162,24 +153,23 @@ class BilevelProblem(Closing):
 
     def limited(self, max_steps: int) -> BilevelProblem:
         """The same problem with another `max_steps`; the executor is shared."""
-        limited = copy(self)
-        limited.max_steps = whole_number(max_steps, "max_steps", least=1)
-        limited._share = replace(self._share, max_steps=limited.max_steps)
-        return limited
+        max_steps = whole_number(max_steps, "max_steps", least=1)
+        return self._other(max_steps=max_steps, _share=replace(self._share, max_steps=max_steps))
 
     def over(self, space: Space) -> BilevelProblem:
         """The same problem over another space of the same parameters; the executor is shared."""
         if set(space.names) != set(self.space.names):
             raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
-        other = copy(self)
-        other.space = space
-        return other
+        return self._other(space=space)
 
     def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
         """The same problem with other lower-level problems of the same parameters; the executor is shared."""
+        shared = sharing_designs(tuple(lower))
+        return self._other(lower=shared, _share=replace(self._share, lower=shared))
+
+    def _other(self, **changes: Any) -> BilevelProblem:
         other = copy(self)
-        other.lower = sharing_designs(tuple(lower))
-        other._share = replace(self._share, lower=other.lower)
+        vars(other).update(changes)
         return other
 
     def at(self, theta: Array) -> list[Composite]:
@@ -229,7 +219,7 @@ class BilevelProblem(Closing):
         for theta, near, accuracy in zip(thetas, warm, within, strict=True):
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
             tasks += [
-                Task(j, params, on, accuracy, start, same and _proven(start))
+                Task(j, params, on, accuracy, start, same and is_proven(start))
                 for j, start in enumerate(self._starts(near, None if same else theta))
             ]
         solutions = self._solve(tasks)
@@ -238,7 +228,7 @@ class BilevelProblem(Closing):
         ]
         n = len(self)
         made = [
-            self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]))
+            self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]), on == "steps")
             for k, theta in enumerate(thetas)
         ]
         return [with_known(evaluation, near) for evaluation, near in zip(made, warm, strict=True)]
@@ -259,7 +249,7 @@ class BilevelProblem(Closing):
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
             # Problems in blocks of rows share passes, and no batch; others may share a batch.
             groups = [[one] for one in settling] if self._each is together else [settling]
-            found = self._each([partial(_settle_all, group, self.solver) for group in groups])
+            found = self._each([partial(settle_all, group, self.solver) for group in groups])
             answers = [light(answer) for group in found for answer in group]
             forget()  # what workers know is not known here either
         else:
@@ -274,7 +264,7 @@ class BilevelProblem(Closing):
     def _assemble(self, theta: Array, solutions: Sequence[Solution], work: float, exact: bool = False) -> Evaluation:
         def judged(loss: Loss, solution: Solution) -> tuple[LossAt, float]:
             value = loss.at(solution.x)
-            return value, 0.0 if exact else _error(value, solution)
+            return value, 0.0 if exact else proven_error(value, solution)
 
         pairs = zip(self.losses, solutions, strict=True)
         judgements = self._each([partial(judged, loss, solution) for loss, solution in pairs])
@@ -314,13 +304,7 @@ class FixedSteps:
     def evaluate_all(self, thetas: Sequence[Array], **_: Any) -> list[Evaluation]:
         """`evaluate` for several thetas at once, whatever else is asked for; problems that share a design go through
         one product with X."""
-        problem, n = self.problem, len(self.problem)
-        params = [problem.space.params(np.asarray(theta)) for theta in thetas]
-        solutions = problem._solve([Task(j, one, "steps", self.steps) for one in params for j in range(n)])
-        return [
-            problem._assemble(np.asarray(theta), solutions[k * n : (k + 1) * n], self.steps * n, exact=True)
-            for k, theta in enumerate(thetas)
-        ]
+        return self.problem._evaluate(thetas, None, "steps", [self.steps] * len(thetas))
 
     evaluate_weights = evaluate
 
@@ -335,163 +319,12 @@ class FixedSteps:
         return {**self.problem.fingerprint(), "steps": self.steps}
 
 
-@dataclass(frozen=True)
-class Task:
-    """Solve the j-th problem at these parameters, `on` what is `within` bounded; "steps": that many, from 0."""
-
-    j: int
-    params: Mapping[str, float]
-    on: On
-    within: float
-    start: Solution | None = None
-    same: bool = False  # whether `start` is a solution at these very parameters
-
-
-@dataclass(frozen=True, eq=False)
-class Share:
-    """What a worker has to know in order to solve any of the problems, or to differentiate a solution."""
-
-    lower: tuple[LowerLevel, ...]
-    losses: tuple[Loss, ...]
-    solver: str | Solver
-    max_steps: int
-
-    def solve(self, task: Task | TangentTask | GradientTask) -> Any:
-        """The solution of one problem, fit for travelling, or how it moves."""
-        forget()
-        if isinstance(task, GradientTask):
-            return gradient_of(self.lower[task.j], self.losses[task.j], task)
-        if isinstance(task, TangentTask):
-            return tangent_of(self.lower[task.j], task)
-        problem = self.lower[task.j].at(**task.params)
-        return light(_settle_all([self.settle(task, problem)], self.solver)[0])
-
-    def settle(self, task: Task, problem: Composite) -> Settling:
-        """The way to the solution, for all tasks to go together."""
-        start = _at_home(task, problem)
-        if task.on == "residual":
-            return self._settle(problem, self.losses[task.j], start, task.within)
-        if task.on == "weights":
-            return self._settle_weights(problem, start, task.within)
-        return _settle_steps(problem, int(task.within))
-
-    def known(self, task: Task, solution: Solution) -> int:
-        """The steps of a solution that were made before this task."""
-        assert solution.problem is not None
-        start = _at_home(task, solution.problem)
-        return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
-
-    def complaint(self, task: Task | TangentTask | GradientTask, answer: Any) -> str | None:
-        """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
-        if isinstance(task, GradientTask):
-            pair = isinstance(answer, tuple) and [np.shape(one) for one in answer] == [task.slopes.shape] * 2
-            return None if answer is None or pair else f"an enclosed gradient was expected, got {type(answer).__name__}"
-        if isinstance(task, TangentTask):
-            shape = (len(task.x), len(task.slopes))
-            fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)
-            return None if fits else f"a derivative of shape {shape} was expected, got {type(answer).__name__}"
-        if not isinstance(answer, Solution):
-            return f"a Solution was expected, got {type(answer).__name__}"
-        x, radius = answer.x, answer.certificate.radius
-        if not (isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1 and np.isfinite(x).all()):
-            return "x is not a vector of finite numbers"
-        if task.start is not None and x.shape != task.start.x.shape:
-            return f"x must have shape {task.start.x.shape}, got {x.shape}"
-        size = self.lower[task.j].at(**task.params).size
-        if size is not None and x.shape != (size,):
-            return f"x must have shape ({size},), got {x.shape}"
-        if not radius >= 0.0:
-            return f"the radius must be non-negative, got {radius!r}"
-        return None
-
-    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Settling:
-        """On to the radius that the loss asks for at the point reached so far, until both agree."""
-        first = 0 if continues(start, problem, self.solver) else 1
-        solution = yield Ask(problem, start, steps=first, certificate="free")  # which may be enough
-        budget = solution.steps + self.max_steps - first
-        solution = _with_error(loss, solution)
-
-        def enough(solution: Solution) -> bool:
-            return _with_error(loss, solution).error <= within
-
-        while (left := budget - solution.steps) > 0:
-            at = loss.at(solution.x)
-            if _error(at, solution) <= within:
-                break
-            target = min(at.radius(within), solution.certificate.radius)
-            further = yield Ask(problem, solution, within=target, max_steps=left, enough=enough)
-            further = _with_error(loss, further)
-            exhausted = further.steps == solution.steps or further.outcome is Outcome.PRECISION
-            solution = further
-            if exhausted:
-                break
-        return solution
-
-    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Settling:
-        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
-        if start is None or continues(start, problem, self.solver):
-            return solution
-        # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
-        # another theta off as the loss here: go on until the solution has moved by more than its error.
-        budget = self.max_steps - solution.steps
-        while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
-            further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
-            if not further.reached:
-                return further
-            budget -= further.steps - solution.steps
-            solution = further
-        return solution
-
-
-def _settle_steps(problem: Composite, steps: int) -> Settling:
-    return (yield Ask(problem, None, steps=steps))
-
-
-def _settle_all(tasks: list[Settling], solver: str | Solver) -> list[Solution]:
-    """Every task to its end, all that they ask for at the same time answered together."""
-    settled: dict[int, Solution] = {}
-    answers: dict[int, Solution | None] = dict.fromkeys(range(len(tasks)))
-    while answers:
-        asked: dict[int, Ask] = {}
-        for j, answer in answers.items():
-            try:
-                asked[j] = next(tasks[j]) if answer is None else tasks[j].send(answer)
-            except StopIteration as end:
-                settled[j] = end.value
-        answers = dict(zip(asked, solve_each(list(asked.values()), solver), strict=True))
-    return [settled[j] for j in range(len(tasks))]
-
-
-def _at_home(task: Task, problem: Composite) -> Solution | None:
-    """The start; a solution at this very theta is continued, also after it has been through a file or to a worker."""
-    return None if task.start is None else replace(task.start, problem=problem if task.same else None)
-
-
 def _probes(space: Space) -> list[Array]:
     """A few theta inside the box."""
     lower, upper = space.bounds
     lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
     upper = np.where(np.isfinite(upper), upper, lower + 1.0)
     return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
-
-
-def _proven(start: Any) -> bool:
-    """Whether this is a solution: a start that was blended from neighbours may carry their theta, and is none."""
-    return isinstance(start, Solution) and start.certificate.rule != "none"
-
-
-def _error(value: LossAt, solution: Solution) -> float:
-    """The proven error of the loss's residual: by the radius, or as a verification has proven it."""
-    return min(solution.error, value.error(solution.certificate.radius))
-
-
-def _with_error(loss: Loss, solution: Solution) -> Solution:
-    """A solution that keeps what its verification proves of the loss, which outlives the verification itself."""
-    proof = solution.certificate.verification
-    at = None if proof is None or solution.error < math.inf else loss.at(solution.x)
-    if proof is None or at is None or at.verified is None:
-        return solution
-    return replace(solution, error=at.verified(proof))
 
 
 def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:

@@ -39,7 +39,6 @@ from suffice.solvers.sensitivity import (
     Sensitive,
     Sensitivity,
     Solved,
-    forward_together,
     pulled_back,
     solve_together,
 )
@@ -94,20 +93,14 @@ def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """One lower-level problem at its solution, with its loss; `known` is dw/dtheta where that was made elsewhere, and
-    nothing else is needed."""
+    """One lower-level problem at its solution, with its loss; nothing of the problem where dw/dtheta was made
+    elsewhere."""
 
-    sensitivity: Sensitivity | None
-    K: Any
     linear: Linear
     residuals: Array
-    accuracy: float
-    tangent: Array | None
-    known: Solved | None = None
-
-    def start(self, *shape: int) -> Array | None:
-        """The tangent, if it is one of this kind."""
-        return _start(self.tangent, *shape)
+    solution: Solution
+    sensitivity: Sensitivity | None
+    K: Any
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -124,34 +117,44 @@ def differentiated(
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
     ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.together`), `elsewhere`
     is `tangent_of` for several tasks at a time."""
-    theta = evaluation.point
+    theta, solutions = evaluation.point, evaluation.solutions
     params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
-    if len(evaluation.solutions) != len(lower):
+    if len(solutions) != len(lower):
         return evaluation
-    made: Sequence[Any] = [None] * len(lower)
-    if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, evaluation.solutions):
-        made = elsewhere([_task(j, params, slopes, solution) for j, solution in enumerate(evaluation.solutions)])
-    known = zip(lower, losses, evaluation.solutions, made, strict=True)
-    parts = each([partial(_linearised, *one[:3], params, one[3]) for one in known])
+    made: Sequence[Solved | None] = [None] * len(lower)
+    if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, solutions):
+        made = elsewhere([_task(j, params, slopes, solution) for j, solution in enumerate(solutions)])
+    known = zip(lower, losses, solutions, made, strict=True)
+    parts = each([partial(_linearised, *one[:3], params, one[3] is not None) for one in known])
     if any(part is None for part in parts):
         return evaluation
     J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
-    of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
     if m <= MOST_COLUMNS:
-        solved = _forward(parts, slopes, m)
+        left = [part for part, one in zip(parts, made, strict=True) if one is None]
+        forward = iter(_solved(left, [-np.asarray(part.K @ np.diag(slopes)) for part in left]))
+        solved = [next(forward) if one is None else one for one in made]
         blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
         derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
     else:
-        gradient, solved = _adjoint(parts, slopes)
-        derivatives = {"gradient": gradient + 2.0 * (J.T @ of_penalties)}
+        solved = _solved(parts, [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts])
+        pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
+        of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
+        derivatives = {"gradient": np.sum(pulls, axis=0) + 2.0 * (J.T @ of_penalties)}
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [
         replace(_with_metric(solution, one), tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
-        for solution, one in zip(evaluation.solutions, solved, strict=True)
+        for solution, one in zip(solutions, solved, strict=True)
     ]
     work = evaluation.work + sum(one.work for one in solved)
     return replace(evaluation, solutions=solutions, work=work, **derivatives)
+
+
+def _solved(parts: Sequence[Linearised], sides: Sequence[Array]) -> list[Solved]:
+    """H^-1 B of every problem, each from its tangent if that is one of this kind."""
+    ones = [part.sensitivity for part in parts if part.sensitivity is not None]
+    starts = [_start(part.solution.tangent, *side.shape) for part, side in zip(parts, sides, strict=True)]
+    return solve_together(ones, sides, [_accuracy(part.solution) for part in parts], starts)
 
 
 def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
@@ -198,20 +201,20 @@ def _offers(lower: Sequence[LowerLevel], losses: Sequence[Loss], solutions: Sequ
 
 
 def _linearised(
-    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], known: Solved | None
+    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], known: bool
 ) -> Linearised | None:
     if not isinstance(problem, Sensitive) or not isinstance(solution, Solution):
         return None
     at = loss.at(solution.x)
     if at.linear is None:
         return None
-    if known is not None:
-        return Linearised(None, None, at.linear, at.residuals, FINEST, solution.tangent, known)
+    if known:
+        return Linearised(at.linear, at.residuals, solution, None, None)
     sensitivity = Sensitivity.of(problem.at(**params), solution.x, solution.last_metric)
     K = problem.cross(solution.x, **params)
     if sensitivity is None or K is None:
         return None
-    return Linearised(sensitivity, K, at.linear, at.residuals, _accuracy(solution), solution.tangent)
+    return Linearised(at.linear, at.residuals, solution, sensitivity, K)
 
 
 def _accuracy(solution: Solution) -> float:
@@ -238,27 +241,6 @@ def _with_metric(solution: Solution, solved: Solved) -> Solution:
     if isinstance(state, NewtonState) and state.metric is not solved.metric:
         state = replace(state, metric=solved.metric, again=True)
     return replace(solution, state=state, lent=solved.metric)
-
-
-def _forward(parts: Sequence[Linearised], slopes: Array, m: int) -> list[Solved]:
-    left = [part for part in parts if part.known is None]
-    ones = [part.sensitivity for part in left if part.sensitivity is not None]
-    starts = [part.start(one.size, m) for part, one in zip(left, ones, strict=True)]
-    solved = iter(forward_together(ones, [part.K for part in left], slopes, [part.accuracy for part in left], starts))
-    return [next(solved) if part.known is None else part.known for part in parts]
-
-
-def _adjoint(parts: Sequence[Linearised], slopes: Array) -> tuple[Array, list[Solved]]:
-    """The gradient of the losses' sum, and q of every problem as a column."""
-    ones = [part.sensitivity for part in parts if part.sensitivity is not None]
-    solved = solve_together(
-        ones,
-        [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts],
-        [part.accuracy for part in parts],
-        [part.start(one.size, 1) for part, one in zip(parts, ones, strict=True)],
-    )
-    pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
-    return np.sum(pulls, axis=0), solved
 
 
 def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:

@@ -50,39 +50,33 @@ class Scaling:
 
 
 def _scale(scale: Any, m: int) -> Array:
-    try:
-        unit = np.array(scale, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"scale must be numeric, got {scale!r}") from error
-    if unit.shape not in ((), (m,)):
-        raise ValueError(f"scale must be a number or have shape ({m},), got shape {unit.shape}")
+    unit = _each(scale, "scale", m)
     if not (np.isfinite(unit) & (unit > 0.0)).all():
         raise ValueError(f"scale must be positive and finite, got {scale!r}")
-    return np.array(np.broadcast_to(unit, (m,)))
+    return unit
 
 
 def _bounds(bounds: Any, m: int) -> tuple[Array, Array]:
-    if bounds is None:
-        return np.full(m, -np.inf), np.full(m, np.inf)
     try:
-        lower, upper = bounds
+        lower, upper = (None, None) if bounds is None else bounds
     except (TypeError, ValueError) as error:
         raise ValueError(f"bounds must be a pair (lower, upper), got {bounds!r}") from error
-    sides = []
-    for name, side, default in (("lower", lower, -np.inf), ("upper", upper, np.inf)):
-        try:
-            array = np.array(default if side is None else side, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"bounds: {name} must be numeric, got {side!r}") from error
-        if array.ndim > 1 or (array.ndim == 1 and array.shape != (m,)):
-            raise ValueError(f"bounds: {name} must be a number or have shape ({m},), got shape {array.shape}")
-        if np.isnan(array).any():
-            raise ValueError(f"bounds: {name} must not be NaN, got {side!r}")
-        sides.append(np.array(np.broadcast_to(array, (m,))))
-    bad = np.flatnonzero(~(sides[0] < sides[1]))
-    if bad.size:
-        i = int(bad[0])
-        raise ValueError(
-            f"bounds must satisfy lower < upper, got lower[{i}]={sides[0][i]!r}, upper[{i}]={sides[1][i]!r}"
-        )
-    return sides[0], sides[1]
+    low = _each(-np.inf if lower is None else lower, "bounds: lower", m)
+    high = _each(np.inf if upper is None else upper, "bounds: upper", m)
+    for name, side, given in (("lower", low, lower), ("upper", high, upper)):
+        if np.isnan(side).any():
+            raise ValueError(f"bounds: {name} must not be NaN, got {given!r}")
+    for i in np.flatnonzero(~(low < high)):
+        raise ValueError(f"bounds must satisfy lower < upper, got lower[{i}]={low[i]!r}, upper[{i}]={high[i]!r}")
+    return low, high
+
+
+def _each(value: Any, name: str, m: int) -> Array:
+    """A number for each parameter, from one for all or from a vector."""
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric, got {value!r}") from error
+    if array.shape not in ((), (m,)):
+        raise ValueError(f"{name} must be a number or have shape ({m},), got shape {array.shape}")
+    return np.array(np.broadcast_to(array, (m,)))

@@ -2,15 +2,15 @@ r"""Where a new evaluation starts: from what is known about the weights nearby.
 
 The minimiser w(theta) is Lipschitz in theta, so the nearest evaluated theta is a start at a distance O(delta). Where
 w is smooth the linear interpolant through the model's points, sum_t l_t(u) w_t, is one at a distance O(delta^2): it
-costs nothing and saves the solver the iterations in between. An oracle whose solutions are not `Blendable` gets the
-nearest.
+costs nothing and saves the solver the iterations in between. A solution can be blended if it has weights x and tells a
+start at others, `start_at(x)`, of which nothing is proven; an oracle with any other solutions gets the nearest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +20,6 @@ from suffice.search.geometry import lagrange_gradients, lagrange_values
 from suffice.search.state import Point
 
 FAR = 4.0  # sum of |l_t(u)| from which on the interpolant amplifies errors more than it saves
-
-
-@runtime_checkable
-class Blendable(Protocol):
-    """A solution with weights x that lends itself to interpolation."""
-
-    @property
-    def x(self) -> Array: ...
-
-    def start_at(self, x: Array) -> Any:
-        """A start at other weights for whoever found this solution; nothing is proven about it."""
-        ...
 
 
 def warm_start(u: Array, points: Sequence[Point], k: int, pool: Sequence[Point]) -> Evaluation | None:
@@ -49,7 +37,7 @@ def warm_start(u: Array, points: Sequence[Point], k: int, pool: Sequence[Point])
 
 def _blend(u: Array, points: Sequence[Point], k: int, nearest: Evaluation) -> list[Any] | None:
     solutions = [point.evaluation.solutions for point in points]
-    if not all(row and all(isinstance(item, Blendable) for item in row) for row in solutions):
+    if not all(row and all(hasattr(item, "x") and hasattr(item, "start_at") for item in row) for row in solutions):
         return None
     places = np.array([point.u for point in points])
     weights = lagrange_values(lagrange_gradients(places, k), places, k, u)
