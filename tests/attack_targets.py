@@ -23,7 +23,7 @@ from suffice.models.intercept import Intercepted
 from suffice.models.multinomial import Multinomial
 from suffice.problems.linear import penalised
 from suffice.rows.design import Design
-from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.newton import Newton
 from tests.attacks import LINEAR, Target
 from tests.reference import OwnProx, _quadratic
 from tests.reference_balls import Concomitant, Linear, Quadratic, Softmax, precision, times, total
@@ -309,7 +309,7 @@ def concomitant(rng: np.random.Generator) -> Target:
         return ConcomitantHuber(design, y, epsilon, intercepted, l2)
 
     problem = penalised_by_column(rng, model, float(l1), l2, d)
-    return Target("concomitant Huber", problem, dtype, layout, (NewtonHessian(),))
+    return Target("concomitant Huber", problem, dtype, layout, (Newton(),))
 
 
 def multinomial(rng: np.random.Generator) -> Target:
@@ -331,7 +331,7 @@ def multinomial(rng: np.random.Generator) -> Target:
 
     l1_max = float(np.max(np.abs(model(0.0).gradient(np.zeros(K * d)))))
     l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "logistic", l1_max)
-    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", NewtonHessian())
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", Newton())
     problem = penalised_by_column(rng, model, l1, l2, K * d)
     name = f"softmax{', intercept' if intercepted else ''}"
     return Target(name, problem, dtype, layout, solvers, effort=0.3 if intercepted else 0.6)
@@ -442,11 +442,11 @@ def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, 
     )
     if isinstance(term, ConcomitantHuber):
         F: Any = Concomitant(different, labels, weights, term.epsilon, term.intercepted, 1.0)
-        solvers: tuple[Any, ...] = (NewtonHessian(),)
+        solvers: tuple[Any, ...] = (Newton(),)
     elif isinstance(term, Multinomial):
         F, solvers = (
             Softmax(np.array(different), np.eye(term.classes)[labels], weights, 1.0, term.intercept),
-            (NewtonHessian(),),
+            (Newton(),),
         )
     else:
         F = Linear(different, labels, weights, psi_of(term.loss), 1.0, isinstance(term, Intercepted))

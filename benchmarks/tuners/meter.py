@@ -21,7 +21,7 @@ import numpy as np
 from suffice.models import cox, multinomial
 from suffice.prove import signed_factor
 from suffice.rows import design
-from suffice.solvers import linear_hessian, newton_prox, newton_softmax, quadratic
+from suffice.solvers import hessian, quadratic, softmax_product
 
 
 class Meter:
@@ -67,7 +67,7 @@ def install() -> None:
     design.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
 
-    for module in (linear_hessian, newton_prox, signed_factor):
+    for module in (hessian, signed_factor):
         _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
     _count(signed_factor.SignedFactor, "over_rows", lambda self, X, n: X.shape[0] * len(n) * (len(n) + 1) / 2)
 
@@ -75,12 +75,12 @@ def install() -> None:
     _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)
     _count(quadratic.Wide, "solver", lambda self, added=0.0: N(self) * (N(self) + 1) / 2 * self.B.shape[1])
     _count(quadratic.Wide, "on", lambda self, free: N(self) * len(free) * (len(free) + 1) / 2)
-    _count(quadratic.Factor, "_image", lambda self, v: entries(self.X))
-    _count(quadratic.Factor, "_adjoint", lambda self, r: entries(self.X))
+    _count(quadratic.Factor, "image", lambda self, v: entries(self.X))
+    _count(quadratic.Factor, "pull", lambda self, r: entries(self.X))
     rows = lambda part: float(part.X.shape[0])  # noqa: E731
-    _count(quadratic.Factor, "_outer", lambda self, *_: rows(self) * (rows(self) + 1) / 2 * len(self.columns))
-    _count(newton_softmax.SoftmaxProduct, "product", lambda self, v: 2.0 * entries(self.X) * self.K)
-    _count(newton_softmax.SoftmaxProduct, "_shared", lambda self, l2, D: entries(self.X) * (self.X.shape[1] + 1) / 2)
+    _count(quadratic.Factor, "outer", lambda self, *_: rows(self) * (rows(self) + 1) / 2 * len(self.columns))
+    _count(softmax_product.SoftmaxProduct, "product", lambda self, v: 2.0 * entries(self.X) * self.K)
+    _count(softmax_product.SoftmaxProduct, "_shared", lambda self, l2, D: entries(self.X) * (self.X.shape[1] + 1) / 2)
     _count(multinomial.Multinomial, "hessian", _of_softmax_hessian)
     _count(cox.CoxModel, "hessian", lambda self, m, W: self.design.shape[0] * len(W) * (len(W) + 1.0))
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import HuberRegressor
 import suffice
 from suffice.models.concomitant import ConcomitantHuber
 from suffice.rows.design import Design
-from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.newton import Newton
 from suffice.solvers.solution import Outcome
 from suffice.terms import L1
 from tests.reference import LONG, norm
@@ -87,7 +87,7 @@ def test_certificates_of_the_weights_hold(seed, intercepted, within):
     _, model, f = random_model(seed, intercepted, l2=1e-2)
     d = model.design.shape[1]
     problem = suffice.Composite(model, L1(0.0), mu=model.l2, L=model.L, size=d)
-    solution = suffice.solve(problem, within=within, solver=NewtonHessian())
+    solution = suffice.solve(problem, within=within, solver=Newton())
     x_hat = solution.x.astype(LONG)
     for _ in range(6):  # wherever it starts: the gradient in extended precision proves how far it has come
         x_hat = x_hat - np.linalg.solve(f.hessian(x_hat), f.gradient(x_hat).astype(float))
@@ -106,7 +106,7 @@ def test_scikit_learn_finds_the_same(intercepted):
     theirs = HuberRegressor(epsilon=1.5, alpha=alpha, fit_intercept=intercepted, tol=1e-12, max_iter=10_000).fit(X, y)
     model = ConcomitantHuber(Design.of(X), y, 1.5, intercepted, alpha / 80)
     ours = suffice.solve(
-        suffice.Composite(model, L1(0.0), mu=model.l2, L=model.L, size=3), within=1e-9, solver=NewtonHessian()
+        suffice.Composite(model, L1(0.0), mu=model.l2, L=model.L, size=3), within=1e-9, solver=Newton()
     )
     np.testing.assert_allclose(ours.x, theirs.coef_, atol=1e-5)
     b, s = model.scale(model.image(ours.x))
@@ -120,7 +120,7 @@ def test_a_model_that_fits_half_of_the_rows_exactly_proves_nothing():
     w = np.linalg.lstsq(X, y, rcond=None)[0]
     assert model.gradient_rounding(w, model.image(w)) == np.inf
     problem = suffice.Composite(model, L1(0.0), mu=model.l2, L=model.L, size=20)
-    solution = suffice.solve(problem, within=1e-3, solver=NewtonHessian(), max_steps=50)
+    solution = suffice.solve(problem, within=1e-3, solver=Newton(), max_steps=50)
     assert solution.outcome in (Outcome.PRECISION, Outcome.MAX_STEPS) and solution.certificate.radius > 1e-3
 
 

@@ -14,7 +14,7 @@ from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.quantile_adapter import QuantileAdapter
 from suffice.sklearn.scores import SCORES
-from suffice.solvers.newton_narrowing import NewtonNarrowing
+from suffice.solvers.newton import NewtonNarrowing
 from suffice.testing import check_loss, check_problem
 
 RNG = np.random.default_rng(0)

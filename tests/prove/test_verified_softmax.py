@@ -13,11 +13,11 @@ from suffice.models.smooth import Ridged
 from suffice.penalties.prox import WeightedL1
 from suffice.rows.design import Design
 from suffice.sklearn.folds import LinearFold, Softmax
-from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.newton import Newton
 from suffice.solvers.solver import iterate
 from tests.reference_verified import minimiser
 
-NEWTON = NewtonHessian()
+NEWTON = Newton()
 
 
 def data(rows=30, columns=4, classes=3, seed=0):

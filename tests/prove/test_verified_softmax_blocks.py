@@ -15,12 +15,12 @@ from suffice.penalties.prox import WeightedL1
 from suffice.rows import blocks
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
-from suffice.solvers.newton_hessian import NewtonHessian
+from suffice.solvers.newton import Newton
 from suffice.solvers.solver import iterate
 from tests.prove.test_verified_softmax import data, model, solutions
 from tests.reference_verified import minimiser
 
-NEWTON = NewtonHessian()
+NEWTON = Newton()
 with_intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["", "intercepts"])
 
 

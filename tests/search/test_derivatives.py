@@ -236,8 +236,8 @@ def test_differences_of_a_penalty_stay_inside_the_box(monkeypatch):
 
 
 def test_without_a_factor_conjugate_gradients_give_the_same(monkeypatch):
-    monkeypatch.setattr("suffice.solvers.linear_hessian.largest_matrix", lambda design: 0)
-    monkeypatch.setattr("suffice.solvers.linear_hessian.has_factors", lambda design: False)
+    monkeypatch.setattr("suffice.solvers.hessian.largest_matrix", lambda design: 0)
+    monkeypatch.setattr("suffice.solvers.hessian.OfRows.has_factors", False)
     lower = [ElasticNetLogistic(X, y > 0), ElasticNetLogistic(X, y > 0.5)]  # one product with X for both
     problem = suffice.BilevelProblem(
         lower, [Brier(X_val, y_val > 0)] * 2, space=PENALTIES, solver="fista_adaptive", max_steps=5000
@@ -246,8 +246,8 @@ def test_without_a_factor_conjugate_gradients_give_the_same(monkeypatch):
 
 
 def test_conjugate_gradients_start_from_the_derivative_nearby(monkeypatch):
-    monkeypatch.setattr("suffice.solvers.linear_hessian.largest_matrix", lambda design: 0)
-    monkeypatch.setattr("suffice.solvers.linear_hessian.has_factors", lambda design: False)
+    monkeypatch.setattr("suffice.solvers.hessian.largest_matrix", lambda design: 0)
+    monkeypatch.setattr("suffice.solvers.hessian.OfRows.has_factors", False)
     lower, loss = LINEAR["logistic, Brier"]
     problem = suffice.BilevelProblem([lower], [loss], space=PENALTIES, solver="fista_adaptive")
     theta = PENALTIES.theta(AT)
@@ -437,7 +437,7 @@ def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_int
 
 def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> None:
     """There conjugate gradients take all problems that share X through one product."""
-    for name in ("suffice.solvers.linear_hessian.largest_matrix", "suffice.solvers.sensitivity.largest_matrix"):
+    for name in ("suffice.solvers.hessian.largest_matrix", "suffice.solvers.sensitivity.largest_matrix"):
         monkeypatch.setattr(name, lambda *_: 0)
     theta, there = PENALTIES.theta(AT), Counting()
     one, other = (problem.differentiate(problem.evaluate(theta, within=1e-8)).J for problem in (two(None), two(there)))

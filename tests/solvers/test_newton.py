@@ -18,13 +18,14 @@ from suffice.journal.codec import decode, encode
 from suffice.penalties.prox import l1_least_subgradient
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
-from suffice.solvers import auto, linear_hessian
+from suffice.solvers import auto, hessian
 from suffice.solvers import solver as solver_module
-from suffice.solvers.linear_hessian import sample_rows
+from suffice.solvers.hessian import sample_rows
+from suffice.solvers.minimise import from_face_to_face, minimise_model
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
-from suffice.solvers.quadratic import Matrix, from_face_to_face, minimise_model
-from suffice.terms import SQUARED, Box, LinearModel, Zero
+from suffice.solvers.quadratic import Matrix
+from suffice.terms import L1, SQUARED, Fused, LinearModel, Zero
 from tests.reference import GroupNorms, Margins, OwnSmooth, minimise, norm
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
@@ -129,7 +130,7 @@ def test_the_model_is_brought_close_to_its_minimiser(seed, log_l1, size):
     def q(v):
         return gradient @ (v - w) + 0.5 * (v - w) @ H @ (v - w) + l1 * np.abs(v).sum()
 
-    v = minimise_model(Matrix(H), gradient, w, l1)
+    v = minimise_model(Matrix(H), gradient, w, L1(l1))
     assert q(v) < q(w) or np.array_equal(v, w)
 
 
@@ -146,7 +147,7 @@ def test_from_any_start_faces_lead_to_the_minimiser_of_collinear_models(seed, lo
 
 def test_a_model_without_l1_is_a_linear_system():
     H = np.array([[2.0, 1.0], [1.0, 3.0]])
-    assert minimise_model(Matrix(H), np.array([1.0, -1.0]), np.array([1.0, 1.0]), 0.0) == pytest.approx(
+    assert minimise_model(Matrix(H), np.array([1.0, -1.0]), np.array([1.0, 1.0]), L1(0.0)) == pytest.approx(
         np.array([1.0, 1.0]) - np.linalg.solve(H, [1.0, -1.0])
     )
 
@@ -190,16 +191,16 @@ def test_a_state_holds_no_matrix_and_the_last_hessian_goes_with_the_states():
     solution = solve(problem, steps=6, solver="newton")
     arrays = [value for value in vars(solution.state).values() if isinstance(value, np.ndarray)]
     assert max(array.size for array in arrays) <= max(X.shape)
-    assert len(linear_hessian._memory.hessians) <= 1
+    assert len(hessian._memory.hessians) <= 1
     del solution
-    assert len(linear_hessian._memory.hessians) == 0
+    assert len(hessian._memory.hessians) == 0
 
 
 @pytest.mark.parametrize("family", [ElasticNetLogistic(X, Y > 0), ElasticNetLogistic(sp.csr_array(X), Y > 0)])
 def test_a_working_set_that_does_not_fit_takes_no_matrix_or_is_left_to_fista(family, monkeypatch):
     monkeypatch.setattr("suffice.rows.design.SMALL", 0)
     monkeypatch.setattr("suffice.rows.design.MEMORY", 0.05)
-    assert 40 < linear_hessian.largest_matrix(family.design) < 80
+    assert 40 < hessian.largest_matrix(family.design) < 80
     problem = family.at(l1=1e-3, l2=1e-2)
     exact = solve(problem, within=1e-9, solver="fista_adaptive")
     assert np.count_nonzero(exact.x) > 80
@@ -257,12 +258,14 @@ def test_a_start_at_the_solution_is_certified():
     "smooth, prox, words",
     [
         (OwnSmooth(np.eye(4), np.ones(4)), Zero(), "Plain and Zero"),
-        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), Box(0.0, 1.0), "LinearModel and Box"),
+        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), Fused(0.1), "LinearModel and Fused"),
     ],
 )
 def test_other_problems_are_refused(smooth, prox, words):
     problem = Composite(smooth, prox, mu=1.0, L=1e3, size=4)
-    with pytest.raises(ValueError, match=f"solver='newton' needs a linear model .* got {words}"):
+    with pytest.raises(
+        ValueError, match=f"solver='newton' needs a smooth term with a Hessian, such as a linear model .* got {words}"
+    ):
         solve(problem, within=1e-3, solver="newton")
     assert isinstance(solve(problem, within=1e-3, solver="auto").state, FistaState)
 
@@ -355,7 +358,7 @@ def test_the_hessian_of_least_squares_is_made_once_for_all_targets_and_penalties
     X, Y = rng.standard_normal((300, 30)), rng.standard_normal((300, 3))
     design = Design.of(X)
     assert design.gram == pytest.approx(X.T @ X / 300, rel=1e-12)
-    monkeypatch.setattr("suffice.solvers.linear_hessian.gram", None)  # no other Hessian is made
+    monkeypatch.setattr("suffice.solvers.hessian.gram", None)  # no other Hessian is made
     for y in Y.T:
         for l1, l2 in ((0.1, 0.01), (0.0, 0.1), (0.01, 1e-4)):
             found = solve(ElasticNet(design, y).at(l1=l1, l2=l2), within=1e-7, solver="newton")

@@ -13,7 +13,7 @@ from suffice.models.intercept import Intercepted
 from suffice.penalties.prox import L1, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
-from suffice.solvers import auto, newton, quadratic
+from suffice.solvers import auto, minimise, newton, quadratic
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.terms import LOGISTIC
@@ -76,7 +76,7 @@ def test_few_steps_do_from_far_away_too(loss, far):
 def test_auto_leaves_what_stalls_to_fista(monkeypatch):
     monkeypatch.setattr(newton, "PATIENCE", 1)
     monkeypatch.setattr(auto, "PATIENCE", 1)
-    monkeypatch.setattr(newton, "minimise_model", lambda H, gradient, w, l1: w - 1e-9 * gradient)  # hardly a step
+    monkeypatch.setattr(newton, "minimise_model", lambda H, gradient, w, g: w - 1e-9 * gradient)  # hardly a step
     problem = LOSSES["logistic"](*data("tall")).at(l1=0.0, l2=1e-2)
     stalled = solve(problem, within=1e-5, solver="newton", max_steps=1000)
     assert not stalled.reached and stalled.steps <= 5
@@ -115,9 +115,9 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
             assert form.diagonal == pytest.approx(np.diag(H), rel=1e-12)
             assert form.solver(added)(v) == pytest.approx(np.linalg.solve(H + np.diag(added), v), rel=1e-10)
         for l1 in (0.0, 0.3):
-            found = quadratic.minimise_model(form, v, 0.0 * v, l1)
+            found = minimise.minimise_model(form, v, 0.0 * v, L1(l1))
             left = L1(l1).least_subgradient(found, v + H @ found)
-            assert np.linalg.norm(left) <= quadratic.MODEL_TOLERANCE * np.linalg.norm(v)
+            assert np.linalg.norm(left) <= minimise.MODEL_TOLERANCE * np.linalg.norm(v)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -129,7 +129,7 @@ def test_along_a_line_the_model_is_minimised_exactly(seed):
     def q(t):
         return t * slope + 0.5 * t * t * bend + np.sum(l1 * np.abs(v + np.multiply.outer(t, step)), axis=-1)
 
-    t, reached = quadratic._least_along(v, step, slope, bend, l1)
+    t, reached = minimise._least_along(v, step, slope, bend, l1)
     grid = np.linspace(0.0, 2.0 * t + 1.0, 4001)
     assert q(np.array([t]))[0] <= q(grid).min() + 1e-12
     assert np.abs((v + t * step)[reached]).max(initial=0.0) <= 1e-15

@@ -10,13 +10,14 @@ from flint import arb
 
 import suffice
 from suffice.journal.codec import decode, encode
-from suffice.solvers import newton_softmax
-from suffice.solvers.newton_softmax import Local, NewtonSoftmax, SoftmaxProduct, SoftmaxState
+from suffice.solvers import hessian
+from suffice.solvers.newton import NewtonState
+from suffice.solvers.softmax_product import Local, SoftmaxProduct
 from suffice.solvers.solver import iterate
 from tests.prove.test_verified_softmax import data, model
 from tests.reference_verified import minimiser
 
-SOLVER = "newton_softmax"
+SOLVER = "newton"
 SHAPES = {"tall": (25, 4, 3), "wide": (8, 10, 3), "many classes": (30, 2, 6)}
 
 
@@ -29,8 +30,8 @@ def problems(shape, sparse=False, weights=None):
 
 
 def by_products(monkeypatch):
-    monkeypatch.setattr(newton_softmax, "CG_STEPS", 0.0)
-    monkeypatch.setattr(newton_softmax, "ADMM_STEPS", 0.0)
+    monkeypatch.setattr(hessian, "CG_STEPS", 0.0)
+    monkeypatch.setattr(hessian, "ADMM_STEPS", 0.0)
 
 
 @pytest.mark.parametrize("form", ["products", "matrices"])
@@ -80,18 +81,17 @@ def test_a_small_l2_takes_few_products(monkeypatch):
 
 def test_auto_takes_it_for_several_classes():
     problem = next(problems("tall"))
-    assert isinstance(suffice.solve(problem, within=1e-3).state, SoftmaxState)
+    assert isinstance(suffice.solve(problem, within=1e-3).state, NewtonState)
     assert (
         suffice.solve(problem, within=1e-3).x.tobytes()
         == suffice.solve(problem, within=1e-3, solver=SOLVER).x.tobytes()
     )
 
 
-def test_it_says_what_it_takes():
-    X, y = data()
-    other = suffice.problems.ElasticNet(X, y.astype(float)).at(l1=0.1, l2=0.1)
-    with pytest.raises(ValueError, match="needs a multinomial model in main memory"):
-        suffice.solve(other, within=1e-3, solver=NewtonSoftmax())
+def test_its_former_name_is_known():
+    problem = next(problems("tall"))
+    named = suffice.solve(problem, within=1e-3, solver="newton_softmax")
+    assert named.x.tobytes() == suffice.solve(problem, within=1e-3, solver=SOLVER).x.tobytes()
 
 
 @pytest.mark.parametrize("form", ["products", "matrices"])

@@ -13,7 +13,6 @@ from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, El
 from suffice.rows.design import Design
 from suffice.solvers.certificate import RULES, Evidence
 from suffice.solvers.fista import Fista
-from suffice.solvers.newton_hessian import NewtonHessian
 from suffice.solvers.solver import SOLVERS, refusal
 from suffice.terms import HUBER, L1, LOGISTIC, SQUARED, Box, Group, LinearModel, NonNegative, Zero
 from tests.reference import LOSSES, SOLVABLE, OwnProx, OwnSmooth, norm, random_case, solves
@@ -73,13 +72,12 @@ COUNTS = ElasticNetPoisson(X, np.round(np.abs(y))).at(l1=0.1, l2=0.1)  # no Lips
     "solver, names, counts",
     [
         ("auto", set(PROBLEMS), True),
-        ("newton", LINEAR, True),
+        ("newton", LINEAR | OTHER_G, True),
         ("fista", set(PROBLEMS), False),
         ("fista_adaptive", set(PROBLEMS), False),
         ("gradient_descent", set(PROBLEMS), False),
         ("fista_mixed", LINEAR | OTHER_G, False),
         ("newton_tv", set(), False),
-        (NewtonHessian(), set(), False),
     ],
     ids=lambda value: getattr(value, "name", value) if not isinstance(value, set | bool) else "",
 )

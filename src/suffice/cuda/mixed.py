@@ -23,12 +23,10 @@ import numpy as np
 
 from suffice.arrays import Array, norm
 from suffice.models.linear import LinearModel, majoriser_along
-from suffice.solvers.certificate import Evidence, fixed_point_radius, gap_radius
-from suffice.solvers.fields import RECOMPUTED
+from suffice.solvers.certificate import RECOMPUTED, Evidence, fixed_point_radius, gap_radius
 from suffice.solvers.fista import AdaptiveFista
 from suffice.solvers.momentum import FistaState
-from suffice.solvers.parts import Parts, lacks_constants
-from suffice.solvers.problem import Canonical
+from suffice.solvers.problem import Canonical, lacks_constants
 
 FISTA = AdaptiveFista()
 PROVE = 0.5  # of the last radius proven: where a guess is worth a proof
@@ -79,7 +77,7 @@ class MixedFista:
     name: str = "fista_mixed"
 
     def takes(self, problem: Canonical) -> str | None:
-        term = Parts.of(problem).term
+        term = problem.term
         if not isinstance(term, LinearModel):
             kind = type(term).__name__
             return f"needs a linear model (a suffice.terms.LinearModel), got {kind}: try 'fista_adaptive', or 'auto'"
@@ -115,10 +113,10 @@ class MixedFista:
 
 def rounded(problem: Canonical) -> Any:
     """f with products in float32, or None where its numbers are beyond the range."""
-    parts = Parts.of(problem)
-    assert isinstance(parts.term, LinearModel)
-    model = parts.term.in_float32
-    return None if model is None else Rounded(model, parts.term.l2 + parts.ridge)
+    term = problem.term
+    assert isinstance(term, LinearModel)
+    model = term.in_float32
+    return None if model is None else Rounded(model, term.l2 + problem.ridge)
 
 
 def _suggested(problem: Canonical, guess: FistaState) -> float:

@@ -37,7 +37,7 @@ from suffice.models.linear import LossModel
 from suffice.penalties.prox import L1
 from suffice.rows.design import Design
 from suffice.solvers.certificate import Evidence, certify_step
-from suffice.solvers.linear_hessian import LEAST_RIDGE
+from suffice.solvers.hessian import LEAST_RIDGE
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.solution import Ask, Outcome, Solution

@@ -25,7 +25,7 @@ from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.gram import gram
 from suffice.search.bilevel import BilevelProblem
-from suffice.solvers.parts import LinearParts
+from suffice.solvers.problem import LinearParts
 
 if TYPE_CHECKING:
     from suffice.globally.rotation import Rotation

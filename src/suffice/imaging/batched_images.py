@@ -97,7 +97,7 @@ class ImageStack:
         for _ in range(steps):
             Z = X
             if self.fast:
-                moved = [momentum(one, q, q) for one in t]
+                moved = [momentum(one, q) for one in t]
                 t = tuple(one for one, _ in moved)
                 Z = X - before
                 Z *= np.array([[beta] for _, beta in moved])

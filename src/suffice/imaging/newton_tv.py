@@ -30,8 +30,7 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array
 from suffice.imaging.variation import NO_IMAGE, Variation, differences
 from suffice.penalties.prox import Zero
-from suffice.solvers.certificate import Evidence
-from suffice.solvers.fields import RECOMPUTED
+from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.problem import Canonical
 
 DENSE_SIZE = 1024

@@ -2,7 +2,7 @@
 for bit.
 
 Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
-under their name, without those that are declared as left out (`solvers.fields`). Nothing is ever executed on the
+under their name, without those that are declared as left out (`solvers.certificate`). Nothing is ever executed on the
 way back: only the classes listed here are built.
 """
 
@@ -26,16 +26,14 @@ from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Record
-from suffice.solvers.certificate import Certificate
-from suffice.solvers.fields import left_out
+from suffice.solvers.certificate import Certificate, left_out
 from suffice.solvers.gradient_descent import DescentState
-from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.hessian import Metric
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
-from suffice.solvers.newton_softmax import SoftmaxState
 from suffice.solvers.solution import Outcome, Solution
 
-SolverState = FistaState | DescentState | NewtonState | SoftmaxState | MixedState | VariationState
+SolverState = FistaState | DescentState | NewtonState | MixedState | VariationState
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Metric, Solution, Options, Record, Evaluation)

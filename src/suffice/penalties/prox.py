@@ -1,4 +1,4 @@
-r"""Convex terms g with a cheap prox, and what a certificate needs to know about them.
+r"""Convex terms g with a cheap prox, and what certificates and Newton's method need to know about them.
 
 For a step t > 0, prox_{t g}(v) = argmin_x g(x) + ||x - v||^2 / (2t). Besides `value` and `prox`, each term offers
 
@@ -7,6 +7,15 @@ For a step t > 0, prox_{t g}(v) = argmin_x g(x) + ||x - v||^2 / (2t). Besides `v
   B; it is summed here from non-negative parts, so that nothing cancels when x is nearly optimal.
 - `least_subgradient(x, gradient)`: the element of gradient + dg(x) of smallest norm.
 
+Terms of single variables are  g = sum_j l1_j |x_j|  for  lower_j <= x_j <= upper_j,  infinite elsewhere. Their prox is
+that of the l1 penalty followed by a projection,  s = soft(v, l1),  w_bar = clip(s/mu). So p falls into p1 = v - s in
+the subdifferential of the l1 part and p2 = s - mu w_bar in that of the bounds, and
+
+    B = sum_j (l1_j |x_j| - p1_j x_j)  +  sum_j p2_j (w_bar_j - x_j)
+
+is a sum of two that are not negative. In the same way the shortest element of gradient + dg is found: l1 takes up what
+it can of the gradient, and the bounds of what is left. Groups of variables are in `suffice.penalties.groups`.
+
 A user's own term needs `value` and `prox` only (see `solvers.problem.Composite`): the remainder then follows from the
 definition, with an allowance for its cancellation.
 """
@@ -14,8 +23,7 @@ definition, with an allowance for its cancellation.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -23,6 +31,9 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, positive
 from suffice.protocols import conforms
+
+Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 @runtime_checkable
@@ -47,26 +58,38 @@ class CertifiableProx(Prox, Protocol):
     def least_subgradient(self, x: Array, gradient: Array) -> Array: ...
 
 
+@runtime_checkable
+class Structured(CertifiableProx, Protocol):
+    """A g that knows where it is smooth: all that Newton's method needs."""
+
+    def fixed(self, x: Array) -> Mask:
+        """Which variables are at a kink of g, or at a bound."""
+        ...
+
+    def smooth_part(self, x: Array, free: Indices) -> tuple[Array, Array | None]:
+        """The gradient and the Hessian of g on variables that are not fixed; None for a Hessian that is 0."""
+        ...
+
+    def on(self, working: Indices, size: int) -> Structured:
+        """g on some of `size` variables, which are `whole`."""
+        ...
+
+    def whole(self, working: Mask) -> Mask:
+        """The least set of variables that holds these and can be told apart from the others."""
+        ...
+
+    def change(self, x: Array, other: Array) -> float:
+        """g(other) - g(x), for points where g is finite."""
+        ...
+
+    def slope(self, x: Array, direction: Array) -> float:
+        """The derivative of g along the direction at x, from the left: that of the way which has led there."""
+        ...
+
+
 def soft(v: Array, threshold: float | Array) -> Array:
     """Soft thresholding: sign(v) max(|v| - threshold, 0)."""
     return v - np.clip(v, -threshold, threshold)
-
-
-@dataclass(frozen=True)
-class Zero:
-    """g = 0."""
-
-    def value(self, x: Array) -> float:
-        return 0.0
-
-    def prox(self, v: Array, step: float) -> Array:
-        return v
-
-    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        return v / mu, 0.0
-
-    def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        return gradient
 
 
 def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Array, float]:
@@ -89,17 +112,64 @@ def l1_least_subgradient(l1: float | Array, x: Array, gradient: Array) -> Array:
     return np.where(x == 0, soft(gradient, l1), gradient + l1 * np.sign(x))
 
 
-@dataclass(frozen=True)
-class L1:
-    """g = l1 ||x||_1."""
+class Separable:
+    """g = sum_j l1_j |x_j| for lower <= x <= upper and infinite elsewhere; each a number or one for every variable."""
 
-    l1: float
-
-    def __post_init__(self) -> None:
-        positive(self.l1, "l1", zero=True)
+    l1: Any
+    lower: Any = -math.inf
+    upper: Any = math.inf
 
     def value(self, x: Array) -> float:
-        return self.l1 * float(np.abs(x).sum())
+        inside = bool(np.all((self.lower <= x) & (x <= self.upper)))
+        return float((self.l1 * np.abs(x)).sum()) if inside else math.inf
+
+    def prox(self, v: Array, step: float) -> Array:
+        return np.clip(soft(v, step * self.l1), self.lower, self.upper)
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        s, of_l1 = l1_remainder(self.l1, x, v, mu)
+        w_bar = np.clip(s, self.lower, self.upper)
+        if self.value(x) == math.inf:
+            return w_bar, math.inf
+        return w_bar, of_l1 + float(np.maximum(mu * (s - w_bar) * (w_bar - x), 0.0).sum())
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        # At a bound the normal cone takes up all that points outside.
+        rising = gradient + np.where(x >= 0.0, self.l1, -np.asarray(self.l1))  # along e_j
+        falling = gradient + np.where(x > 0.0, self.l1, -np.asarray(self.l1))  # along -e_j, negated
+        low, high = x <= self.lower, x >= self.upper
+        least = l1_least_subgradient(self.l1, x, gradient)
+        least = np.where(low, np.minimum(rising, 0.0), least)
+        least = np.where(high, np.maximum(falling, 0.0), least)
+        return np.where(low & high, 0.0, least)
+
+    def fixed(self, x: Array) -> Mask:
+        kink = (x == 0.0) & (np.asarray(self.l1) > 0.0)
+        fixed: Mask = kink | (x <= self.lower) | (x >= self.upper)
+        return fixed
+
+    def smooth_part(self, x: Array, free: Indices) -> tuple[Array, Array | None]:
+        return np.broadcast_to(self.l1, x.shape)[free] * np.sign(x[free]), None
+
+    def on(self, working: Indices, size: int) -> Separable:
+        names = (item.name for item in fields(self))  # type: ignore[arg-type]
+        return type(self)(*(np.broadcast_to(getattr(self, name), size)[working] for name in names))
+
+    def whole(self, working: Mask) -> Mask:
+        return working
+
+    def change(self, x: Array, other: Array) -> float:
+        return float((self.l1 * (np.abs(other) - np.abs(x))).sum())
+
+    def slope(self, x: Array, direction: Array) -> float:
+        return float((self.l1 * np.where(x != 0.0, np.sign(x) * direction, -np.abs(direction))).sum())
+
+
+class Lasso(Separable):
+    """sum_j l1_j |x_j|, without bounds."""
+
+    def value(self, x: Array) -> float:
+        return float((self.l1 * np.abs(x)).sum())
 
     def prox(self, v: Array, step: float) -> Array:
         return soft(v, step * self.l1)
@@ -110,9 +180,41 @@ class L1:
     def least_subgradient(self, x: Array, gradient: Array) -> Array:
         return l1_least_subgradient(self.l1, x, gradient)
 
+    def on(self, working: Indices, size: int) -> Lasso:
+        return WeightedL1(self.l1[working]) if np.ndim(self.l1) else self
+
+
+@dataclass(frozen=True)
+class Zero(Lasso):
+    """g = 0."""
+
+    l1 = 0.0
+
+    def value(self, x: Array) -> float:
+        return 0.0
+
+    def prox(self, v: Array, step: float) -> Array:
+        return v
+
+    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
+        return v / mu, 0.0
+
+    def least_subgradient(self, x: Array, gradient: Array) -> Array:
+        return gradient
+
+
+@dataclass(frozen=True)
+class L1(Lasso):
+    """g = l1 ||x||_1."""
+
+    l1: float
+
+    def __post_init__(self) -> None:
+        positive(self.l1, "l1", zero=True)
+
 
 @dataclass(frozen=True, eq=False)
-class WeightedL1:
+class WeightedL1(Lasso):
     """g = sum_i l1_i |x_i|."""
 
     l1: Array
@@ -129,20 +231,7 @@ class WeightedL1:
     __hash__ = None  # type: ignore[assignment]
 
     def check_size(self, size: int) -> None:
-        if len(self.l1) != size:
-            raise ValueError(f"l1 must have {size} entries, one per variable, got {len(self.l1)}")
-
-    def value(self, x: Array) -> float:
-        return float(self.l1 @ np.abs(x))
-
-    def prox(self, v: Array, step: float) -> Array:
-        return soft(v, step * self.l1)
-
-    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        return l1_remainder(self.l1, x, v, mu)
-
-    def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        return l1_least_subgradient(self.l1, x, gradient)
+        check_l1(self.l1, size)
 
 
 @dataclass(frozen=True)
@@ -174,110 +263,14 @@ def check_size(term: Prox, size: int) -> None:
         check(size)
 
 
-def _indices(group: npt.ArrayLike) -> npt.NDArray[np.intp]:
-    array = np.asarray(group)
-    if array.size and array.dtype.kind not in "iu":  # also a mask, which would be taken for the indices 0 and 1
-        raise TypeError(f"groups must hold integers, got {array.dtype}")
-    return array.astype(np.intp).ravel()
-
-
 @dataclass(frozen=True, eq=False)
-class Group:
-    """g = sum_G weight_G ||x_G||_2 over groups that do not overlap (group lasso); indices in no group are free."""
-
-    groups: Sequence[npt.ArrayLike]
-    weights: float | Sequence[float]
-
-    def __post_init__(self) -> None:
-        groups = tuple(_indices(group) for group in self.groups)
-        try:
-            weights = np.broadcast_to(np.asarray(self.weights, dtype=np.float64), (len(groups),))
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"weights must be a number or {len(groups)} numbers, got {self.weights!r}") from error
-        members = np.concatenate(groups) if groups else np.empty(0, dtype=np.intp)
-        if len(np.unique(members)) != len(members):
-            raise ValueError("groups must not overlap or repeat an index")
-        if members.size and members.min() < 0:
-            raise ValueError(f"groups must hold non-negative indices, got {int(members.min())}")
-        if not (np.isfinite(weights).all() and (weights >= 0).all()):
-            raise ValueError(f"weights must be non-negative and finite, got {self.weights!r}")
-        object.__setattr__(self, "groups", groups)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_members", members)
-        object.__setattr__(self, "_owner", np.repeat(np.arange(len(groups)), [len(group) for group in groups]))
-
-    def check_size(self, size: int) -> None:
-        members = self._array("_members")
-        if members.size and members.max() >= size:
-            raise ValueError(f"groups must hold indices below {size}, the number of weights, got {int(members.max())}")
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Group)
-            and np.array_equal(self._array("_members"), other._array("_members"))
-            and np.array_equal(self._array("_owner"), other._array("_owner"))
-            and np.array_equal(self._array("weights"), other._array("weights"))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _array(self, name: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = getattr(self, name)
-        return array
-
-    def owners(self, size: int) -> npt.NDArray[np.intp]:
-        """The number of every variable's group, -1 for none."""
-        owner = np.full(size, -1, dtype=np.intp)
-        owner[self._array("_members")] = self._array("_owner")
-        return owner
-
-    def norms(self, x: Array) -> Array:
-        """||x_G|| of every group."""
-        owner, members = self._array("_owner"), self._array("_members")
-        return np.sqrt(np.bincount(owner, weights=x[members] ** 2, minlength=len(self.groups)))
-
-    def _scale_groups(self, x: Array, factors: Array) -> Array:
-        scale = np.zeros(x.shape)
-        scale[self._array("_members")] = factors[self._array("_owner")]
-        return scale * x
-
-    def _ball_part(self, v: Array, radii: Array) -> Array:
-        """Each group of v projected to the ball of its radius; zero outside the groups."""
-        norms = self.norms(v)
-        factors = np.where(norms > radii, radii / np.where(norms > 0, norms, 1.0), 1.0)
-        return self._scale_groups(v, factors)
-
-    def value(self, x: Array) -> float:
-        return float(self._array("weights") @ self.norms(x))
-
-    def prox(self, v: Array, step: float) -> Array:
-        return v - self._ball_part(v, step * self._array("weights"))
-
-    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        # Per group with p = |p| e: weight ||x|| - <p, x> = (weight - |p|) ||x|| + |p| (||x|| - <e, x>), and the last
-        # bracket is ||x - <e, x> e||^2 / (||x|| + <e, x>) where x and e do not point apart: nothing cancels.
-        weights, p = self._array("weights"), self._ball_part(v, self._array("weights"))
-        owner, members = self._array("_owner"), self._array("_members")
-        sizes, outer = self.norms(x), self.norms(v)
-        lengths = np.minimum(outer, weights)
-        e = self._scale_groups(v, 1.0 / np.where(outer > 0, outer, 1.0))
-        along: Array = np.bincount(owner, weights=(x * e)[members], minlength=len(self.groups)).astype(np.float64)
-        across = self.norms(x - self._scale_groups(e, along))
-        bend = np.where(along > 0, across**2 / np.where(along > 0, sizes + along, 1.0), sizes - along)
-        return (v - p) / mu, float(np.sum((weights - lengths) * sizes + lengths * bend))
-
-    def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        norms, weights = self.norms(x), self._array("weights")
-        at_zero = gradient - self._ball_part(gradient, np.where(norms == 0, weights, 0.0))
-        return at_zero + self._scale_groups(x, np.where(norms > 0, weights / np.where(norms > 0, norms, 1.0), 0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Box:
+class Box(Separable):
     """g = 0 inside lower <= x <= upper and infinite outside; numbers or vectors, either side may be infinite."""
 
     lower: float | Array
     upper: float | Array
+
+    l1 = 0.0
 
     def __post_init__(self) -> None:
         try:
@@ -308,29 +301,66 @@ class Box:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def value(self, x: Array) -> float:
-        return 0.0 if bool(np.all((self.lower <= x) & (x <= self.upper))) else math.inf
 
-    def prox(self, v: Array, step: float) -> Array:
-        return np.clip(v, self.lower, self.upper)
+def l1_weights(l1: Any) -> Array:
+    weights = np.array(l1, dtype=np.float64)
+    if weights.ndim > 1 or not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+        raise ValueError(f"l1 must be a number or a vector of finite, non-negative numbers, got {l1!r}")
+    return frozen(weights)
 
-    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        w_bar = np.clip(v / mu, self.lower, self.upper)
-        if self.value(x) == math.inf:
-            return w_bar, math.inf
-        p = v - mu * w_bar
-        return w_bar, float(np.maximum(p * (w_bar - x), 0.0).sum())
 
-    def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        # At a bound only the part of the gradient that points back inside counts.
-        inward_only = np.where(x <= self.lower, np.minimum(gradient, 0.0), gradient)
-        inward_only = np.where(x >= self.upper, np.maximum(inward_only, 0.0), inward_only)
-        return np.where(np.asarray(self.lower) == np.asarray(self.upper), 0.0, inward_only)
+def check_l1(l1: Array, size: int) -> None:
+    if l1.ndim == 1 and len(l1) != size:
+        raise ValueError(f"l1 must have {size} entries, one per variable, got {len(l1)}")
+
+
+@dataclass(frozen=True, eq=False)
+class BoxL1(Separable):
+    """g = sum_j l1_j |x_j| for lower <= x <= upper and infinite elsewhere; numbers or vectors, bounds may be infinite,
+    and 0 lies between them."""
+
+    l1: Any
+    lower: Any = 0.0
+    upper: Any = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "l1", l1_weights(self.l1))
+        for name in ("lower", "upper"):
+            bound = np.array(getattr(self, name), dtype=np.float64)
+            if bound.ndim > 1 or np.isnan(bound).any():
+                raise ValueError(f"{name} must be a number or a vector of numbers, got {getattr(self, name)!r}")
+            object.__setattr__(self, name, frozen(bound))
+        if not (np.all(self.lower <= 0.0) and np.all(self.upper >= 0.0)):
+            raise ValueError("lower must not be positive and upper not negative: 0 has to lie between them")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BoxL1):
+            return False
+        names = ("l1", "lower", "upper")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check_size(self, size: int) -> None:
+        for name in ("l1", "lower", "upper"):
+            if np.shape(getattr(self, name)) not in ((), (size,)):
+                raise ValueError(f"{name} must be a number or have shape ({size},)")
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether all bounds are lower bounds, of 0 or none."""
+        lower = np.asarray(self.lower)
+        return bool(np.all(np.isinf(self.upper)) and np.all((lower == 0.0) | np.isinf(lower)))
 
 
 def NonNegative() -> Box:  # noqa: N802 (a term like the others)
     """g = 0 for x >= 0 and infinite elsewhere."""
     return Box(0.0, math.inf)
+
+
+def Positive(l1: Any = 0.0) -> BoxL1:  # noqa: N802 (a term like the others)
+    """g = sum_j l1_j x_j for x >= 0 and infinite elsewhere."""
+    return BoxL1(l1, 0.0, math.inf)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from suffice.arrays import frozen, positive
 from suffice.lazy import cached_property
 from suffice.models.row_targets import RowsTargets, rows_of_targets
 from suffice.models.targets import Targets, of_zero, rows
+from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import L1
-from suffice.penalties.structure import SparseGroup
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.solvers.problem import Composite

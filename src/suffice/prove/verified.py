@@ -20,7 +20,7 @@ Then (w + h, 0) satisfies the optimality conditions of the whole convex problem:
 It lies within  ||n|| + epsilon / sqrt(lambda_min(H))  of w, and a prediction t . w errs by at most  |t . n| + epsilon
 ||t||_{H^-1}.
 
-Weights that must not be negative (`penalties.structure`) are the same with sigma_j = 1, also for l1_j = 0, and in 4
+Weights that must not be negative (`penalties.prox`) are the same with sigma_j = 1, also for l1_j = 0, and in 4
 with  grad_j f(w + h) > -l1_j  for those that are zero.
 
 Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows that may reach a kink within rho count
@@ -51,8 +51,7 @@ from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Bending, Kinked
 from suffice.models.row_sums import RowSums
-from suffice.penalties.prox import WeightedL1
-from suffice.penalties.structure import BoxL1
+from suffice.penalties.prox import BoxL1, WeightedL1
 from suffice.protocols import conforms
 from suffice.prove.signed_factor import LEAST, Factor, Indices, SignedFactor
 from suffice.prove.verified_blocks import InBlocks
@@ -60,8 +59,7 @@ from suffice.prove.verified_rows import InMemory, Rows
 from suffice.rows.blocks import Blocked, Margins, one_thread
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
 from suffice.rows.rounding import TINY, U, gamma
-from suffice.solvers.parts import LinearParts
-from suffice.solvers.problem import Canonical
+from suffice.solvers.problem import Canonical, LinearParts
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good

@@ -30,6 +30,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, lives_elsewhere
 from suffice.models.multinomial import Multinomial
 from suffice.models.row_softmax import RowsMultinomial
+from suffice.penalties.prox import Lasso
 from suffice.prove.signed_factor import LEAST
 from suffice.prove.softmax_factor import SoftmaxFactor, Variables
 from suffice.prove.verified import Place, Region, Verification, bent_region, signs_kept
@@ -38,7 +39,6 @@ from suffice.prove.verified_softmax_rows import SoftmaxInMemory, SoftmaxRows
 from suffice.rows.blocks import Blocked, Margins
 from suffice.rows.design import OF_FACTORS, largest_matrix
 from suffice.rows.rounding import gamma
-from suffice.solvers.parts import Parts
 from suffice.solvers.problem import Canonical
 
 
@@ -53,15 +53,14 @@ class VerifiableSoftmax:
     @classmethod
     def of(cls, problem: Canonical, size: int) -> VerifiableSoftmax | None:
         """None for anything else, or where X is on a device."""
-        parts = Parts.of(problem)
-        model = parts.term
-        if not isinstance(model, Multinomial) or parts.l1 is None:
+        model, g = problem.term, problem.g
+        if not isinstance(model, Multinomial) or not isinstance(g, Lasso):
             return None
         if isinstance(model.design.X, Blocked) is not isinstance(model, RowsMultinomial):
             return None  # a model that knows nothing of blocks
         if lives_elsewhere(model.design.X):
             return None
-        penalties = (parts.l1, model.l2 + parts.ridge)
+        penalties = (g.l1, model.l2 + problem.ridge)
         return cls(model, *(np.broadcast_to(one, size).reshape(model.classes, -1) for one in penalties))
 
     def rows(self, W: Array, image: Any, b: Array, variables: Variables) -> SoftmaxRows:

@@ -30,7 +30,7 @@ from suffice.losses import Loss
 from suffice.problems import LowerLevel
 from suffice.prove.held_out import Linear
 from suffice.rows.together import one_by_one
-from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.hessian import Metric
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.sensitivity import (
     Direct,

@@ -27,12 +27,13 @@ from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Bending, MarginLoss
-from suffice.penalties.prox import l1_least_subgradient
+from suffice.penalties.prox import Indices, l1_least_subgradient
 from suffice.prove.held_out import HeldOut
 from suffice.rows.gram import gram
 from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
-from suffice.solvers.quadratic import Indices, Quadratic, from_face_to_face, with_ridge
+from suffice.solvers.minimise import from_face_to_face
+from suffice.solvers.quadratic import Quadratic, with_ridge
 from suffice.solvers.unproven import LIKELY, Curved, quadratic
 
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is

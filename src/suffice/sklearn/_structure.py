@@ -17,8 +17,8 @@ import numpy as np
 
 from suffice.arrays import Array, positive
 from suffice.models.smooth import Ridged
-from suffice.penalties.prox import WeightedL1
-from suffice.penalties.structure import BoxL1, SparseGroup
+from suffice.penalties.groups import SparseGroup
+from suffice.penalties.prox import BoxL1, WeightedL1
 from suffice.problems.linear import penalised
 from suffice.rows.dense import column
 from suffice.solvers.problem import Composite

@@ -61,8 +61,7 @@ from suffice.rows.dense import as_array, is_sparse, with_constant
 from suffice.rows.design import Design
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.scores import SCORES
-from suffice.solvers.newton_hessian import NewtonHessian
-from suffice.solvers.newton_narrowing import NewtonNarrowing
+from suffice.solvers.newton import NewtonNarrowing
 from suffice.solvers.problem import Composite
 
 FLOOR = 1e-7
@@ -382,7 +381,7 @@ class Concomitant(Learner):
         return ConcomitantHuber(fold.design, fold.y, self.epsilon, fold.minimised_out, l2)
 
     def solver(self, fold: LinearFold) -> Any:
-        return NewtonHessian()
+        return "newton"
 
     def outliers(self, fold: LinearFold, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
         """The scale s at w, and which rows have residuals beyond epsilon s."""
@@ -448,7 +447,7 @@ class SeveralTargets(Learner):
         return Targets(fold.design, fold.y, l2)
 
     def solver(self, fold: LinearFold) -> Any:
-        return NewtonHessian() if not self.by_rows and fold.size <= MOST_WHOLE else "auto"
+        return "newton" if not self.by_rows and fold.size <= MOST_WHOLE else "auto"
 
     def verifiable(self, fold: LinearFold) -> bool:
         return fold.design.least_curvature > 0.0

@@ -58,7 +58,8 @@ A radius is a number or infinite: where arithmetic overflows nothing is proven.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -66,16 +67,24 @@ import numpy as np
 from suffice.arrays import EPS, Array, norm, vector
 from suffice.imaging.variation import Variation
 from suffice.models.linear import LinearModel
-from suffice.penalties.prox import L1, Box, CertifiableProx, WeightedL1, Zero
+from suffice.penalties.prox import Box, CertifiableProx, Lasso, Zero
 from suffice.prove.verified import Verifiable, Verification, verify
 from suffice.prove.verified_softmax import VerifiableSoftmax, verify_softmax
 from suffice.rows.rounding import TINY
-from suffice.solvers.fields import RECOMPUTED
-from suffice.solvers.parts import Parts
 from suffice.solvers.problem import Canonical, Composite
 
 Rule = Literal["tightest", "free", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
 RULES: tuple[str, ...] = get_args(Rule)
+
+# Metadata of a field, which must have a default: why it stays out of files and of what is sent to workers. Images A x
+# and evidence are functions of the rest of a state and of the problem, at the price of a matrix product.
+RECOMPUTED: Mapping[str, str] = {"left out": "the next step computes it again"}
+GIVEN_AGAIN: Mapping[str, str] = {"left out": "it belongs to the user, who gives it again"}
+
+
+def left_out(cls: type) -> tuple[str, ...]:
+    """The fields of a dataclass that are declared so; one of which nothing is said is written."""
+    return tuple(item.name for item in fields(cls) if "left out" in item.metadata)
 
 
 @dataclass(frozen=True)
@@ -235,7 +244,7 @@ def tighter(proof: Certificate, other: Certificate | None) -> Certificate:
 
 def _zero_is_exact(problem: Canonical, x: Array, evidence: Evidence) -> bool:
     """Whether every entry of the gradient at 0 is below l1 by more than it errs: then 0 is the minimiser itself."""
-    if x.any() or evidence.z.any() or not isinstance(problem.g, L1 | WeightedL1) or not problem.f.rounding_is_known:
+    if x.any() or evidence.z.any() or not isinstance(problem.g, Lasso) or not problem.f.rounding_is_known:
         return False
     e = evidence.rounding
     e = problem.f.gradient_rounding(evidence.z, evidence.z_image) if e is None else e
@@ -258,8 +267,7 @@ def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: 
 
 def _uniform(problem: Canonical) -> bool:
     """Whether `gradient_rounding` bounds the rounding at all points of a length, not only at the one given."""
-    f = Parts.of(problem).term
-    return isinstance(f, LinearModel | Variation) and f.rounding_is_known
+    return isinstance(problem.term, LinearModel | Variation) and problem.f.rounding_is_known
 
 
 def step_rounding(problem: Canonical, evidence: Evidence) -> float:
@@ -273,7 +281,7 @@ def _roundings_of(g: CertifiableProx, size: int) -> float:
     own = getattr(g, "roundings", None)
     if own is not None:
         return float(own(size))
-    return 4.0 if isinstance(g, L1 | WeightedL1 | Zero | Box) else 4.0 + size
+    return 4.0 if isinstance(g, Lasso | Box) else 4.0 + size
 
 
 def fixed_point_radius(moved: float, c: float) -> float:

@@ -34,6 +34,7 @@ from suffice.arrays import EPS, Array, norm
 from suffice.cuda.batched_columns import ColumnBatch
 from suffice.imaging.batched_images import ImageStack
 from suffice.models.linear import CARRIED
+from suffice.penalties.prox import Indices
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.momentum import (
     FistaState,
@@ -44,9 +45,7 @@ from suffice.solvers.momentum import (
     momentum,
     rate,
 )
-from suffice.solvers.parts import lacks_constants
-from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import Indices
+from suffice.solvers.problem import Canonical, lacks_constants
 from suffice.solvers.screening import Restricted, still_active
 from suffice.solvers.solution import Batch
 
@@ -82,7 +81,7 @@ class Fista:
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
         tau = self.length(problem)
         q = tau * problem.mu
-        t, beta = momentum(state.t, q, q)
+        t, beta = momentum(state.t, q)
         z = _extrapolated(state, beta)
         z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)

@@ -10,10 +10,8 @@ from typing import ClassVar
 
 from suffice.arrays import EPS, Array
 from suffice.imaging.batched_images import ImageStack
-from suffice.solvers.certificate import Evidence
-from suffice.solvers.fields import RECOMPUTED
-from suffice.solvers.parts import lacks_constants
-from suffice.solvers.problem import Canonical
+from suffice.solvers.certificate import RECOMPUTED, Evidence
+from suffice.solvers.problem import Canonical, lacks_constants
 from suffice.solvers.solution import Batch
 
 

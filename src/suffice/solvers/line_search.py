@@ -1,4 +1,4 @@
-r"""The search along a direction s of descent of Phi = f + g, g an l1 penalty or none:  phi(t) = Phi(x + t s).
+r"""The search along a direction s of descent of Phi = f + g:  phi(t) = Phi(x + t s).
 
 Values of Phi end the search as long as they can. But a difference of values below their own rounding tells nothing, and
 that rounding may be that of parts far larger than Phi. The derivative of phi has no such trouble. It increases, so that
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
-from suffice.penalties.prox import L1, WeightedL1
+from suffice.models.linear import LossModel
+from suffice.penalties.prox import Structured
 from suffice.solvers.certificate import Evidence
-from suffice.solvers.parts import LinearParts
 from suffice.solvers.problem import Canonical
 
 MOST_TRIALS = 60
@@ -47,14 +47,14 @@ class Found:
 def search(problem: Canonical, here: Evidence, target: Array, image: Any = None) -> Found:
     """A point on the way to `target`, whose image may be known, where Phi is less (see the module's text), or x."""
     f, g, x = problem.f, problem.g, here.z
+    assert isinstance(g, Structured)
     if not np.isfinite(target).all():
         return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
-    l1 = g.l1 if isinstance(g, L1 | WeightedL1) else 0.0
     direction, image = target - x, f.image(target) if image is None else image
     along = image - here.z_image
     with np.errstate(over="ignore", invalid="ignore"):
         value = f.value_at(x, here.z_image) + g.value(x)
-        slope = min(float(np.sum(here.z_gradient * direction + l1 * (np.abs(target) - np.abs(x)))), 0.0)
+        slope = min(float(here.z_gradient @ direction) + g.change(x, target), 0.0)
         noise = EPS * (8.0 + math.sqrt(math.prod(image.shape))) * abs(value)
         hidden = abs(slope) <= 4.0 * (here.rounding or 0.0) * norm(direction) < math.inf
         t = 1.0
@@ -67,28 +67,21 @@ def search(problem: Canonical, here: Evidence, target: Array, image: Any = None)
             if clear:
                 return Found(trial, there, None, t, change, hidden)
             gradient = f.gradient_at(trial, there)
-            end = _derivative(l1, trial, gradient, direction)
-            if end <= 0.0 or end + _middle(problem, here, l1, t, direction, along, there) < 0.0:
+            end = float(gradient @ direction) + g.slope(trial, direction)
+            if end <= 0.0 or end + _middle(problem, here, t, direction, along, there) < 0.0:
                 return Found(trial, there, gradient, t, change, hidden)
             t *= min(max(slope / (slope - end), 0.5), 0.9) if slope < 0.0 and end < math.inf else 0.5
     return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
 
 
-def _derivative(l1: float | Array, x: Array, gradient: Array, direction: Array) -> float:
-    """phi' from the left: that of Phi at x, where it came from."""
-    of_norm = np.where(x != 0.0, np.sign(x) * direction, -np.abs(direction))
-    return float(np.sum(gradient * direction + l1 * of_norm))
-
-
-def _middle(
-    problem: Canonical, here: Evidence, l1: float | Array, t: float, direction: Array, along: Any, there: Any
-) -> float:
+def _middle(problem: Canonical, here: Evidence, t: float, direction: Array, along: Any, there: Any) -> float:
     """phi'(t/2). For linear models it is had from margins, without a product with X; for blocks of rows it is that of
     a convex function that is phi at both ends, where an intercept goes straight from one of its values to the other: as
     good here."""
-    x, image = here.z + 0.5 * t * direction, here.z_image + 0.5 * t * along
-    terms = LinearParts.of(problem)
-    if terms is not None:
-        slope = terms.model.slope_between(here.z_image, there) / t
-        return slope + _derivative(l1, x, terms.l2 * x, direction)
-    return _derivative(l1, x, problem.f.gradient_at(x, image), direction)
+    x, term, g = here.z + 0.5 * t * direction, problem.term, problem.g
+    assert isinstance(g, Structured)
+    if isinstance(term, LossModel):
+        slope = term.slope_between(here.z_image, there) / t + float(((term.l2 + problem.ridge) * x) @ direction)
+    else:
+        slope = float(problem.f.gradient_at(x, here.z_image + 0.5 * t * along) @ direction)
+    return slope + g.slope(x, direction)

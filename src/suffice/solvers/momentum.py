@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from suffice.arrays import EPS, Array, norm
-from suffice.solvers.certificate import Evidence
-from suffice.solvers.fields import RECOMPUTED
-from suffice.solvers.quadratic import Indices
+from suffice.penalties.prox import Indices
+from suffice.solvers.certificate import RECOMPUTED, Evidence
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,16 @@ class FistaState:
     taken: float = 0.0
     failed: bool = False  # and whether the last one tried was too long
     active: Indices | None = None  # the variables that are not yet proven to be zero, where the others have left
+
+
+def momentum(t: Any, q: Any = 0.0, q_next: Any = None) -> tuple[Any, Any]:
+    """(t_{k+1}, beta) from t_k, for numbers or arrays of them; q_next is q where it is not given. For q -> 1 the step
+    itself solves the problem and beta is void."""
+    ratio, q_next = (1.0, q) if q_next is None else (q / q_next, q_next)
+    a = 1.0 - q * t * t
+    t_next = 0.5 * (a + (a * a + 4.0 * ratio * t * t) ** 0.5)
+    counts = 1.0 * (1.0 - q_next >= 1e-12)
+    return t_next, counts * (t - 1.0) * (1.0 - q_next * t_next) / (t_next * (1.0 - counts * q_next))
 
 
 def carried_size(x: Array, z: Array) -> float:
@@ -49,15 +59,6 @@ def descended(z: Array, tau: float, gradient: Array) -> Array:
     x = gradient * -tau
     x += z
     return x
-
-
-def momentum(t: float, q: float, q_next: float) -> tuple[float, float]:
-    """(t_{k+1}, beta) from t_k. For q -> 1 the step itself solves the problem and beta is void."""
-    a = 1.0 - q * t * t
-    t_next = 0.5 * (a + math.sqrt(a * a + 4.0 * (q / q_next) * t * t))
-    if 1.0 - q_next < 1e-12:
-        return t_next, 0.0
-    return t_next, (t - 1.0) * (1.0 - q_next * t_next) / (t_next * (1.0 - q_next))
 
 
 def rate(kappa: float, k: int) -> float:

@@ -15,7 +15,7 @@ from suffice.arrays import Array, positive, whole_number
 from suffice.models.linear import LossModel
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import ImagedSmooth, Ridged, Smooth, imaged
-from suffice.penalties.prox import CertifiableProx, ElasticNet, Prox, certifiable, check_size
+from suffice.penalties.prox import CertifiableProx, ElasticNet, Lasso, Prox, certifiable, check_size
 from suffice.protocols import conforms
 
 LEAST_L = 1e-300  # in place of the L of a model that is constant, such as one of an X of zeros
@@ -82,6 +82,16 @@ class Canonical:
         """L/mu, infinite for mu = 0."""
         return self.L / self.mu if self.mu > 0.0 else math.inf
 
+    @property
+    def term(self) -> ImagedSmooth:
+        """f but for the ridge of an elastic net, or one per variable, that has been added to the user's term."""
+        return self.f.term if isinstance(self.f, Ridged) else self.f
+
+    @property
+    def ridge(self) -> float | Array:
+        """f = term + 1/2 sum_i ridge_i x_i^2."""
+        return self.f.ridge if isinstance(self.f, Ridged) else 0.0
+
     @classmethod
     def of(cls, problem: Composite) -> Canonical:
         mu, L = float(problem.mu), max(float(problem.L), LEAST_L)
@@ -90,3 +100,28 @@ class Canonical:
             l1, ridge = problem.prox.without_ridge()
             return cls(Ridged(f, ridge), l1, mu + ridge, L + ridge)
         return cls(f, certifiable(problem.prox), mu, L)
+
+
+@dataclass(frozen=True)
+class LinearParts:
+    """A linear model, with or without an intercept, and an l1 penalty or none, g = sum_i l1_i |x_i|; the model's own l2
+    and a ridge are one."""
+
+    model: LossModel
+    l2: float | Array
+    l1: float | Array
+
+    @classmethod
+    def of(cls, problem: Canonical) -> LinearParts | None:
+        """None for anything else."""
+        term, g = problem.term, problem.g
+        if not isinstance(term, LossModel) or not isinstance(g, Lasso):
+            return None
+        return cls(term, term.l2 + problem.ridge, g.l1)
+
+
+def lacks_constants(problem: Canonical) -> str | None:
+    """Why a method whose steps are proven by L and mu does not take the problem."""
+    if problem.mu == 0.0:
+        return "needs mu > 0, that is an l2 > 0: use solver='newton'"
+    return "needs a finite L, and f has none: use solver='newton'" if math.isinf(problem.L) else None

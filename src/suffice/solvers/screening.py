@@ -30,11 +30,10 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, norm, vector
 from suffice.models.linear import LinearModel
 from suffice.models.smooth import ImagedSmooth
+from suffice.penalties.prox import Indices
 from suffice.rows.design import Design
 from suffice.rows.rounding import gamma as roundings
-from suffice.solvers.parts import LinearParts
-from suffice.solvers.problem import Canonical, Composite
-from suffice.solvers.quadratic import Indices
+from suffice.solvers.problem import Canonical, Composite, LinearParts
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
 # storage costs as much to make as several products.

@@ -19,7 +19,7 @@ H has a factor where a matrix of its size, or one of as many rows as X has (Wood
 Newton's method has anyway. Elsewhere there are products with H, and conjugate gradients solve to a residual of
 `accuracy` times that of zero, from where they are told to start. So they do where H costs much more than products with
 X, preconditioned by the last H of Newton's method, or by one that is made for it and lent from then on
-(`suffice.solvers.linear_hessian`).
+(`suffice.solvers.hessian`).
 
 Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
 the kink, or on none: nothing that is proven may rest on it.
@@ -30,47 +30,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
-from suffice.arrays import Array, host, like, norm
+from suffice.arrays import Array, host, like
 from suffice.cuda.column_losses import are_alike
 from suffice.cuda.newton_columns import goes_together, solve_systems
 from suffice.imaging.newton_tv import has_factor, hessian_solver
 from suffice.imaging.variation import Variation
-from suffice.models.concomitant import ConcomitantHuber
-from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
-from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Plain
-from suffice.penalties.prox import Box
-from suffice.rows.blocks import Blocked
-from suffice.rows.design import Design, largest_matrix
-from suffice.solvers.linear_hessian import (
-    Metric,
-    exact_hessian,
-    hessian_at,
-    is_lent,
-    metric_at,
-    price_of_passes,
-    ridge_on,
-)
-from suffice.solvers.newton_softmax import Local, SoftmaxProduct, preconditioned, price
-from suffice.solvers.parts import LinearParts, Parts
+from suffice.penalties.prox import Box, Indices, Lasso
+from suffice.rows.design import largest_matrix
+from suffice.solvers.hessian import Metric, OfRows, hessians_of
 from suffice.solvers.problem import Canonical, Composite
-from suffice.solvers.quadratic import Factor, Product, Solve, conjugate_gradients, on_these, scaled, with_ridge
-
-Indices = npt.NDArray[np.intp]
+from suffice.solvers.quadratic import ByProducts, Product, Quadratic, Solve, conjugate_gradients, on_these, scaled
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
 LEAST_PRODUCTS = 5  # before a fresh Hessian is made to help them
 UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
-PRODUCTS = 40.0  # with H of a multinomial model, whose price is that of H and its factor
-FINEST = 1e-6  # residual of these products, relative to the right-hand side: derivatives make models, not proofs
-MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
+FINEST = 1e-6  # residual where H has more than a diagonal to help: derivatives make models, not proofs
 
 
 @runtime_checkable
@@ -118,22 +101,25 @@ class Solved:
 class Direct:
     """H with a factor."""
 
-    inverse: Callable[[Array], Array]
+    inverse: Solve
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        return Solved(self.inverse(B), 1.0, False)
+        return Solved(self.inverse(B) if B.size else B, 1.0, False)
 
 
 @dataclass(frozen=True, eq=False)
 class Iterative:
-    """H by products with matrices of several columns; `diagonal` is roughly that of H."""
+    """H by products with matrices of several columns, and what is roughly its inverse."""
 
-    product: Callable[[Array], Array]
-    diagonal: Array | float
+    product: Solve
+    precondition: Solve
+    finest: float = 0.0
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        value, made = _iterated(self.product, self.diagonal, B, start, accuracy)
-        return Solved(value, float(made), True)
+        """ArithmeticError where an H that is not what it should be leaves much of B."""
+        accuracy = max(accuracy, self.finest)
+        X, made, left = conjugate_gradients(self.product, self.precondition, B, start, accuracy, MOST_PRODUCTS)
+        return Solved(_checked(X, left), float(made), True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,63 +127,44 @@ class Near:
     """H of a linear model at x by products with X, and another one nearby that has a factor: at `metric`, or, where
     that is None or leads to more products than are worth a fresh one, at x itself."""
 
-    problem: Canonical
-    terms: LinearParts
+    hessians: OfRows
     x: Array
     support: Indices
     metric: Metric | None
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        model, S, accuracy = self.terms.model, self.support, max(accuracy, FINEST)
-        image = model.image(self.x)
-        exact = Product(
-            model.design, S, model.row_curvature(image), ridge_on(self.terms, S), isinstance(model, Intercepted)
-        )
-
-        def product(V: Array) -> Array:
-            # a product of a sparse matrix with a few columns takes longer than one with each
-            return np.column_stack([exact.product(v) for v in V.T])
-
+        hessians, S, accuracy = self.hessians, self.support, max(accuracy, FINEST)
+        image = hessians.term.image(self.x)
+        # a product of a sparse matrix with a few columns takes longer than one with each
+        product = _columnwise(hessians.product(image, S).product)
         metric, made, left = self.metric, 0, math.inf
         # one of a sample of the rows would take more products, here and wherever it is lent to
-        if metric is not None and metric.rows == model.design.shape[0] and np.isin(S, metric.working).all():
+        if metric is not None and metric.rows == hessians.all_rows and np.isin(S, metric.working).all():
             # about twice as many as a fresh one costs, since this one was made for steps, and is mostly good enough
-            worth = 2.0 * model.design.shape[0] * len(S) ** 2 / (B.shape[1] * price_of_passes(model.design))
+            worth = 2.0 * hessians.all_rows * len(S) ** 2 / (B.shape[1] * hessians.price_of_passes)
             start, made, left = self._from(metric, product, B, start, accuracy, max(LEAST_PRODUCTS, int(worth)))
         if metric is None or not left <= accuracy:
-            metric = metric_at(self.problem, self.terms, self.x, S, model.gradient_at(self.x, image))
+            metric = hessians.metric_to_lend(self.x, S, hessians.term.gradient_at(self.x, image))
             start, more, left = self._from(metric, product, B, start, accuracy, MOST_PRODUCTS)
             made += more + 1
-        if start is None or not left <= UNSOLVED:
-            raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
-        return Solved(start, float(made), True, metric)
+        return Solved(_checked(start, left), float(made), True, metric)
 
     def _from(
         self, metric: Metric, product: Solve, B: Array, start: Array | None, accuracy: float, most: int
     ) -> tuple[Array, int, float]:
-        H = hessian_at(self.terms, metric).on(np.searchsorted(metric.working, self.support))
+        H = self.hessians.at(metric).on(np.searchsorted(metric.working, self.support))
         return conjugate_gradients(product, H.solver(), B, start, accuracy, most)
 
 
-@dataclass(frozen=True, eq=False)
-class Preconditioned:
-    """H of a multinomial model by products with X, and the preconditioner of its Newton steps."""
+def _checked(X: Array | None, left: float) -> Array:
+    if X is None or not left <= UNSOLVED:
+        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
+    return X
 
-    H: SoftmaxProduct
 
-    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        H, precondition, before = self.H, self.H.preconditioner(), self.H.made[0]
-        columns = []
-        for k, b in enumerate(B.T):
-            near = np.zeros_like(b) if start is None else start[:, k]
-            left = b if start is None else b - H.product(near)
-            # what is left is to be no more than a share of b
-            share = max(accuracy, FINEST) * norm(b) / norm(left) if left.any() else 1.0
-            columns.append(near + preconditioned(H.product, precondition, left, share) if share < 1.0 else near)
-        value = np.column_stack(columns)
-        if not norm((B - np.column_stack([H.product(v) for v in value.T])).ravel()) <= UNSOLVED * norm(B.ravel()):
-            raise ArithmeticError("conjugate gradients have left much of the right-hand side")
-        return Solved(value, float(self.H.made[0] - before), True)
+def _columnwise(product: Solve) -> Solve:
+    """For matrices, what is known for vectors."""
+    return lambda V: np.column_stack([np.asarray(product(v), dtype=np.float64) for v in V.T])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +178,7 @@ class Elsewhere:
 
 
 # The last: H of a linear model by products with X, wherever it lives.
-System = Direct | Iterative | Near | Preconditioned | Elsewhere | Product
+System = Direct | Iterative | Near | Elsewhere | Product
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,21 +278,11 @@ def solve_together(
         none = all(starts[j] is None for j in members)
         start = None if none else np.where(together.mask, np.concatenate(begun, axis=1), 0.0)
         B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
-        X, made = _iterated(together.product, together.diagonal, B, start, accuracy)
+        solved = Iterative(together.product, partial(scaled, 1.0 / together.diagonal)).solve(B, start, accuracy)
         ends = np.cumsum([sides[j].shape[1] for j in members])
-        for j, part in zip(members, np.split(X, ends[:-1], axis=1), strict=True):
-            found[j] = Solved(part, float(made), True)
+        for j, part in zip(members, np.split(solved.value, ends[:-1], axis=1), strict=True):
+            found[j] = replace(solved, value=part)
     return [one for one in found if one is not None]
-
-
-def _iterated(
-    product: Callable[[Array], Array], diagonal: Array | float, B: Array, start: Array | None, accuracy: float
-) -> tuple[Array, int]:
-    """H^-1 B and the number of products; ArithmeticError where an H that is not what it should be leaves much of B."""
-    X, made, left = conjugate_gradients(product, 1.0 / diagonal, B, start, accuracy, MOST_PRODUCTS)
-    if not left <= UNSOLVED:
-        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side after {made} products")
-    return X, made
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,36 +323,23 @@ class _Together:
 def _support(problem: Canonical, x: Array) -> Indices | None:
     if isinstance(problem.g, Box):
         return np.flatnonzero((x > problem.g.lower) & (x < problem.g.upper))
-    l1 = Parts.of(problem).l1
-    return None if l1 is None else np.flatnonzero((x != 0.0) | (np.broadcast_to(l1, len(x)) == 0.0))
+    if not isinstance(problem.g, Lasso):
+        return None
+    return np.flatnonzero((x != 0.0) | (np.broadcast_to(problem.g.l1, len(x)) == 0.0))
 
 
 def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> System | None:
     if len(S) == 0:
         return Direct(np.zeros_like)
-    linear = LinearParts.of(problem)
-    if linear is not None:
-        model = linear.model
+    term, hessians, ridge = problem.term, hessians_of(problem), on_these(problem.ridge, S)
+    if isinstance(hessians, OfRows):
+        model, l2 = hessians.term, hessians.term.l2 + problem.ridge
         if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
-            return Elsewhere(model, on_these(linear.l2, S), x)
-        if is_lent(linear, len(S)):
-            return Near(problem, linear, x, S, metric)
-        return _of_quadratic(exact_hessian(linear, x, S))
-    parts = Parts.of(problem)
-    term, ridge = parts.term, on_these(parts.ridge, S)
-    if isinstance(term, ConcomitantHuber):
-        return _of_quadratic(with_ridge(term.hessian(term.image(x), S), ridge))
-    if isinstance(term, Multinomial):
-        image = term.image(x)
-        if isinstance(term.design.X, Blocked):
-            fits = len(S) <= largest_matrix(term.design, term.classes)
-            return _of_quadratic(with_ridge(term.hessian(image, S), ridge)) if fits else None
-        local = Local.of(term, image)
-        product = SoftmaxProduct.of(term, local, parts.ridge, S, 0.0)
-        dear = price(term, len(S)) > PRODUCTS * product.price
-        if len(S) > largest_matrix(term.design, term.classes) or dear or not _fits_dense(term.design):
-            return Preconditioned(product)
-        return _of_quadratic(with_ridge(term.hessian(image, S), ridge))
+            return Elsewhere(model, on_these(l2, S), x)
+        if hessians.lends(len(S)):
+            return Near(hessians, x, S, metric)
+    if hessians is not None:
+        return _of_quadratic(hessians.exact(x, S))
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
             return Direct(hessian_solver(term, x))
@@ -404,26 +348,21 @@ def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> 
     if isinstance(own, BentAtOnce):
         return _on(S, len(x), own.hessian_at(x), ridge, 1.0)
     if isinstance(own, Bent):
-        return _on(S, len(x), _columnwise(own, x), ridge, 1.0)
+        return _on(S, len(x), _columnwise(partial(own.hessian_product, x)), ridge, 1.0)
     return None
 
 
-def _fits_dense(design: Design) -> bool:
-    return isinstance(design.X, np.ndarray) or math.prod(design.shape) <= MOST_DENSE
-
-
-def _of_quadratic(H: Any) -> System:
+def _of_quadratic(H: Quadratic | None) -> System | None:
+    if H is None or (isinstance(H, Product) and not H.design.rows.dear):
+        return H
     if isinstance(H, Product):
-        return Iterative(H.product, H.diagonal) if isinstance(H.design.X, Blocked) else H
-    solve = H.solver()
-    if isinstance(H, Factor):
-        return Direct(lambda B: B if B.size == 0 else np.column_stack([solve(b) for b in B.T]))
-    return Direct(solve)
+        return Iterative(H.product, H.preconditioner())
+    if isinstance(H, ByProducts):
+        return Iterative(_columnwise(H.product), _columnwise(H.preconditioner()), FINEST)
+    return Direct(H.solver())
 
 
-def _on(
-    S: Indices, size: int, product: Callable[[Array], Array], ridge: float | Array, diagonal: Array | float
-) -> Iterative:
+def _on(S: Indices, size: int, product: Solve, ridge: float | Array, diagonal: Array | float) -> Iterative:
     """A term's H, with a ridge, on some of its variables."""
 
     def on_support(V: Array) -> Array:
@@ -431,11 +370,4 @@ def _on(
         whole[S] = V
         return product(whole)[S] + scaled(ridge, V)
 
-    return Iterative(on_support, diagonal + ridge)
-
-
-def _columnwise(term: Bent, x: Array) -> Callable[[Array], Array]:
-    def product(V: Array) -> Array:
-        return np.column_stack([np.asarray(term.hessian_product(x, v), dtype=np.float64) for v in V.T])
-
-    return product
+    return Iterative(on_support, partial(scaled, 1.0 / (diagonal + ridge)))

@@ -16,9 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, norm
-from suffice.solvers.certificate import Certificate, Evidence, Rule, certify_step, fixed_point_radius, step_rounding
-from suffice.solvers.fields import GIVEN_AGAIN
-from suffice.solvers.linear_hessian import Metric
+from suffice.solvers.certificate import (
+    GIVEN_AGAIN,
+    Certificate,
+    Evidence,
+    Rule,
+    certify_step,
+    fixed_point_radius,
+    step_rounding,
+)
+from suffice.solvers.hessian import Metric
 from suffice.solvers.problem import Canonical, Composite
 
 

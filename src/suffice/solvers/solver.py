@@ -26,8 +26,6 @@ from suffice.solvers.certificate import RULES, Certificate, Evidence, Rule, cert
 from suffice.solvers.fista import AdaptiveFista, Fista
 from suffice.solvers.gradient_descent import GradientDescent
 from suffice.solvers.newton import Newton, NewtonState, lent_to
-from suffice.solvers.newton_prox import NewtonProx
-from suffice.solvers.newton_softmax import NewtonSoftmax
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
 from suffice.solvers.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
@@ -35,9 +33,10 @@ from suffice.solvers.solution import Outcome, Selective, Solution, Solver, initi
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
 }
-# For problems of one kind only.
-SPECIAL: dict[str, Solver] = {solver.name: solver for solver in (NewtonTV(), NewtonSoftmax(), NewtonProx())}
-
+# For problems of one kind only; and former names of `newton`.
+SPECIAL: dict[str, Solver] = {
+    solver.name: solver for solver in (NewtonTV(), Newton("newton_softmax"), Newton("newton_prox"))
+}
 
 FIRST_TRY, LATER = 20, 1.5  # the first step of a first-order method that is verified; the next ones, times so much
 

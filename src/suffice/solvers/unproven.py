@@ -3,7 +3,7 @@ r"""Minimisers without proofs, for many penalties in a row:
     Phi(w) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        b free or 0.
 
 Newton's method: a step minimises the model of Phi on the weights that are not zero and those that might leave zero
-(`suffice.solvers.quadratic`), with b had anew for all weights, and is halved until Phi falls. From weights nearby
+(`suffice.solvers.minimise`), with b had anew for all weights, and is halved until Phi falls. From weights nearby
 that takes a few steps of one Hessian each. Certificates, which most of the time of `suffice.solve` goes into, are left
 to whoever needs them.
 """
@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
+from suffice.penalties.prox import Indices
 from suffice.rows.gram import dense_rows
-from suffice.solvers.quadratic import Indices, NoFactorError, Quadratic, Wide, from_face_to_face, with_ridge
+from suffice.solvers.minimise import from_face_to_face
+from suffice.solvers.quadratic import NoFactorError, Quadratic, Wide, with_ridge
 
 LIKELY = 0.7  # of l1: a gradient that is larger may leave zero
 HALVINGS, BLUR = 20, 1e-14  # of a step; of Phi: what rounding may hide

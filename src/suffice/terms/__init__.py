@@ -17,8 +17,8 @@ from suffice.models.margin_losses import (
 )
 from suffice.models.smooth import Smooth
 from suffice.penalties.fused import Fused
-from suffice.penalties.prox import L1, Box, ElasticNet, Group, NonNegative, Prox, WeightedL1, Zero
-from suffice.penalties.structure import BoxL1, Positive, SparseGroup
+from suffice.penalties.groups import Group, SparseGroup
+from suffice.penalties.prox import L1, Box, BoxL1, ElasticNet, NonNegative, Positive, Prox, WeightedL1, Zero
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import row_folds
 

@@ -16,7 +16,8 @@ from suffice.evaluation import Evaluation
 from suffice.losses import Loss
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import SQUARED
-from suffice.penalties.prox import Box, Generic, Group, Zero
+from suffice.penalties.groups import Group
+from suffice.penalties.prox import Box, Generic, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.search.objective import Objective
 from suffice.solvers.certificate import RULES, Certificate, certify

@@ -16,9 +16,8 @@ from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import LOGISTIC
 from suffice.problems import ElasticNetLogistic
 from suffice.rows.design import Design
-from suffice.solvers import linear_hessian
-from suffice.solvers.linear_hessian import Metric, hessian_at, is_lent
-from suffice.solvers.parts import LinearParts
+from suffice.solvers import hessian
+from suffice.solvers.hessian import Metric, OfRows, hessians_of
 from suffice.solvers.sensitivity import Direct, Near, Sensitivity
 from suffice.terms import L1
 
@@ -43,7 +42,7 @@ def along(problem, forget=False, through_files=False):
     near, found = None, []
     for theta, within in zip(PATH, ACCURACY, strict=True):
         if forget:
-            linear_hessian._lent.matrices.clear()
+            hessian._lent.matrices.clear()
         near = problem.differentiate(problem.evaluate(np.array(theta), within=within, warm=near))
         if through_files:
             near = decode(json.loads(json.dumps(encode(near))))
@@ -59,25 +58,25 @@ def bits(evaluations):
 @pytest.fixture
 def made(monkeypatch):
     """The metrics whose Hessians are made."""
-    metrics, original = [], linear_hessian._hessian_on
+    metrics, original = [], OfRows.made
 
-    def spied(terms, metric, *arguments):
+    def spied(hessians, metric, *arguments):
         metrics.append(metric)
-        return original(terms, metric, *arguments)
+        return original(hessians, metric, *arguments)
 
-    monkeypatch.setattr(linear_hessian, "_hessian_on", spied)
+    monkeypatch.setattr(OfRows, "made", spied)
     return metrics
 
 
 def test_this_is_a_problem_whose_hessians_are_lent():
-    terms = LinearParts.of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)
-    assert is_lent(terms, 40) and not is_lent(terms, 10)
+    terms = hessians_of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)
+    assert terms.lends(40) and not terms.lends(10)
 
 
 def test_a_hessian_serves_the_problems_nearby(made, monkeypatch):
     along(problem())
     lent = len(made)
-    monkeypatch.setattr(linear_hessian, "DEAR", np.inf)  # none is lent
+    monkeypatch.setattr(hessian, "DEAR", np.inf)  # none is lent
     made.clear()
     along(problem())
     assert 3 * lent <= len(made)
@@ -86,7 +85,7 @@ def test_a_hessian_serves_the_problems_nearby(made, monkeypatch):
 def test_derivatives_are_those_of_the_exact_hessian(monkeypatch):
     lent = along(problem())
     assert all(isinstance(w.lent, Metric) for one in lent for w in one.solutions)
-    monkeypatch.setattr(linear_hessian, "DEAR", np.inf)
+    monkeypatch.setattr(hessian, "DEAR", np.inf)
     for one, close in zip(lent, [2e-3, 2e-3, 2e-3, 1e-5], strict=True):  # the third has those of the second
         exact = problem().differentiate(replace(one, jacobian=None))
         np.testing.assert_allclose(one.J, exact.J, atol=close * np.abs(exact.J).max())
@@ -105,31 +104,31 @@ def test_results_have_the_same_bits_wherever_hessians_are_known(other):
 
 
 def test_a_matrix_of_another_x_or_y_is_never_served():
-    one, other = (LinearParts.of(lower.at(l1=1e-3, l2=1e-2).canonical) for lower in problem().lower)
+    one, other = (hessians_of(lower.at(l1=1e-3, l2=1e-2).canonical) for lower in problem().lower)
     metric = Metric(np.zeros(40), np.arange(40), 500, lent=True)
-    first = hessian_at(one, metric)
-    for terms in (other, LinearParts.of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)):
-        before = linear_hessian._lent.get(terms.model, metric)
+    first = one.at(metric)
+    for terms in (other, hessians_of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)):
+        before = hessian._lent.get(terms.term, metric)
         assert before is None
-        hessian_at(terms, metric)
-    assert linear_hessian._lent.get(one.model, metric) is None  # the latest has taken its place
-    np.testing.assert_array_equal(hessian_at(one, metric).H, first.H)
+        terms.at(metric)
+    assert hessian._lent.get(one.term, metric) is None  # the latest has taken its place
+    np.testing.assert_array_equal(one.at(metric).H, first.H)
 
 
 def test_another_l2_is_added_to_what_is_kept(made):
     lower = problem().lower[0]
     metric = Metric(np.zeros(40), np.arange(40), 500, lent=True)
-    small, large = (hessian_at(LinearParts.of(lower.at(l1=1e-3, l2=l2).canonical), metric).H for l2 in (1e-3, 0.5))
+    small, large = (hessians_of(lower.at(l1=1e-3, l2=l2).canonical).at(metric).H for l2 in (1e-3, 0.5))
     np.testing.assert_allclose(large - small, (0.5 - 1e-3) * np.eye(40), atol=1e-12)
     assert len(made) == 1
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(linear_hessian, "MEMORY", 10 * 40 * 40 * 8)
-    terms = LinearParts.of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)
+    monkeypatch.setattr(hessian, "MEMORY", 10 * 40 * 40 * 8)
+    terms = hessians_of(problem().lower[0].at(l1=1e-3, l2=1e-2).canonical)
     for _ in range(25):
-        hessian_at(terms, Metric(np.zeros(40), np.arange(40), 500, lent=True))
-    assert sum(kept.nbytes for *_, kept in linear_hessian._lent.matrices.values()) <= linear_hessian.MEMORY
+        terms.at(Metric(np.zeros(40), np.arange(40), 500, lent=True))
+    assert sum(kept.nbytes for *_, kept in hessian._lent.matrices.values()) <= hessian.MEMORY
 
 
 def test_a_hessian_from_too_far_away_gives_way_to_a_fresh_one(made):
@@ -150,7 +149,7 @@ def test_an_intercept_moves_along():
     x = solve(composite, within=1e-8, solver="newton").x
     near = Sensitivity.of(composite, x)
     K = rng.standard_normal((40, 2))
-    exact = linear_hessian.exact_hessian(LinearParts.of(composite.canonical), x, near.support)
+    exact = hessians_of(composite.canonical).exact(x, near.support)
     assert isinstance(near.system, Near)
     found = near.forward(K, np.ones(2), 1e-6).value[near.support]
     np.testing.assert_allclose(found, -exact.solver()(K[near.support]), atol=1e-5 * np.abs(found).max())

@@ -11,6 +11,8 @@ import suffice
 from suffice import terms
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
+from suffice.models.row_intercept import RowsIntercepted
+from suffice.models.row_sums import RowsModel
 from suffice.models.smooth import Ridged
 from suffice.rows.design import Design
 from suffice.solvers.auto import Auto
@@ -148,8 +150,8 @@ def test_groups_leave_together():
         (lambda: terms.SparseGroup([[0, 1], [1]], 0.1), "groups must not overlap"),
         (lambda: problem(terms.SQUARED, terms.BoxL1([0.1, 0.2]), 0.1), "l1 must be a number or have shape (6,)"),
         (
-            lambda: suffice.solve(problem(terms.SQUARED, terms.L1(0.1), 0.1), within=1.0, solver="newton_prox"),
-            "needs a smooth term with a Hessian, and bounds or groups",
+            lambda: suffice.solve(problem(terms.SQUARED, terms.Fused(0.1), 0.1), within=1.0, solver="newton_prox"),
+            "needs a smooth term with a Hessian",
         ),
     ],
 )
@@ -167,3 +169,29 @@ def test_auto_takes_newton_where_few_groups_may_move_and_fista_where_many_do():
     for weight, kind in ((1.0, NewtonState), (1e-4, FistaState)):
         problem = Composite(smooth, terms.SparseGroup(groups, weight), mu=0.05, L=smooth.L, size=1000)
         assert isinstance(Auto().start(problem.canonical, np.zeros(1000)), kind)
+
+
+@pytest.mark.parametrize("place", ["blocks", "dask"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("name", ["positive, some", "bounds, l1", "sparse groups", "factors"])
+def test_rows_in_blocks_have_the_same_minimisers_to_forty_digits(name, intercept, place):
+    """A penalty lives with the weights: where rows are does not matter to it."""
+    g = terms.WeightedL1([0.05, 0.0, 0.1, 0.02, 0.0, 0.05]) if name == "factors" else STRUCTURES[name]
+    X, y = data(terms.LOGISTIC)
+    design = Design.of(rows_in(place, X))
+    smooth = (RowsIntercepted if intercept else RowsModel)(design, design.X.rows_of(y), terms.LOGISTIC, 1e-3)
+    made = suffice.Composite(smooth, g, mu=1e-3, L=smooth.L, size=6)
+    within_memory = problem(terms.LOGISTIC, g, 1e-3, intercept)
+    here = suffice.solve(within_memory, within=1e-10)
+    exact = None if name == "sparse groups" or intercept else truth(within_memory)
+    for solver in ("newton", "auto"):
+        solution = suffice.solve(made, within=1e-8, solver=solver)
+        assert solution.reached and np.linalg.norm(solution.x - here.x) <= 1e-8 + 1e-10
+        assert exact is None or exact.distance(solution.x) <= arb(solution.certificate.radius)
+
+
+def rows_in(place, X):
+    if place == "blocks":
+        return terms.RowBlocks.of(X, block=16)
+    array = pytest.importorskip("dask.array")
+    return array.from_array(X, chunks=(17, 6))

@@ -1,0 +1,450 @@
+r"""The Hessians of f on some variables W that Newton's method and derivatives of solutions are made of.
+
+For a linear model  H = X_W^T C X_W + l2,  C = diag(a_i psi''),  is a sum over rows, and a sample of them is often
+enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. A `Metric` says where an H was
+taken: it stands for H, which is made of it again, bit for bit, wherever it is not known.
+
+Where H costs much more than products with X, that of a problem nearby is lent: to the first steps of the next solve,
+and to conjugate gradients with the exact H (`suffice.solvers.sensitivity`). What is kept for it is X_W^T C X_W, in this
+process and up to MEMORY bytes, so that another l2 may be added. H proves nothing, and an old one is as good as the
+steps that it leads to.
+
+Of a multinomial model it is never formed where products with it (`suffice.solvers.softmax_product`) cost less. Any
+other smooth term offers its Hessian as a matrix.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
+
+import numpy as np
+
+from suffice.arrays import EPS, Array, lives_elsewhere, norm
+from suffice.models.intercept import Intercepted
+from suffice.models.jobs import GOLDEN, sampled
+from suffice.models.linear import LossModel
+from suffice.models.margin_losses import Squared
+from suffice.models.multinomial import Multinomial
+from suffice.models.row_sums import RowCurvature
+from suffice.models.smooth import ImagedSmooth
+from suffice.penalties.prox import Indices, Lasso, Separable
+from suffice.protocols import conforms
+from suffice.rows.design import Design, largest_matrix
+from suffice.rows.gram import centred, gram
+from suffice.solvers.certificate import RECOMPUTED, Evidence
+from suffice.solvers.problem import Canonical
+from suffice.solvers.quadratic import Factor, Matrix, Product, Quadratic, Wide, on_these, with_ridge
+from suffice.solvers.softmax_product import Local, SoftmaxProduct
+
+READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
+SINGLE = 1e5  # the largest kappa at which H is made in float32
+LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
+MEMORY = 1 << 26  # bytes of matrices that are kept to be lent, each no more than an eighth of them
+DEAR = 6.0  # times two products with X: what a matrix costs that is worth keeping
+LIKELY = 0.75  # of l1: columns whose gradient is no less may soon be part of the support
+FIRST_WORKING_SET, GROWTH = 64, 1.5  # of the working set, relative to the support,
+WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
+FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
+FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
+VERIFICATION, OF_CLASSES = 4.0, 5.0  # times N s^2: operations of a verification with s weights, and of several classes,
+MADE_DENSE = 6.0  # and twice as many products with X where that is sparse, and has to be made dense
+UNCOVERED = 0.25  # of the least subgradient: what columns may have that a dear H does not have
+BLURRED = 100.0  # times the rounding of a gradient: about as long, and the gap will prove no more
+CG_STEPS, ADMM_STEPS = 30.0, 120.0  # products whose price is that of a matrix; with an l1, whose signs take longer
+DERIVATIVES = 40.0  # the same for a derivative
+MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Where a Hessian was taken: at `anchor`, on the columns `working`, from about so many `rows`, in float32 or not.
+    Whether it is `lent` is settled when it is taken; `key` is that of its matrix in this process's memory."""
+
+    anchor: Array
+    working: Indices
+    rows: int
+    single: bool = False
+    lent: bool = False
+    key: str = field(default_factory=lambda: uuid4().hex, metadata=RECOMPUTED)
+
+
+@runtime_checkable
+class WithHessian(ImagedSmooth, Protocol):
+    """A smooth term with its Hessian, at the point of an image, on these variables."""
+
+    def hessian(self, image: Array, working: Indices) -> Array: ...
+
+
+@dataclass(eq=False)
+class Hessians:
+    """Those of a smooth term that offers its Hessian as a matrix, and what Newton's method has to know of them."""
+
+    problem: Canonical
+    term: Any
+    ridge: float | Array
+    bends = True  # whether the curvature that a step meets on its way can be far from that where it begins
+
+    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
+        """H on the metric's columns, at its anchor, whose image may be known; systems are solved to a `tolerance` where
+        it takes products."""
+        image = self.term.image(metric.anchor) if image is None else image
+        return with_ridge(self.term.hessian(image, metric.working), on_these(self.ridge, metric.working))
+
+    def exact(self, x: Array, working: Indices) -> Quadratic | None:
+        """H at x from all rows and in float64, for a derivative; None where it is not to be had."""
+        return self.at(Metric(x, working, self.all_rows))
+
+    @property
+    def all_rows(self) -> int:
+        design = getattr(self.term, "design", None)
+        return 1 if design is None else int(design.shape[0])
+
+    def rounding(self, x: Array, image: Any) -> float:
+        """A bound on that of f's gradient, for an image that is a product."""
+        if not hasattr(self.term, "rounding_at"):
+            return self.problem.f.gradient_rounding(x, image)
+        return float(self.term.rounding_at(x, image)) + 2.0 * EPS * float(np.max(self.ridge)) * norm(x)
+
+    def evidence(self, x: Array, image: Any, gradient: Array | None = None) -> Evidence:
+        gradient = self.problem.f.gradient_at(x, image) if gradient is None else gradient
+        return Evidence(x, image, gradient, rounding=self.rounding(x, image))
+
+    def limit(self, support: int) -> int:
+        """The size of a working set."""
+        return max(2 * FIRST_WORKING_SET, int(GROWTH * support))
+
+    def grows(self, columns: int) -> bool:
+        """Whether the next working set may be larger than one of so many columns."""
+        return True
+
+    def next_metric(self, here: Evidence, working: Indices, rows: int, complete: bool) -> Metric:
+        """Where the next Hessian is taken; `rows` are those that were wanted, 0 before the first."""
+        return Metric(here.z, working, self.all_rows)
+
+    def covers(self, metric: Metric, working: Indices, least: Array) -> bool:
+        """Whether steps on the metric's columns will do."""
+        return False
+
+    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
+        """That of a step, in operations on dense matrices."""
+        return self._price_of_matrix(len(metric.working))
+
+    def _price_of_matrix(self, s: int) -> float:
+        """That of H on s variables, and of its factor."""
+        return float(self.all_rows) * s * s + s**3 / 3.0
+
+    def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
+        """Whether steps have cost as much as a verification of x; `after` is the length of the least subgradient."""
+        return True
+
+    def good_enough(self, rows: int, columns: int) -> float:
+        """The factor by which a step with an old H has to shorten the least subgradient to be worth its price."""
+        return 0.0
+
+    def recall(self, image: Any, b: Array | None) -> None:
+        """Take it from here that these intercepts, which belong to the state, were found for these margins."""
+
+    def image_of(self, target: Array) -> Any:
+        """The image of a step's target."""
+        return self.problem.f.image(target)
+
+    def intercepts(self, image: Any, anew: bool = False) -> Array | None:
+        """What a state has to hold for the next step to be the same, bit for bit; sought anew at a start."""
+        return None
+
+
+@dataclass(eq=False)
+class OfRows(Hessians):
+    """Those of a linear model."""
+
+    term: LossModel
+    bends = False
+
+    @property
+    def design(self) -> Design:
+        return self.term.design
+
+    @property
+    def has_factors(self) -> bool:
+        """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
+        design = self.design
+        fits = design.shape[0] <= largest_matrix(design) and lies_here(design)
+        return fits and isinstance(self.problem.g, Separable)
+
+    @property
+    def price_of_passes(self) -> float:
+        """That of two products with X, in operations on dense matrices."""
+        return READ * entries(self.design)
+
+    def lends(self, columns: int) -> bool:
+        """Whether H on so many columns is worth keeping for problems nearby: a matrix that is dear, not too large, and
+        made of rows that lie here."""
+        design = self.design
+        if not lies_here(design) or isinstance(self.term.loss, Squared):
+            return False
+        fits = 64 * columns**2 <= MEMORY and columns <= min(largest_matrix(design), design.shape[0])
+        return fits and design.shape[0] * columns**2 >= DEAR * self.price_of_passes
+
+    def limit(self, support: int) -> int:
+        wide = support > self.design.shape[0] and self.has_factors
+        limit = max(FIRST_WORKING_SET, int((WIDE_GROWTH if wide else GROWTH) * support))
+        most = largest_matrix(self.design)
+        fits = limit > most >= max(1.1 * support, FIRST_WORKING_SET)
+        return most if fits and not self.has_factors else limit
+
+    def grows(self, columns: int) -> bool:
+        return self.has_factors or columns != largest_matrix(self.design)
+
+    def next_metric(self, here: Evidence, working: Indices, rows: int, complete: bool) -> Metric:
+        rows = self._rows(rows, len(working))
+        wider = self._with_likely(working, here.z_gradient) if complete else working
+        return Metric(here.z, wider, rows, self._is_single, self.lends(len(wider)))
+
+    def _rows(self, wanted: int, columns: int) -> int:
+        N = self.all_rows
+        if self._known is not None:
+            return N
+        if self.design.rows.dear and columns**2 <= READ * self.design.shape[1]:
+            return N  # what a sample saves is less than what its rows take to be read
+        rows = max(wanted or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
+        return N if 2 * rows > N else rows
+
+    def _with_likely(self, working: Indices, gradient: Array) -> Indices:
+        """These columns, and those that may soon be among them, if H is lent: without them it could not be used."""
+        if not self.lends(len(working)) or not isinstance(self.problem.g, Lasso):
+            return working
+        likely = np.abs(gradient) >= LIKELY * self.problem.g.l1
+        likely[working] = True
+        wider = np.flatnonzero(likely)
+        return wider if self.lends(len(wider)) else working
+
+    def metric_to_lend(self, x: Array, S: Indices, gradient: Array) -> Metric:
+        """All rows at x, on the columns S and those that may soon be among them."""
+        return Metric(x, self._with_likely(S, gradient), self.all_rows, self._is_single, lent=True)
+
+    @property
+    def _is_single(self) -> bool:
+        """Whether H is made in float32: where its error, about 1e-7 ||H||, is small against its least eigenvalue mu. H
+        proves nothing, and steps are as good."""
+        return bool(self.problem.kappa <= SINGLE and 1e-15 < self.design.frobenius_norm < 1e15)
+
+    def covers(self, metric: Metric, working: Indices, least: Array) -> bool:
+        """On all of the working set or, where H is dear, on what makes up most of the least subgradient."""
+        outside = working[~np.isin(working, metric.working)]
+        return len(outside) == 0 or (metric.lent and norm(least[outside]) <= UNCOVERED * norm(least))
+
+    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
+        """It factors H and makes two products with X."""
+        s = len(metric.working)
+        return s**3 + self.price_of_passes + (metric.rows * s**2 if fresh else 0.0)
+
+    def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
+        is_dense = entries(self.design) == math.prod(self.design.shape)
+        dense = 0.0 if is_dense else MADE_DENSE * self.price_of_passes
+        return spent >= VERIFICATION * self.all_rows * int(np.count_nonzero(x)) ** 2 + dense
+
+    def good_enough(self, rows: int, columns: int) -> float:
+        """A fresh H takes rows columns^2 operations more than a step without; in blocks of rows, a pass more than two
+        of them."""
+        if not isinstance(self.problem.g, Lasso):
+            return 0.0  # its model costs more to be minimised than to be made
+        if self.design.rows.dear:
+            reading = READ * self.design.shape[1]
+            return float(min(FRESH ** (2.0 * reading / (3.0 * reading + columns**2)), 0.6))
+        price = (columns**3 + self.price_of_passes) / (rows * columns**2)
+        return float(min(max(FRESH**price, 0.2), 0.6))
+
+    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
+        if metric.lent:
+            known = _lent.get(self.term, metric)
+            if known is None:
+                made = self._fresh(metric, image, 0.0)
+                assert isinstance(made, Matrix)
+                known = made.H
+                _lent.keep(self.term, metric, known)
+            return with_ridge(known.copy(), self.ridge_on(metric.working))
+        last = _memory.hessians.get(metric)
+        if last is None:
+            _memory.hessians.clear()
+            _memory.hessians[metric] = last = self._fresh(metric, image, self.ridge_on(metric.working))
+        return last
+
+    def exact(self, x: Array, working: Indices) -> Quadratic:
+        return self._fresh(Metric(x, working, self.all_rows), None, self.ridge_on(working))
+
+    def product(self, image: Any, S: Indices) -> Product:
+        """H on these columns at the point of an image, by products with X."""
+        curvature, intercept = self.term.row_curvature(image), isinstance(self.term, Intercepted)
+        return Product(self.design, S, curvature, self.ridge_on(S), intercept)
+
+    def ridge_on(self, W: Indices) -> float | Array:
+        """The l2 of these columns, the model's own included."""
+        least = LEAST_RIDGE * self.design.frobenius_norm**2 / self.design.shape[1]
+        ridge: float | Array = np.maximum(on_these(self.term.l2 + self.ridge, W), least)
+        return ridge
+
+    @property
+    def _known(self) -> Array | None:
+        """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
+        return self.design.gram if isinstance(self.term.loss, Squared) else None
+
+    def _fresh(self, metric: Metric, image: Any, ridge: float | Array) -> Quadratic:
+        known = self._known
+        if known is not None:
+            return self.made(metric, self.design.weights, ridge, known)
+        image = self.term.image(metric.anchor) if image is None else image
+        return self.made(metric, self.term.row_curvature(image), ridge)
+
+    def made(
+        self, metric: Metric, curvature: Any, ridge: float | Array | None = None, known: Array | None = None
+    ) -> Quadratic:
+        """H with this C and ridge, on the metric's columns and from its rows; X^T C X may be known."""
+        design, W, count = self.design, metric.working, metric.rows
+        ridge, intercept = self.ridge_on(W) if ridge is None else ridge, isinstance(self.term, Intercepted)
+        if len(W) > design.shape[0] and self.has_factors:
+            mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
+            return (Wide if isinstance(design.X, np.ndarray) else Factor).of(design.X, W, curvature, ridge, mean)
+        if design.rows.dear and known is None:
+            curvature = RowCurvature.of(design, curvature)
+        large = len(W) > largest_matrix(design) and isinstance(self.problem.g, Separable)
+        if large and (known is None or not design.rows.dear):
+            return Product(design, W, curvature, ridge, intercept)
+        if known is not None:  # C = diag(a)
+            H = known[np.ix_(W, W)]
+            return with_ridge(H - np.outer(design.mean[W], design.mean[W]) if intercept else H, ridge)
+        if not isinstance(curvature, np.ndarray):
+            return with_ridge(curvature.gram(W, count, intercept), ridge)
+        rows, weights = sample_rows(curvature, design.row_norms, count)
+        dtype = np.float32 if metric.single else np.float64
+        H, _ = gram(design.X, W, np.sqrt(weights), rows, intercept=intercept, dtype=dtype)
+        return with_ridge(centred(H) if intercept else H, ridge)
+
+
+@dataclass(eq=False)
+class OfClasses(Hessians):
+    """Those of a multinomial model."""
+
+    term: Multinomial
+    local: Local | None = None  # the curvature of rows at the last margins that were recalled
+
+    @property
+    def _fits(self) -> int:
+        return largest_matrix(self.term.design, self.term.classes)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether X is in main memory or, in blocks of rows, the whole Hessian can be a matrix."""
+        design = self.term.design
+        if design.rows.dear:
+            return self.term.classes * design.shape[1] <= self._fits
+        return lies_here(design)
+
+    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
+        W, l1 = metric.working, getattr(self.problem.g, "l1", 0.0)
+        if self.local is not None and isinstance(self.problem.g, Separable):
+            product = SoftmaxProduct.of(self.term, self.local, self.ridge, W, tolerance)
+            most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
+            if len(W) > self._fits or self._price_of_matrix(len(W)) > most:
+                return product
+        return super().at(metric, image)
+
+    def exact(self, x: Array, working: Indices) -> Quadratic | None:
+        design, image = self.term.design, self.term.image(x)
+        if not design.rows.dear:
+            product = SoftmaxProduct.of(self.term, Local.of(self.term, image), self.ridge, working, 0.0)
+            dear = self._price_of_matrix(len(working)) > DERIVATIVES * product.price
+            sparse = entries(design) < math.prod(design.shape)
+            if len(working) > self._fits or dear or (sparse and math.prod(design.shape) > MOST_DENSE):
+                return product
+        return super().at(Metric(x, working, self.all_rows), image) if len(working) <= self._fits else None
+
+    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
+        return H.spent if isinstance(H, SoftmaxProduct) else self._price_of_matrix(len(metric.working))
+
+    def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
+        costs = OF_CLASSES * self._price_of_matrix(int(np.count_nonzero(x)))
+        return spent >= costs or after <= BLURRED * rounding
+
+    def recall(self, image: Any, b: Array | None) -> None:
+        assert b is not None
+        self.term.recall(image, b)
+        self.local = None if self.term.design.rows.dear else Local.of(self.term, image)
+        self.here = image
+
+    def image_of(self, target: Array) -> Any:
+        ahead = self.problem.f.image(target)
+        if self.local is not None:
+            self.term.find(ahead, self.term.shift(self.here)[0] + self.local.follow(ahead - self.here))
+        return ahead
+
+    def intercepts(self, image: Any, anew: bool = False) -> Array:
+        return self.term.find(image) if anew else self.term.shift(image)[0]
+
+
+def hessians_of(problem: Canonical) -> Hessians | None:
+    """None for a term that offers none, or has no room for them."""
+    term, ridge = problem.term, problem.ridge
+    if isinstance(term, LossModel):
+        return OfRows(problem, term, ridge)
+    if isinstance(term, Multinomial):
+        found = OfClasses(problem, term, ridge)
+        return found if found.has_room else None
+    return Hessians(problem, term, ridge) if conforms(term, WithHessian) else None
+
+
+def lies_here(design: Design) -> bool:
+    """Whether X is in main memory as a whole."""
+    return not design.rows.dear and not lives_elsewhere(design.X)
+
+
+def entries(design: Design) -> float:
+    """How many of X are stored."""
+    return float(getattr(design.X, "nnz", math.prod(design.shape)))
+
+
+def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices, Array]:
+    """About `count` rows and their weights, such that sum_i weight_i x_i x_i^T estimates X^T diag(curvature) X."""
+    influence = float(curvature @ row_norms**2)
+    if count >= len(curvature) or not influence > 0.0:
+        rows = np.flatnonzero(curvature)
+        return rows, curvature[rows]
+    return sampled(curvature, row_norms, count / influence, GOLDEN)
+
+
+class _Memory(threading.local):
+    """The last Hessian of this thread that is not lent, for as long as a state refers to it."""
+
+    def __init__(self) -> None:
+        self.hessians: weakref.WeakKeyDictionary[Metric, Quadratic] = weakref.WeakKeyDictionary()
+
+
+class _Lent:
+    """The latest matrices that are lent, by the keys of their metrics, each with the X and y that it was made of."""
+
+    def __init__(self) -> None:
+        self.matrices: OrderedDict[str, tuple[Any, Any, Array]] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def get(self, model: LossModel, metric: Metric) -> Array | None:
+        with self.lock:
+            design, y, matrix = self.matrices.get(metric.key, (lambda: None, lambda: None, None))
+            if design() is not model.design or y() is not model.y:
+                return None
+            self.matrices.move_to_end(metric.key)
+            return matrix
+
+    def keep(self, model: LossModel, metric: Metric, matrix: Array) -> None:
+        with self.lock:
+            self.matrices[metric.key] = weakref.ref(model.design), weakref.ref(model.y), matrix
+            size = sum(kept.nbytes for _, _, kept in self.matrices.values())
+            while size > MEMORY and len(self.matrices) > 1:
+                size -= self.matrices.popitem(last=False)[1][-1].nbytes
+
+
+_memory, _lent = _Memory(), _Lent()
