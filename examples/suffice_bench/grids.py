@@ -34,7 +34,7 @@ from suffice.models.multinomial import Multinomial
 from suffice.options import Options
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
-from suffice.solvers import linear_hessian
+from suffice.solvers import hessian
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
 DATA: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether targets are labels
@@ -161,7 +161,7 @@ def counted() -> Iterator[list[float]]:
     try:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))
         patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
-        patch(linear_hessian, "gram", lambda X, columns, scale, *_: len(scale) * len(columns) * (len(columns) + 1) / 2)
+        patch(hessian, "gram", lambda X, columns, scale, *_: len(scale) * len(columns) * (len(columns) + 1) / 2)
         patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
         patch(Multinomial, "hessian", of_hessian)

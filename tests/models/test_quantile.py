@@ -12,7 +12,7 @@ from suffice.models.quantile import PinballScore, Quantile
 from suffice.prove.held_out import HeldOut
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.quantile_adapter import QuantileAdapter
+from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton import NewtonNarrowing
 from suffice.testing import check_loss, check_problem
@@ -53,7 +53,7 @@ def test_conformance():
 @pytest.mark.parametrize("q", [0.5, 0.9])
 def test_a_solution_without_an_l2_is_verified_and_minimises_the_pinball_loss_up_to_the_bias(q, intercept):
     asked = QuantileRegressor(quantile=q, fit_intercept=intercept)
-    fold = QuantileAdapter().fold(asked, X, Y, np.ones(60), None)
+    fold = find_adapter(asked).fold(asked, X, Y, np.ones(60), None)
     found = suffice.solve(fold.at(l1=0.02, l2=0.0), within=1e-6, solver=fold.solver)
     assert found.reached and found.certificate.rule == "verified"
     theirs = QuantileRegressor(quantile=q, alpha=0.02, fit_intercept=intercept).fit(X, Y)

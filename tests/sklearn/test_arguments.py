@@ -22,7 +22,8 @@ from sklearn.utils import all_estimators
 
 import suffice
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV, adapters, objectives
-from suffice.sklearn._arguments import _EVERYWHERE, _TAKEN, READ, misunderstood, name_of
+from suffice.sklearn._arguments import EVERYWHERE, READ, TAKEN, misunderstood
+from suffice.sklearn.adapters import name_of
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)
 RNG = np.random.default_rng(0)
@@ -46,7 +47,7 @@ def class_of(name):
 def test_every_argument_of_the_constructor_has_been_read(name):
     """If this fails, an estimator has a new argument: read what it does, deal with it in the reader and the adapter of
     the class, and only then put it into `READ`."""
-    known = {*_EVERYWHERE.split(), *" ".join(READ[name]).split()}
+    known = {*EVERYWHERE.split(), *" ".join(READ[name]).split()}
     assert set(inspect.signature(class_of(name)).parameters) <= known
 
 
@@ -54,12 +55,12 @@ def test_every_estimator_that_is_certified_or_tuned_has_its_arguments_read():
     tuned = {name_of(kind) for kind in adapters._ADAPTERS if kind.__module__.startswith(("sklearn.", "suffice."))}
     foreign = {name for name in objectives._READERS if name.startswith(("sklearn.", "suffice.", *ELSEWHERE))}
     assert tuned | foreign | set(adapters._BY_NAME) <= set(READ)
-    assert set(_TAKEN) <= set(READ)
+    assert set(TAKEN) <= set(READ)
 
 
-@pytest.mark.parametrize("name", [name for name in _TAKEN if name.startswith("sklearn")])
+@pytest.mark.parametrize("name", [name for name in TAKEN if name.startswith("sklearn")])
 def test_of_arguments_with_a_list_of_values_only_these_are_taken(name):
-    for argument, values in _TAKEN[name].items():
+    for argument, values in TAKEN[name].items():
         for value in values:
             assert misunderstood(class_of(name)(**{argument: value})) is None
         found = misunderstood(class_of(name)(**{argument: "otherwise"}))

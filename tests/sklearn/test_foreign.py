@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 import suffice
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.adapters import find_adapter
-from suffice.sklearn.foreign_adapters import skglm_groups
+from suffice.sklearn.foreign import skglm_groups
 from suffice.sklearn.scores import SCORES
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)

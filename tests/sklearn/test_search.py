@@ -29,7 +29,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, register_adapter
-from suffice.sklearn.adapters import RidgeAdapter
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.estimators import Regression
 from tests.reference import LONG, GroupNorms, minimise, norm
 from tests.reference_concomitant import ConcomitantMargins
 from tests.reference_intercept import InterceptMargins
@@ -341,13 +342,13 @@ def test_anyone_can_register_an_adapter():
     class OwnRidge(Ridge):
         pass
 
-    class Halved(RidgeAdapter):
+    class Halved(Regression):
         def params(self, estimator, l1, l2, total, names):
             return {"alpha": 0.5 * super().params(estimator, l1, l2, total, names)["alpha"]}
 
     X, y = regression()
     plain = SufficeSearchCV(OwnRidge(), cv=3, options=FEW).fit(X, y)  # known by the class it is derived from
-    register_adapter(OwnRidge, Halved())
+    register_adapter(OwnRidge, Halved(**vars(find_adapter(Ridge()))))
     halved = SufficeSearchCV(OwnRidge(), cv=3, options=FEW).fit(X, y)
     assert halved.best_params_["alpha"] == 0.5 * plain.best_params_["alpha"]
     with pytest.raises(TypeError, match="adapter must offer"):

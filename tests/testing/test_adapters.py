@@ -11,7 +11,8 @@ from sklearn.svm import LinearSVC
 
 from suffice.losses import LossAt
 from suffice.sklearn import register_adapter
-from suffice.sklearn.adapters import _ADAPTERS, ElasticNetAdapter, RidgeAdapter
+from suffice.sklearn.adapters import _ADAPTERS, _BY_NAME
+from suffice.sklearn.estimators import Regression
 from suffice.sklearn.folds import LinearFold
 from suffice.terms import SQUARED
 from suffice.testing import ConformanceError, check_adapter
@@ -50,14 +51,17 @@ class OwnNet(ElasticNet):  # type: ignore[misc]
     pass
 
 
-class SumNotMean(RidgeAdapter):
+RIDGE, NET = (vars(_BY_NAME[f"sklearn.{name}"]) for name in ("Ridge", "ElasticNet"))
+
+
+class SumNotMean(Regression):
     """Takes scikit-learn's alpha for ours."""
 
     def params(self, estimator, l1, l2, total, names):
         return {"alpha": l2}
 
 
-class NoIntercept(RidgeAdapter):
+class NoIntercept(Regression):
     def fitted(self, estimator, coef, intercept, classes):
         return super().fitted(estimator, coef, 0.0, classes)
 
@@ -94,9 +98,10 @@ class Optimist:
         return LossAt(found.residuals, lambda radius: 0.1 * found.error(radius))
 
 
-class Mistaken(ElasticNetAdapter):
+class Mistaken(Regression):
     def __init__(self, mistake):
-        self.mistake = mistake
+        super().__init__(**NET)
+        vars(self)["mistake"] = mistake
 
     def fold(self, estimator, X, y, weights, classes):
         return Fold(X, y, weights, self.mistake)
@@ -105,8 +110,8 @@ class Mistaken(ElasticNetAdapter):
 @pytest.mark.parametrize(
     ("estimator", "adapter", "complaint"),
     [
-        (Own(), SumNotMean(), "own fit with these penalties has a loss of"),
-        (Own(), NoIntercept(), "intercept_ is not what fold.coefficients says"),
+        (Own(), SumNotMean(**RIDGE), "own fit with these penalties has a loss of"),
+        (Own(), NoIntercept(**RIDGE), "intercept_ is not what fold.coefficients says"),
         (OwnNet(), Mistaken("l1_max"), "weights are zero below fold.l1_max"),
         (OwnNet(), Mistaken("mu"), "strongly convex"),
         (OwnNet(), Mistaken("weights"), "of the fitted estimator says"),

@@ -122,8 +122,7 @@ def in_main_memory(X: Any) -> bool:
 def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:
     """Why this is not done on a device; None where it is."""
     why = f"device={search.device!r}" if search.device is not None else "X on a device"
-    shares = getattr(adapter, "shares_rows", None)
-    if shares is None or not shares(final) or np.ndim(y) != 1 or (is_classifier(final) and len(np.unique(y)) > 2):
+    if not adapter.shares_rows(final) or np.ndim(y) != 1 or (is_classifier(final) and len(np.unique(y)) > 2):
         return f"{why} is for {TAKEN}: other models take X in main memory, got {type(final).__name__}"
     if steps and lives_elsewhere(X):
         return "steps of a pipeline take X in main memory: give it as such, and device=... for the folds"

@@ -57,12 +57,11 @@ def fit_final(
     """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
     of every group if there are groups. `near` are solutions of folds there."""
     split = data.whole()
-    own = getattr(split.adapter, "final", None)  # of models that are no vector of weights
-    if own is not None:
-        solution, size = own(split, penalties, FINAL)
-    else:
+    if split.adapter.by_penalties:
         solution = fitted_weights(split, penalties, near, until)
         size = norm(solution.x)
+    else:  # of models that are no vector of weights
+        solution, size = split.adapter.final(split, penalties, FINAL)
     radius = solution.certificate.radius
     if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
         warnings.warn(
@@ -156,9 +155,7 @@ def solved(
 def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
     """The estimator of the search, pipeline and all, with these weights."""
     final, before = split.fitted(solution.x), split.before
-    finish = getattr(split.adapter, "finish", None)
-    if finish is not None:
-        finish(final, split.model, solution)
+    split.adapter.finish(final, split.model, solution)
     _check_feature_names(final, data.names(before), reset=True)
     whole = final
     if isinstance(inside(data.estimator), Pipeline):

@@ -189,7 +189,7 @@ def accuracy_of(solutions: Iterable[Solution]) -> float | None:
 def for_linear_models(search: Any, what: str) -> None:
     """Raise TypeError for a search of models that are no vector of coefficients."""
     final, _ = split_pipeline(search.estimator)
-    if getattr(find_adapter(final), "space", None) is not None:
+    if not find_adapter(final).by_penalties:
         raise TypeError(f"{what} is there for linear models, {type(final).__name__} has no coefficients and penalties")
 
 

@@ -272,7 +272,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.certify_global is not None:
             positive(self.certify_global, "certify_global")
         routed = fit_arguments.routed(self, fit_params)
-        several = getattr(adapter, "several", False) and not transforms_target(self.estimator)
+        several = adapter.several and not transforms_target(self.estimator)
         X, y, weight = fit_arguments.checked(self, X, y, routed.weight, several)
         grouped = None if self.groups_of_features is None else Grouped.of(self)
         place = Place.of(self.device, X)
@@ -338,10 +338,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             self._classes = classes
         return self
 
-    def _space(self, final: Any, adapter: Adapter, grouped: Grouped | None, data: SearchData) -> PenaltySpace:
+    def _space(self, final: Any, adapter: Any, grouped: Grouped | None, data: SearchData) -> PenaltySpace:
         """What is searched: penalties, or parameters that an adapter says by its own `space`."""
-        own = getattr(adapter, "space", None)
-        if own is None:
+        if adapter.by_penalties:
             groups, step = () if grouped is None else grouped.names, step_to(self.estimator)
             return PenaltySpace.of(self.space, final, adapter, groups, step=step, total=data.total)
         for name in ("groups_of_features", "certify_global"):
@@ -349,7 +348,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 raise ValueError(f"{name} is for linear models, got {type(final).__name__}")
         if self.refit in ("one_se", "sklearn"):
             raise ValueError(f"refit={self.refit!r} is for linear models, {type(final).__name__} takes True or False")
-        found: PenaltySpace = own(final, self.space, step_to(self.estimator), data)
+        found: PenaltySpace = adapter.space(final, self.space, step_to(self.estimator), data)
         return found
 
     def _certify(self, problem: BilevelProblem, search: PenaltySearch, best: Evaluation) -> Evaluation:
@@ -409,9 +408,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def _problem(self, folds: list[Split], space: PenaltySpace) -> BilevelProblem:
         jobs = effective_n_jobs(self.n_jobs)
-        own = getattr(folds[0].adapter, "problem", None)
-        if own is not None:
-            made: BilevelProblem = own(folds, space, self.optimised_scoring_, jobs)
+        if not folds[0].adapter.by_penalties:
+            made: BilevelProblem = folds[0].adapter.problem(folds, space, self.optimised_scoring_, jobs)
             return made
         return BilevelProblem(
             [fold.penalised(space.ratio) for fold in folds],
@@ -568,13 +566,14 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.estimator_type = inner.estimator_type
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        adapter = find_adapter(split_pipeline(self.estimator)[0])
         if tags.classifier_tags is not None:
-            tags.classifier_tags.multi_class = getattr(find_adapter(split_pipeline(self.estimator)[0]), "many", False)
+            tags.classifier_tags.multi_class = adapter.many
         if tags.regressor_tags is not None and self.scoring != "r2":
             tags.regressor_tags.poor_score = True  # `score` is another one than R^2, which is what they would look at
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.target_tags.single_output = inner.target_tags.single_output
-        tags.target_tags.multi_output = getattr(find_adapter(split_pipeline(self.estimator)[0]), "several", False)
+        tags.target_tags.multi_output = adapter.several
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags

@@ -24,7 +24,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from suffice.sklearn._arguments import name_of
+from suffice.sklearn.adapters import name_of
 from suffice.sklearn.objectives import refuse
 
 _HAVE_BEEN_READ = """

@@ -22,9 +22,11 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
+from suffice.sklearn._arguments import READ
 from suffice.sklearn._kernel_fold import KernelFold, Kind, gamma_by_scale
 from suffice.sklearn._kernel_search import KernelProblem, KernelSpace
-from suffice.sklearn.adapters import Classifier, Regressor, register_adapter
+from suffice.sklearn.adapters import Hooks, register_adapter
+from suffice.sklearn.estimators import SQUARES, class_weighted, numbered
 from suffice.solvers.solution import Solution
 
 ALIKE = {"polynomial": "poly"}
@@ -42,11 +44,13 @@ def kernel_of(estimator: Any) -> Kernel:
     return Kernel(name, int(degree) if float(degree).is_integer() else degree, float(estimator.coef0))  # type: ignore[arg-type]
 
 
-class _KernelAdapter:
+class _KernelAdapter(Hooks):
     """What adapters of kernel machines have in common."""
 
     kind: Kind
     tuned: tuple[str, ...]
+    scorings: tuple[str, ...] = SQUARES
+    by_penalties = False
 
     def ratio(self, estimator: Any) -> float:
         return 0.0
@@ -91,8 +95,11 @@ class _KernelAdapter:
         )
         return solution, fold.norm(solution.x)
 
-    def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
-        """All is there."""
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        return np.asarray(y, dtype=np.float64) if classes is None else numbered(y, classes)
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        return class_weighted(estimator, y, sample_weight, by_rows=True)
 
 
 def _scale(data: Any) -> float:
@@ -116,13 +123,13 @@ def _shell(estimator: Any, fold: KernelFold, y: Any) -> Any:
     return estimator
 
 
-class SVCAdapter(_KernelAdapter, Classifier):
+class SVCAdapter(_KernelAdapter):
     """SVC; several classes by their pairs, as libsvm has it."""
 
     scorings = ("neg_squared_hinge",)
     kind: Kind = "classes"
     tuned = ("C", "gamma")
-    many, by_rows = True, True
+    many = True
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         super().check(estimator, names)
@@ -152,7 +159,7 @@ class SVCAdapter(_KernelAdapter, Classifier):
         return estimator
 
 
-class SVRAdapter(_KernelAdapter, Regressor):
+class SVRAdapter(_KernelAdapter):
     kind: Kind = "epsilon"
     tuned = ("C", "gamma", "epsilon")
 
@@ -183,7 +190,7 @@ def _put(estimator: Any, fold: KernelFold, used: Any, coef: Array, shifts: Array
     estimator.fit_status_ = 0
 
 
-class KernelRidgeAdapter(_KernelAdapter, Regressor):
+class KernelRidgeAdapter(_KernelAdapter):
     kind: Kind = "ridge"
     tuned = ("alpha", "gamma")
 
@@ -199,3 +206,9 @@ class KernelRidgeAdapter(_KernelAdapter, Regressor):
 register_adapter(SVC, SVCAdapter())
 register_adapter(SVR, SVRAdapter())
 register_adapter(KernelRidge, KernelRidgeAdapter())
+READ["sklearn.SVC"] = (
+    "C class_weight coef0 degree gamma kernel probability",
+    "break_ties cache_size decision_function_shape shrinking",
+)
+READ["sklearn.SVR"] = "C coef0 degree epsilon gamma kernel", "cache_size shrinking"
+READ["sklearn.KernelRidge"] = "alpha coef0 degree gamma kernel", "kernel_params"  # those of a kernel of one's own

@@ -27,7 +27,7 @@ from suffice.rows.blocks import are_blocks, in_blocks
 from suffice.sklearn._devices import Place, rows_here, taken
 from suffice.sklearn._rows import EVERYTHING, InPlace
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
-from suffice.sklearn.adapters import Adapter, Fold, find_adapter
+from suffice.sklearn.adapters import Fold, find_adapter
 from suffice.sklearn.folds import Shared
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
@@ -91,7 +91,7 @@ class Split:
     """Training rows as a problem, and held-out rows after the pipeline's first steps, which are `before`, fitted."""
 
     model: Fold
-    adapter: Adapter
+    adapter: Any  # an `Adapter` with all its `Hooks`
     estimator: Any  # linear, not fitted
     before: Any
     classes: Any
@@ -163,8 +163,8 @@ class SearchData:
         adapter = find_adapter(estimator)
         if are_blocks(self.X):
             return replace(self, one=InPlace.of(self.X, splits, before))
-        shares = getattr(adapter, "shares_rows", None) if np.ndim(self.y) == 1 else None
-        if before is not None or shares is None or not shares(estimator) or transforms_target(self.estimator):
+        alone = before is None and np.ndim(self.y) == 1 and not transforms_target(self.estimator)
+        if not (alone and adapter.shares_rows(estimator)):
             return self
         return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept), self.place))
 
@@ -190,10 +190,9 @@ class SearchData:
         X_train, X_test = (
             taken(self.X, rows) if lives_elsewhere(self.X) else _safe_indexing(self.X, rows) for rows in (train, test)
         )
-        prepared = getattr(adapter, "prepared", None)
-        if prepared is not None and before is None:
-            estimator = prepared(estimator, X_train)
-        if before is not None:
+        if before is None:
+            estimator = adapter.prepared(estimator, X_train)
+        else:
             X_train = before.fit_transform(X_train, y[train])
             X_test = before.transform(X_test)
         source = None

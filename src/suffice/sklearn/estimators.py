@@ -1,0 +1,355 @@
+r"""What is known of a linear estimator, said once and read in both directions: a row of `suffice.sklearn.table`.
+
+Ours is  sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1  with  a_i = s_i / N,  N = sum of the weights
+s_i that a fit sees (sample weights times class weights). An estimator says s = l1 + l2 by one word (`Strength`),
+
+    alpha = s   (its loss is the mean over samples),     alpha = N s,     C = 1/(N s)   (its loss is the sum),
+
+and the share r of l1 in it by l1_ratio, by its penalty, or by its name. From penalties to words: a search tunes l1 and
+l2, since C and the alpha of a sum depend on the number of samples, of which folds have fewer than all data; `params`
+says them with the N of the final fit, and `fold` is the problem of training rows. From words to penalties: `objective`
+is what a fitted estimator has minimised, with the penalty that it was given or has chosen; what it does not know for
+certain it refuses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
+
+from suffice.arrays import Array
+from suffice.models.families import Gamma
+from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Poisson, Squared
+from suffice.rows.dense import as_array
+from suffice.sklearn import _arguments as arguments
+from suffice.sklearn import adapters, objectives
+from suffice.sklearn._structure import Structure
+from suffice.sklearn.adapters import Fold, Hooks
+from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
+from suffice.sklearn.objectives import SCORING, Objective, refuse
+from suffice.solvers.solution import Solution
+
+SQUARES = ("neg_mean_squared_error", "r2")
+LOG_LOSS = ("neg_log_loss", "neg_brier_score")
+BOTH = {"Lasso": "ElasticNet", "MultiTaskLasso": "MultiTaskElasticNet"}  # of one penalty, and of two
+ONE_EACH = "it is one model for each class"
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How an estimator says s = l1 + l2: in a word, relative to the mean over samples or to their sum, or to 1/s."""
+
+    word: str
+    of_sum: bool = False
+    inverse: bool = False
+
+    def said(self, s: float, total: float) -> float:
+        """The word of a fit whose weights sum to `total`."""
+        value = s * total if self.of_sum else s
+        if not self.inverse:
+            return value
+        return 1.0 / value if value > 0.0 else math.inf
+
+    def meant(self, value: float, total: float) -> float:
+        """s."""
+        s = 1.0 / value if self.inverse else value
+        return s / total if self.of_sum else s
+
+
+ALPHA, SUM, C = Strength("alpha"), Strength("alpha", of_sum=True), Strength("C", of_sum=True, inverse=True)
+
+
+def steps(estimator: Any, fold: Any, solution: Solution) -> None:
+    estimator.n_iter_ = solution.steps
+
+
+def nothing(estimator: Any, classes: Any) -> None:
+    pass
+
+
+def scorings_of(psi: Any) -> tuple[str, ...]:
+    """Smooth scores of models with this loss."""
+    if isinstance(psi, Squared):
+        return SQUARES
+    known = {Poisson: ("neg_mean_poisson_deviance",), Gamma: ("neg_mean_gamma_deviance",)}
+    return known.get(type(psi), ("neg_mean_deviance",))
+
+
+@dataclass(frozen=True)
+class LinearEstimator(Hooks):
+    """An estimator: the arguments on which its minimiser depends, those that decide how it is found (`way`), and of
+    which of them some values only are `taken`; `psi` is its loss, or a function of the estimator that gives it or
+    raises ValueError; `rows`: whether folds may share one copy of the rows, or have them in blocks where they are.
+    `puts(estimator, classes)` adds what predictions ask for, `leaves(estimator, fold, solution)` what a fit leaves."""
+
+    name: str
+    read: str
+    way: str = ""
+    strength: Strength | None = ALPHA
+    share: float | None = 0.0  # of l1 in s; None: as the estimator says
+    psi: Any = SQUARED
+    scorings: tuple[str, ...] = SQUARES  # none: those of the loss
+    taken: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    weighted: bool = True  # whether fits take weights of samples
+    rows: Literal["copied", "in blocks", "shared"] = "copied"
+    puts: Callable[[Any, Any], None] = nothing
+    leaves: Callable[[Any, Any, Solution], None] = steps
+    use: Literal["tuned", "certified", "both"] = "both"
+
+    @property
+    def classifies(self) -> bool:
+        return isinstance(self, Classification)
+
+    @property
+    def short(self) -> str:
+        return self.name.partition(".")[2]
+
+    def of(self, estimator: Any) -> Any:
+        return self if self.scorings else replace(self, scorings=scorings_of(self.loss(estimator)))
+
+    def loss(self, estimator: Any) -> Any:
+        """psi; ValueError where there is no proof for it."""
+        return self.psi(estimator) if callable(self.psi) else self.psi
+
+    # From penalties to words
+
+    def ratio(self, estimator: Any) -> float:
+        if self.share is not None:
+            return self.share
+        if np.ndim(estimator.l1_ratio) > 0:
+            raise ValueError("l1_ratio must be one number: name it in space to tune it")
+        return float(estimator.l1_ratio)
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        self.loss(estimator)
+        one = {0.0: "l2", 1.0: "l1"}.get(self.share)  # type: ignore[arg-type]
+        if one is None or self.strength is None:
+            return
+        if names != (one,):
+            both = f": {BOTH[self.short]} has both" if self.short in BOTH else ""
+            raise ValueError(f"{self.short} has one penalty, {one}, got {', '.join(names)}{both}")
+        value = getattr(estimator, self.strength.word)
+        if np.ndim(value) > 0:
+            raise ValueError(f"{self.short}({self.strength.word}={value!r}) must have one number: tune one for all")
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        assert self.strength is not None
+        s = l1 + l2
+        ratio = {"l1_ratio": l1 / s if s > 0.0 else 0.0} if len(names) == 2 and self.share is None else {}
+        return {self.strength.word: self.strength.said(s, total), **ratio}
+
+    def shares_rows(self, estimator: Any) -> bool:
+        return self.rows == "shared" and not getattr(estimator, "positive", False)
+
+    def takes_blocks(self, estimator: Any) -> bool:
+        return self.rows != "copied" and not getattr(estimator, "positive", False)
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        if self.weighted:
+            return sample_weight
+        if np.any(sample_weight != sample_weight[0]):
+            raise ValueError(f"{self.short} is tuned without sample weights, which its fit does not take")
+        return np.ones_like(sample_weight)
+
+    def kind(self, estimator: Any) -> Intercept:
+        return "free" if estimator.fit_intercept else "none"
+
+    def scaling(self, estimator: Any) -> float:
+        """The constant of an intercept that is a column."""
+        return 1.0
+
+    def structure(self, estimator: Any, features: int) -> Structure | None:
+        """What is asked of weights besides one penalty for all."""
+        positive = getattr(estimator, "positive", False)
+        return Structure(positive=np.ones(features, dtype=bool)) if positive else None
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
+        """The loss of these targets, or the model."""
+        return self.loss(estimator)
+
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        learner, kind = self.learner(estimator, y, classes), self.kind(estimator)
+        structure = self.structure(estimator, X.shape[1])
+        return LinearFold(X, y, learner, weights, kind, self.scaling(estimator), structure=structure)
+
+    def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
+        self.leaves(estimator, fold, solution)
+
+    # From words to penalties
+
+    def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
+        """l1 and l2 of a fitted estimator, one for all weights or one each."""
+        if self.strength is None:
+            return 0.0, 0.0
+        s, ratio = self.strength.meant(self.chosen(estimator), float(weights.sum())), self.chosen_ratio(estimator)
+        of_l1, of_l2 = self.factors(estimator)
+        return s * of_l1 * ratio, s * of_l2 * (1.0 - ratio)
+
+    def chosen(self, estimator: Any) -> float:
+        """The word that it has chosen, or was given."""
+        assert self.strength is not None
+        word = self.strength.word
+        value = getattr(estimator, f"{word}_", None)
+        return one_of(getattr(estimator, word) if value is None else value, word)
+
+    def chosen_ratio(self, estimator: Any) -> float:
+        if self.share is not None:
+            return self.share
+        return one_of(getattr(estimator, "l1_ratio_", estimator.l1_ratio), "l1_ratio")
+
+    def factors(self, estimator: Any) -> tuple[Any, Any]:
+        """Of l1 and of l2, one for each feature or one for all."""
+        factors = getattr(estimator, "weights", None)
+        factors = 1.0 if factors is None else np.asarray(factors, dtype=np.float64)
+        return factors, factors
+
+    def proven_loss(self, estimator: Any) -> Any:
+        """psi of an objective that can be certified."""
+        try:
+            psi = self.loss(estimator)
+        except ValueError as error:
+            refuse(True, str(error))
+        refuse(type(psi).__name__ not in SCORING, f"there is no proof for the loss {psi}")
+        refuse(np.any(getattr(estimator, "positive", False)), "its coefficients are constrained to be positive")
+        flat = isinstance(psi, Kinked) and self.kind(estimator) == "free"
+        refuse(flat, "a loss that is flat in places leaves the intercept open")
+        return psi
+
+
+def one_of(value: Any, name: str) -> float:
+    values = np.unique(np.asarray(0.0 if value is None else value, dtype=np.float64))
+    refuse(len(values) != 1, f"it has several values of {name}")
+    return float(values[0])
+
+
+def dense(coef: Any) -> Array:
+    return np.asarray(as_array(coef), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Regression(LinearEstimator):
+    """An estimator of numbers."""
+
+    several: bool = False  # whether several targets will do
+
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        psi = self.loss(estimator)
+        if isinstance(psi, Squared | Learner):
+            return np.asarray(y, dtype=np.float64)
+        try:
+            targets: Array = psi.targets(np.asarray(y))
+        except ValueError as error:
+            raise ValueError(f"{error}, for {self.short}") from error
+        return targets
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
+        if y.ndim == 1:
+            return self.loss(estimator)
+        if getattr(estimator, "positive", False):
+            raise ValueError(f"{self.short}(positive=True) is tuned for one target")
+        return SeveralTargets(y.shape[1])
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, np.shape(coef)[-1]
+        self.puts(estimator, classes)
+        return estimator
+
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
+        """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
+        psi, kind = self.proven_loss(estimator), self.kind(estimator)
+        targets = np.asarray(y, dtype=np.float64)
+        targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+        refuse(targets.ndim != 1, "it has several targets")
+        b = float(np.ravel(estimator.intercept_)[0]) if kind == "free" else 0.0
+        penalties = self.penalties(estimator, weights)
+        return Objective(psi, *penalties, dense(estimator.coef_).ravel(), b, targets, weights, kind)
+
+
+@dataclass(frozen=True)
+class Classification(LinearEstimator):
+    """An estimator of classes; its labels are -1 and 1, or the numbers of several classes."""
+
+    psi: Any = LOGISTIC
+    scorings: tuple[str, ...] = LOG_LOSS
+    many: bool = False  # whether more than two classes will do
+    by_rows: bool = False  # whether class_weight="balanced" counts rows, whatever their weights are
+
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        if len(classes) > 2 and not self.many:
+            raise ValueError(
+                f"SufficeSearchCV tunes {type(estimator).__name__} for two classes, y holds {len(classes)}. "
+                "Only binary classification is supported."
+            )
+        return numbered(y, classes)
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        sample_weight = super().weights(estimator, y, sample_weight, classes)
+        return class_weighted(estimator, y, sample_weight, self.by_rows)
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        estimator.coef_, estimator.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
+        estimator.classes_, estimator.n_features_in_ = classes, np.shape(estimator.coef_)[1]
+        self.puts(estimator, classes)
+        return estimator
+
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
+        """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
+        classes, y, kind = estimator.classes_, np.asarray(y), self.kind(estimator)
+        several = len(classes) > 2
+        refuse(several and (not self.many or kind == "column"), ONE_EACH)
+        psi = self.proven_loss(estimator)
+        check_labels(y, classes)
+        weights = class_weighted(estimator, y, weights, self.by_rows)
+        coef, b = dense(estimator.coef_), np.array(np.ravel(estimator.intercept_), dtype=np.float64)
+        penalties = self.penalties(estimator, weights)
+        if several:
+            refuse(len(coef) != len(classes), "it has several classes, and a model for each pair of them")
+            shifts = b if kind == "free" else np.zeros(len(classes))
+            return Objective(None, *penalties, coef, shifts, numbered(y, classes), weights, kind)
+        b0 = 0.0 if kind == "none" else float(b[0])
+        return Objective(
+            psi, *penalties, coef.ravel(), b0, numbered(y, classes), weights, kind, self.scaling(estimator)
+        )
+
+
+def numbered(y: Any, classes: Any) -> Array:
+    """-1 and 1 for two classes, else their numbers."""
+    if len(classes) == 2:
+        return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
+    numbers: Array = np.searchsorted(classes, y).astype(np.float64)
+    return numbers
+
+
+def check_labels(y: Any, classes: Any) -> None:
+    strange = y[~np.isin(y, classes)]
+    if len(strange):
+        known = ", ".join(map(str, classes))
+        raise ValueError(f"y holds the label '{strange[0]}', and the model was fitted to {known}")
+
+
+def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) -> Array:
+    """Sample weights times class weights."""
+    given = getattr(estimator, "class_weight", None)
+    if given is None:
+        return sample_weight
+    present = np.unique(y)
+    of_class = compute_class_weight(given, classes=present, y=y, sample_weight=None if by_rows else sample_weight)
+    weights: Array = sample_weight * of_class[np.searchsorted(present, y)]
+    return weights
+
+
+def make_known(*rows: Any) -> None:
+    """Put rows into the table: for searches, for `suffice.certify`, and for their arguments."""
+    for row in rows:
+        arguments.READ[row.name] = row.read, row.way
+        if row.taken:
+            arguments.TAKEN[row.name] = dict(row.taken)
+        if row.use != "certified":
+            adapters._BY_NAME[row.name] = row
+        if row.use != "tuned":
+            objectives._READERS[row.name] = row.objective

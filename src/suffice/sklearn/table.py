@@ -1,0 +1,402 @@
+r"""scikit-learn's linear estimators and our own: one row each, for searches, for `suffice.certify` and for their
+arguments. Those of other packages are in `suffice.sklearn.foreign`.
+
+In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit sees, n the number of samples:
+
+    LogisticRegression(C, l1_ratio)   C sum s_i psi + penalty       l1 = l1_ratio/(C N),  l2 = (1 - l1_ratio)/(C N)
+    LinearSVC(C), squared hinge       C sum s_i psi + penalty       l1 or l2 = 1/(C N);   psi = max(0, 1 - y m)^2
+    ElasticNet(alpha, l1_ratio)       mean of squares/2 + penalty   l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
+    Lasso(alpha)                      the same                      l1 = alpha
+    MultiTaskElasticNet, -Lasso       the same, rows of W in ||.||  l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
+    Ridge(alpha)                      sum s_i (x_i . w - y_i)^2     l2 = alpha/N;         0 for LinearRegression
+    RidgeClassifier(alpha)            Ridge with targets -1 and 1   l2 = alpha/N
+    PoissonRegressor(alpha)           mean half deviance            l2 = alpha
+    GammaRegressor, TweedieRegressor  the same, 1 <= power <= 2 with a log link, or power 0 with none
+    HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.models.concomitant`
+    QuantileRegressor(alpha)          mean pinball loss + penalty   l1 = alpha;           smoothed, see below
+    SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
+
+Those that choose their penalty themselves (LassoCV) are certified only.
+
+The pinball loss is replaced by its envelope psi of width h (`models.quantile`), chosen so that the two differ by at
+most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
+objective is within that bias of the least one there is (`smoothing_bias_` of the final model). Held-out rows count by
+the pinball loss itself. The intercept is a column of ones without a penalty.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import LabelBinarizer
+
+from suffice.arrays import Array
+from suffice.models.families import GAMMA, tweedie
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
+from suffice.models.quantile import Quantile
+from suffice.sklearn._structure import Structure
+from suffice.sklearn.estimators import (
+    ONE_EACH,
+    SUM,
+    C,
+    Classification,
+    LinearEstimator,
+    Regression,
+    make_known,
+    one_of,
+    steps,
+)
+from suffice.sklearn.folds import Concomitant, Intercept, SeveralTargets, Softmax
+from suffice.sklearn.objectives import refuse
+from suffice.solvers.certificate import duality_gap
+from suffice.solvers.solution import Solution
+
+BIAS = 1e-3  # of a smoothed quantile
+
+
+# What fits leave, and what predictions ask for
+
+
+def dual_gap(estimator: Any, fold: Any, solution: Solution) -> None:
+    steps(estimator, fold, solution)
+    assert solution.problem is not None
+    estimator.dual_gap_ = duality_gap(solution.problem, solution.x, solution.certificate.radius)
+
+
+def dual_gap_and_eps(estimator: Any, fold: Any, solution: Solution) -> None:
+    dual_gap(estimator, fold, solution)
+    estimator.eps_ = estimator.tol
+
+
+def array_of_steps(estimator: Any, fold: Any, solution: Solution) -> None:
+    estimator.n_iter_ = np.array([solution.steps], dtype=np.int32)
+
+
+def steps_of_ridge(estimator: Any, fold: Any, solution: Solution) -> None:
+    array_of_steps(estimator, fold, solution)
+    estimator.solver_ = "suffice"
+
+
+def scale_and_outliers(estimator: Any, fold: Any, solution: Solution) -> None:
+    steps(estimator, fold, solution)
+    estimator.scale_, estimator.outliers_ = fold.learner.outliers(fold, solution.x)
+
+
+def smoothing_bias(estimator: Any, fold: Any, solution: Solution) -> None:
+    steps(estimator, fold, solution)
+    estimator.smoothing_bias_ = fold.psi.bias
+
+
+def steps_and_time(estimator: Any, fold: Any, solution: Solution) -> None:
+    estimator.n_iter_, estimator.t_ = solution.steps, 1.0
+
+
+def own_link(estimator: Any, classes: Any) -> None:
+    estimator._base_loss = estimator._get_loss()
+
+
+def labels_of_signs(estimator: Any, classes: Any) -> None:
+    estimator._label_binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)
+
+
+def no_intercept_of_liblinear(estimator: Any, classes: Any) -> None:
+    if not estimator.fit_intercept:
+        estimator.intercept_ = 0.0
+
+
+def array_of_intercept(estimator: Any, classes: Any) -> None:
+    estimator.intercept_ = np.atleast_1d(estimator.intercept_)
+
+
+# Losses of estimators
+
+
+def huber(estimator: Any) -> Concomitant:
+    if not estimator.epsilon > 1.0:
+        raise ValueError(f"HuberRegressor must have epsilon > 1 for its scale to exist, got {estimator.epsilon!r}")
+    return Concomitant(float(estimator.epsilon))
+
+
+def tweedie_loss(estimator: Any) -> Any:
+    power = estimator.power
+    link = ("identity" if power <= 0 else "log") if estimator.link == "auto" else estimator.link
+    try:
+        psi = tweedie(float(power))
+    except ValueError as error:
+        raise ValueError(f"power={power!r} is not supported: {error}") from error
+    if link != ("identity" if psi is SQUARED else "log"):
+        raise ValueError(f"power={power!r} with link={link!r} has no convex deviance: use link='auto'")
+    return psi
+
+
+def smoothed(q: float, y: Array) -> Quantile:
+    """psi of a quantile, for these targets."""
+    rest = y - np.quantile(y, q)
+    alone = float(np.mean(np.maximum(q * rest, (q - 1.0) * rest)))
+    return Quantile(q, 2.0 * BIAS * alone / max(q, 1.0 - q) ** 2 if alone > 0.0 else 1.0)
+
+
+# Rows that differ in more than data
+
+
+class LogisticRegressionRow(Classification):
+    """LogisticRegression; liblinear penalises its intercept, and so does the fold for it."""
+
+    def ratio(self, estimator: Any) -> float:
+        penalty = getattr(estimator, "penalty", "deprecated")
+        if penalty is None:
+            raise ValueError("LogisticRegression(penalty=None) has no penalty to tune")
+        fixed = {"l1": 1.0, "l2": 0.0}.get(penalty)
+        return float(estimator.l1_ratio or 0.0) if fixed is None else fixed
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        r, solver = self.ratio(estimator), estimator.solver
+        mixed = len(names) == 2 or 0.0 < r < 1.0
+        if solver != "saga" and (mixed or ("l1" in names and solver != "liblinear")):
+            what = "an elastic net" if mixed else "l1"
+            raise ValueError(f"LogisticRegression(solver={solver!r}) cannot be fitted with {what}: use solver='saga'")
+        if len(names) == 2 and getattr(estimator, "penalty", "deprecated") not in ("deprecated", "elasticnet"):
+            raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2: drop penalty=")
+        if estimator.dual:
+            raise ValueError("LogisticRegression(dual=True) is not supported: use dual=False, the same solution")
+
+    def shares_rows(self, estimator: Any) -> bool:
+        return bool(estimator.solver != "liblinear")
+
+    takes_blocks = shares_rows
+
+    def kind(self, estimator: Any) -> Intercept:
+        penalised = estimator.fit_intercept and estimator.solver == "liblinear"
+        return "column" if penalised else super().kind(estimator)
+
+    def scaling(self, estimator: Any) -> float:
+        return float(estimator.intercept_scaling)
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
+        if classes is None or len(classes) <= 2:
+            return LOGISTIC
+        if estimator.solver == "liblinear":
+            raise ValueError("LogisticRegression(solver='liblinear') takes two classes only: use solver='saga'")
+        return Softmax(len(classes))
+
+    def chosen(self, estimator: Any) -> float:
+        refuse(estimator.solver == "liblinear" and len(estimator.classes_) > 2, ONE_EACH)
+        refuse(not getattr(estimator, "refit", True), "refit=False has averaged the models of the folds")
+        scaling = self.scaling(estimator)
+        unscaled = self.kind(estimator) == "column" and hasattr(estimator, "Cs") and scaling != 1.0
+        refuse(unscaled, f"LogisticRegressionCV ignores intercept_scaling={scaling!r} in its final fit: use 1")
+        return math.inf if getattr(estimator, "penalty", "deprecated") is None else super().chosen(estimator)
+
+    def chosen_ratio(self, estimator: Any) -> float:
+        fixed = {"l1": 1.0, "l2": 0.0}.get(getattr(estimator, "penalty", "deprecated"))
+        if fixed is not None:
+            return fixed
+        chosen = getattr(estimator, "l1_ratio_", None)
+        chosen = estimator.l1_ratio if chosen is None else chosen
+        return 0.0 if chosen is None or np.ravel(chosen)[0] is None else one_of(chosen, "l1_ratio")
+
+
+class LinearSVCRow(Classification):
+    """LinearSVC with the squared hinge; its intercept is a penalised column, as liblinear has it."""
+
+    def loss(self, estimator: Any) -> Any:
+        if estimator.loss != "squared_hinge":
+            raise ValueError(f"LinearSVC(loss={estimator.loss!r}) is not smooth: use loss='squared_hinge'")
+        return SQUARED_HINGE
+
+    def ratio(self, estimator: Any) -> float:
+        return 1.0 if estimator.penalty == "l1" else 0.0
+
+    chosen_ratio = ratio
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        self.loss(estimator)
+        if names != (estimator.penalty,):
+            one = estimator.penalty
+            raise ValueError(f"LinearSVC(penalty={one!r}) has one penalty, {one}, got {', '.join(names)}")
+
+    def kind(self, estimator: Any) -> Intercept:
+        return "column" if estimator.fit_intercept else "none"
+
+    def scaling(self, estimator: Any) -> float:
+        return float(estimator.intercept_scaling)
+
+
+class Descent(LinearEstimator):
+    """SGD*: alpha is relative to the mean over samples, which are to count alike where it is tuned."""
+
+    def loss(self, estimator: Any) -> Any:
+        flat = estimator.loss == "squared_hinge" and not estimator.fit_intercept
+        known = {"log_loss": LOGISTIC, "squared_error": SQUARED} | ({"squared_hinge": SQUARED_HINGE} if flat else {})
+        if estimator.loss not in known:
+            nearest = {"hinge": "LinearSVC", "squared_hinge": "LinearSVC", "huber": "HuberRegressor"}
+            use = nearest.get(estimator.loss, "one with loss='log_loss' or 'squared_error'")
+            raise ValueError(f"{self.short}(loss={estimator.loss!r}) is not supported: use {use}")
+        return known[estimator.loss]
+
+    def ratio(self, estimator: Any) -> float:
+        known = {"l1": 1.0, "l2": 0.0, "elasticnet": float(estimator.l1_ratio)}
+        if estimator.penalty not in known:
+            raise ValueError(f"{self.short}(penalty={estimator.penalty!r}) has no penalty to tune")
+        return known[estimator.penalty]
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        psi = self.loss(estimator)
+        if self.psi is not psi:
+            use = "RidgeClassifier" if psi is SQUARED else "LinearSVC"
+            raise ValueError(f"{self.short}(loss={estimator.loss!r}) is not supported: use {use}")
+        if len(names) == 2 and estimator.penalty != "elasticnet":
+            raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2")
+        if estimator.average:
+            raise ValueError("average is not supported: coefficients are exact without")
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        if np.any(sample_weight != sample_weight[0]) or getattr(estimator, "class_weight", None) is not None:
+            raise ValueError(f"{self.short} is tuned without weights of samples or classes")
+        return np.ones_like(sample_weight)
+
+    def penalties(self, estimator: Any, weights: Array) -> tuple[float, float]:
+        r = 0.0 if estimator.penalty is None else self.ratio(estimator)
+        alpha = 0.0 if estimator.penalty is None else estimator.alpha * len(weights) / float(weights.sum())
+        return alpha * r, alpha * (1.0 - r)
+
+
+class DescentRegression(Descent, Regression):
+    pass
+
+
+class DescentClassification(Descent, Classification):
+    pass
+
+
+class RidgeClassifierRow(Classification):
+    """Two classes; a margin is a regression's prediction of -1 or 1."""
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        if getattr(estimator, "positive", False):
+            raise ValueError("RidgeClassifier(positive=True) is not supported: ElasticNetGLM(positive=True) is nearest")
+        super().check(estimator, names)
+
+
+class LarsRow(Regression):
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Any:
+        refuse(getattr(estimator, "jitter", None) is not None, "jitter has changed the targets")
+        return super().objective(estimator, y, weights)
+
+
+class QuantileRow(Regression):
+    def loss(self, estimator: Any) -> Quantile:
+        return Quantile(float(estimator.quantile))
+
+    def kind(self, estimator: Any) -> Intercept:
+        return "column" if estimator.fit_intercept else "none"
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> Quantile:
+        return smoothed(float(estimator.quantile), y)
+
+    def structure(self, estimator: Any, features: int) -> Structure | None:
+        return Structure(np.append(np.ones(features), 0.0)) if estimator.fit_intercept else None
+
+
+class MultiTaskRow(Regression):
+    """l1 is the penalty of the norms of rows, the weights of a feature."""
+
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        targets = super().targets(estimator, y, classes)
+        if targets.ndim == 1:
+            raise ValueError(f"{self.short} takes several targets, y holds one: use {self.short[len('MultiTask') :]}")
+        return targets
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> SeveralTargets:
+        return SeveralTargets(y.shape[1], by_rows=True)
+
+
+_CHOICE = "alphas cv eps n_alphas"  # how a penalty is chosen; the fitted model has the chosen one
+_DESCENT = "precompute selection"
+_LARS = "eps fit_path precompute"
+_SGD = "alpha average early_stopping fit_intercept l1_ratio learning_rate loss penalty"
+_SGD_WAY = "epsilon eta0 n_iter_no_change power_t shuffle validation_fraction"  # epsilon: of losses that are refused
+_OF_SGD: dict[str, tuple[Any, ...]] = {
+    "early_stopping": (False,),  # with it, rows are held back, and nobody can tell which
+    "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
+    "penalty": ("l2", "l1", "elasticnet", None),
+}
+_LOGISTIC = "class_weight fit_intercept intercept_scaling penalty solver"
+_OF_LOGISTIC: dict[str, tuple[Any, ...]] = {
+    "solver": ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga"),
+    "penalty": ("deprecated", "l2", "l1", "elasticnet", None),
+}
+_OF_SVC = {"multi_class": ("ovr",), "penalty": ("l2", "l1")}  # crammer_singer is another loss
+_LOGISTIC_SCORES = ("neg_brier_score", "neg_log_loss")
+_COUNTS, _COSTS = ("neg_mean_poisson_deviance",), ("neg_mean_gamma_deviance",)
+_SHARED: Any = {"rows": "shared", "several": True}
+_CHOSEN: Any = {"use": "certified"}
+_GLM: Any = {"rows": "in blocks", "puts": own_link}
+
+make_known(
+    Regression("sklearn.LinearRegression", "fit_intercept positive", strength=None, use="certified"),
+    Regression(
+        "sklearn.ElasticNet", "alpha fit_intercept l1_ratio positive", _DESCENT, share=None, leaves=dual_gap, **_SHARED
+    ),
+    Regression("sklearn.Lasso", "alpha fit_intercept positive", _DESCENT, share=1.0, leaves=dual_gap, **_SHARED),
+    Regression("sklearn.Ridge", "alpha fit_intercept positive", "solver", SUM, leaves=steps_of_ridge, **_SHARED),
+    Regression(
+        "sklearn.RidgeCV", "fit_intercept", "alpha_per_target alphas cv gcv_mode scoring store_cv_results", SUM,
+        **_CHOSEN,
+    ),
+    Regression("sklearn.LassoCV", "fit_intercept positive", f"{_CHOICE} {_DESCENT}", share=1.0, **_CHOSEN),
+    LarsRow("sklearn.LassoLars", "alpha fit_intercept jitter positive", _LARS, share=1.0, **_CHOSEN),
+    LarsRow("sklearn.LassoLarsCV", "fit_intercept positive", f"cv max_n_alphas {_LARS}", share=1.0, **_CHOSEN),
+    Regression(
+        "sklearn.ElasticNetCV", "fit_intercept l1_ratio positive", f"{_CHOICE} {_DESCENT}", share=None, **_CHOSEN
+    ),
+    MultiTaskRow(
+        "sklearn.MultiTaskElasticNet", "alpha fit_intercept l1_ratio", _DESCENT, share=None, weighted=False,
+        several=True, leaves=dual_gap_and_eps, use="tuned",
+    ),
+    MultiTaskRow(
+        "sklearn.MultiTaskLasso", "alpha fit_intercept", _DESCENT, share=1.0, weighted=False, several=True,
+        leaves=dual_gap_and_eps, use="tuned",
+    ),
+    Regression("sklearn.PoissonRegressor", "alpha fit_intercept", "solver", psi=POISSON, scorings=_COUNTS, **_GLM),
+    Regression("sklearn.GammaRegressor", "alpha fit_intercept", "solver", psi=GAMMA, scorings=_COSTS, **_GLM),
+    Regression(
+        "sklearn.TweedieRegressor", "alpha fit_intercept link power", "solver", psi=tweedie_loss, scorings=(), **_GLM
+    ),
+    Regression("sklearn.HuberRegressor", "alpha epsilon fit_intercept", "", SUM, psi=huber, leaves=scale_and_outliers),
+    QuantileRow(
+        "sklearn.QuantileRegressor", "alpha fit_intercept quantile", "solver solver_options", share=1.0,
+        scorings=("neg_mean_pinball_loss",), leaves=smoothing_bias, use="tuned",
+    ),
+    LogisticRegressionRow(
+        "sklearn.LogisticRegression", f"C dual l1_ratio {_LOGISTIC}", "", C, share=None,
+        scorings=_LOGISTIC_SCORES, taken=_OF_LOGISTIC, many=True, leaves=array_of_steps,
+    ),
+    LogisticRegressionRow(
+        "sklearn.LogisticRegressionCV", f"refit {_LOGISTIC}", "Cs cv dual l1_ratios scoring use_legacy_attributes", C,
+        taken=_OF_LOGISTIC, many=True, use="certified",
+    ),
+    LinearSVCRow(
+        "sklearn.LinearSVC", "C class_weight fit_intercept intercept_scaling loss multi_class penalty", "dual", C,
+        taken=_OF_SVC, scorings=("neg_squared_hinge",), puts=no_intercept_of_liblinear,
+    ),
+    RidgeClassifierRow(
+        "sklearn.RidgeClassifier", "alpha class_weight fit_intercept positive", "solver", SUM, psi=SQUARED,
+        scorings=("neg_squared_margin_error",), rows="in blocks", by_rows=True, puts=labels_of_signs,
+        leaves=steps_of_ridge,
+    ),
+    RidgeClassifierRow(
+        "sklearn.RidgeClassifierCV", "class_weight fit_intercept", "alphas cv scoring store_cv_results", SUM,
+        psi=SQUARED, by_rows=True, use="certified",
+    ),
+    DescentRegression(
+        "sklearn.SGDRegressor", _SGD, _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
+        puts=array_of_intercept, leaves=steps_and_time,
+    ),
+    DescentClassification(
+        "sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
+        by_rows=True, leaves=steps_and_time,
+    ),
+)  # fmt: skip
