@@ -279,10 +279,8 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
 
     from suffice.result import Status
     from suffice.tabular import live
-    from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load
+    from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load, opened
 
-    if settings.files:
-        return _tune_on_cluster(settings, out, as_json)
     began = time.monotonic()
     try:
         with _stopping(f"every finished evaluation is in {out}, and `suffice resume {out}` goes on"):
@@ -290,15 +288,16 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
                 if as_json:
                     return typer.echo(json.dumps(known["found"], allow_nan=False))
                 return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
-            problem, settings = load(settings)
-            claim(out, settings)
-            if not as_json:
-                typer.echo("\n".join(live.describe(problem, settings)))
-            console = Console(stderr=True)
-            with live.Progress(console, settings, problem.optimised(settings.scoring), quiet=as_json) as progress:
-                outcome = execute(
-                    settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
-                )
+            with opened(settings) as table:
+                problem, settings = load(settings, table)
+                claim(out, settings)
+                if not as_json:
+                    typer.echo("\n".join(live.describe(problem, settings)))
+                scoring = problem.optimised(settings.scoring)
+                with live.Progress(Console(stderr=True), settings, scoring, quiet=as_json) as progress:
+                    outcome = execute(
+                        settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
+                    )
     except AfterSearchError as error:
         typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
         raise typer.Exit(3) from error
@@ -306,20 +305,17 @@ def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
     keep(outcome, lines)
     more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
     result = outcome.search.result_
-    again, larger = f"`suffice resume {out}`", f"`suffice resume {out}{more.get(result.status, '')}`"
-    _end(outcome, result, lines, as_json, again, larger)
-
-
-def _tune_on_cluster(settings: Any, out: Path, as_json: bool) -> None:
-    from suffice.tabular.on_cluster import lines, run
-
-    def told(record: Any) -> None:
-        if not as_json:
-            typer.echo(f"{record.number:4d}  {record.purpose:<12} {-record.cost:.6g}", err=True)
-
-    with _stopping(f"every finished evaluation is in {out}, and the same command goes on"):
-        found = run(settings, out, callback=told)
-    _end(found, found.result, lines(found), as_json, "the same command", "the same command with a larger budget")
+    typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
+    for failure in outcome.failures:
+        typer.echo(f"suffice: {failure}", err=True)
+    if outcome.failures:
+        model = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
+        typer.echo(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
+        raise typer.Exit(3)
+    if not result.success:
+        goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
+        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -336,22 +332,6 @@ def _stopping(goes_on: str) -> Iterator[None]:
     except OracleError as error:
         typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(1) from error
-
-
-def _end(found: Any, result: Any, lines: list[str], as_json: bool, again: str, larger: str) -> None:
-    """Tell what was found. Exit code 3 if something failed after the search, which `again` would repeat, 1 if it has
-    stopped early, and `larger` would go on."""
-    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines))
-    for failure in found.failures:
-        typer.echo(f"suffice: {failure}", err=True)
-    if found.failures:
-        model = "" if found.model_file is None else f"the model is in {found.model_file}, "
-        typer.echo(f"suffice: {model}every evaluation is in {found.folder}, {again} tries again", err=True)
-        raise typer.Exit(3)
-    if not result.success:
-        goes_on = f"; {larger} goes on" if result.status.can_go_on else ""
-        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
-        raise typer.Exit(1)
 
 
 def _beside(package: str, command: str) -> Any:

@@ -12,7 +12,7 @@ from sklearn.model_selection import cross_val_predict  # noqa: E402
 
 from suffice.cli import app  # noqa: E402
 from suffice.tabular import comparing  # noqa: E402
-from suffice.tabular.columns import pose  # noqa: E402
+from suffice.tabular.columns import pose, sample  # noqa: E402
 from suffice.tabular.settings import Settings  # noqa: E402
 from suffice.tabular.table import TableError, read  # noqa: E402
 
@@ -169,7 +169,8 @@ def test_a_look_is_small_whatever_the_table():
     frame = pandas.DataFrame({"x": np.zeros(50_000)})
     y = np.arange(50_000.0)
     for width, rows in ((1, 2_000), (400, 1_000), (100_000, 200)):
-        look = comparing.Look.at(frame, y, False, width, lambda numeric, categorical: None)
+        some = sample(np.ones(50_000, dtype=bool), comparing.most_rows(width))
+        look = comparing.Look(frame.iloc[some], y[some], False, lambda numeric, categorical: None)
         assert len(look.frame) == len(look.y) == rows
         assert sum(look.at_random).tolist() == [1] * rows
 

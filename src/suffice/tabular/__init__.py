@@ -9,7 +9,7 @@ __all__ = ["Limits", "Reading", "Table", "TableError", "read", "tune_frame"]
 
 def __getattr__(name: str) -> Any:
     if name == "tune_frame":  # which nobody else has to wait for
-        from suffice.tabular.on_cluster import tune_frame
+        from suffice.tabular.run import tune_frame
 
         return tune_frame
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

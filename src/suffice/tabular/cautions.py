@@ -13,26 +13,20 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
 
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, quoted
 from suffice.tabular.summaries import WARNING
-from suffice.tabular.table import quoted
 
 ROWS, COLUMNS = 5_000, 2_000  # how many are looked at
 SEPARATED, CORRELATED = 0.995, 0.999
 
 
 def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]:
-    """Warnings of columns that tell the target by themselves."""
-    some = np.arange(len(y))
-    if len(y) > ROWS:
-        some = np.sort(np.random.default_rng(0).choice(len(y), ROWS, replace=False))
-    part, target = X.iloc[some], y[some]
-    if len(target) < 20:
+    """Warnings of columns, of some rows, that tell the target by themselves."""
+    if len(y) < 20:
         return
-    if task == "classification":
-        target = np.unique(target, return_inverse=True)[1]
+    target = np.unique(y, return_inverse=True)[1] if task == "classification" else y
     for name in list(X.columns)[:COLUMNS]:
-        values = part[name].to_numpy()
+        values = X[name].to_numpy()
         how = (_classes if task == "classification" else _numbers)(values, target, name in categorical)
         if how:
             yield (

@@ -14,10 +14,10 @@ import numpy as np
 
 from suffice.certifying import FitReport, certify
 from suffice.report.formats import bound, short_interval
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.run import digest_of, load, read_settings
-from suffice.tabular.table import Table, TableError, listed, quoted, read
+from suffice.tabular.table import Table, TableError, read
 from suffice.tabular.targets import plain
 
 

@@ -24,25 +24,25 @@ are scikit-learn's own and part of the pipeline that is tuned.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.pipeline import Pipeline
 
 from suffice.sklearn.adapters import find_adapter
 from suffice.tabular import cautions, comparing
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.groups import REST, ColumnsOf, read_groups
 from suffice.tabular.models import MODELS, SIGNED, Task, estimator_of
+from suffice.tabular.parts import AnyTable
+from suffice.tabular.preparation import preparation_of
 from suffice.tabular.settings import ColumnSettings, Settings
 from suffice.tabular.summaries import FEW, ONE_VALUE, Summary
-from suffice.tabular.table import Recipe, Table, TableError, listed, quoted
+from suffice.tabular.table import Recipe, TableError
 from suffice.tabular.targets import Target, target_of
 
 LOG_LOSS = "neg_log_loss"
@@ -91,7 +91,7 @@ class Problem:
         return len(np.unique(self.y)) if self.task == "classification" else 0
 
 
-def pose(table: Table, settings: Settings) -> Problem:
+def pose(table: AnyTable, settings: Settings) -> Problem:
     """The problem that a table poses; `TableError` if it poses none."""
     target, parts = settings.target, {name: getattr(settings, name) for name in ("exposure", "offset")}
     known_parts = {role: name for role, name in parts.items() if name is not None}
@@ -103,40 +103,46 @@ def pose(table: Table, settings: Settings) -> Problem:
     notes = list(table.notes)
     known = target_of(table, settings, notes)
     rows = known.rows
-    for role, name in (("weights", settings.weights), *known_parts.items()):
-        if name is not None:
-            kind = table[name].kind if name in table.names else "date"
-            values = table[name].values[rows] if kind != "date" else rows
-            check_known(name, kind, role, values, target, notes, table.lines[rows])
-    weight = None if settings.weights is None else table[settings.weights].values[rows]
-    summaries = [_summary(table, name, rows) for name in table.names]
-    other = {column.name: column.what for column in table.columns}
-    numeric, levels, doubtful = features(summaries, settings, left_out(settings), other, notes)
-    known = _compared(table, settings, known, numeric, levels, doubtful, notes)
+    roles = {"weights": settings.weights, **known_parts}
+    special = {
+        role: _known(table, name, role, known, target, notes) for role, name in roles.items() if name is not None
+    }
+    unused = left_out(settings)
+    used = [name for name in table.names if name not in unused]
+    summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
+    numeric, levels, doubtful = _features(summaries, settings, notes)
+    known = _compared(table, settings, known, summaries, numeric, levels, doubtful, notes)
     if not numeric and not levels:
         hint = f": --keep uses {listed([*doubtful])}" if doubtful else ""
         raise TableError(f"there is no column to learn from besides the target{hint}")
-    used = [*known_parts.values(), *numeric, *levels]
-    frame = table.frame(used)
-    X = frame if rows.all() else frame[rows].reset_index(drop=True)
-    most = _most_levels(levels, settings.max_levels, notes)
-    dense = len(known.y) * (2 * len(numeric) + _width(levels, most)) <= DENSE
-    before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
     if settings.non_negative and known.model not in SIGNED:
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {known.model}")
+    most = _most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
+    dense = len(known.y) * (2 * len(numeric) + _width(levels, most)) <= DENSE
+    before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
+    X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
     estimator = estimator_of(known.model, {role: k for k, role in enumerate(known_parts)}, settings.non_negative)
-    notes += cautions.telling(X, known.y, known.task, set(levels))
-    names, chosen = MODELS[known.model].penalties, _grouped(groups, table, numeric, tuple(levels))
+    used, some = [*known_parts.values(), *numeric, *levels], sample(rows, cautions.ROWS)
+    notes += cautions.telling(table.frame(used, some), known.y_of(some), known.task, set(levels))
+    origins = {name: summaries[name].origin or name for name in (*numeric, *levels)}
+    names, chosen = MODELS[known.model].penalties, _grouped(groups, origins)
     if chosen is not None:
         names = tuple(f"{name}_{group}" for name in names for group in chosen)
     splitter = StratifiedKFold if known.task == "classification" else KFold
-    needs = tuple(dict.fromkeys(table[name].origin or name for name in used))
+    cv = table.folds(splitter, settings.cv, settings.seed, notes)
+    needs = tuple(dict.fromkeys([*known_parts.values(), *origins.values()]))
+    recipe = Recipe(target, needs, tuple(levels), table.reading)
     return Problem(
         X, known.y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]),
-        dict.fromkeys(names), splitter(settings.cv, shuffle=True, random_state=settings.seed), tuple(numeric),
-        tuple(levels), tuple(notes), Recipe(target, needs, tuple(levels), table.reading.only(*needs, target)),
-        weight, known.labels, known.log, chosen,
+        dict.fromkeys(names), cv, tuple(numeric), tuple(levels), tuple(notes), recipe.needed(),
+        special.get("weights"), known.labels, known.log, chosen,
     )  # fmt: skip
+
+
+def sample(rows: Array, most: int) -> Array:
+    """The numbers of some of the rows that are used."""
+    used = np.flatnonzero(rows)
+    return used if len(used) <= most else np.sort(np.random.default_rng(0).choice(used, most, replace=False))
 
 
 def left_out(settings: Settings) -> set[str]:
@@ -158,32 +164,29 @@ def check_names(names: Sequence[str], origins: Sequence[str], settings: Settings
         raise TableError(f"there is no column {quoted(name)}: {hint}")
 
 
-def check_known(
-    name: str, kind: str, role: str, values: Array, target: str, notes: list[str], lines: Array | None = None
-) -> None:
-    """Whether a column can be weights, an exposure or an offset."""
-    if name == target:
+def _known(table: AnyTable, name: str, role: str, target: Target, of: str, notes: list[str]) -> Array:
+    """A column that is weights, an exposure or an offset."""
+    if name == of:
         raise TableError(f"the target {quoted(name)} cannot be the {role}, too")
-    if kind not in ("numeric", "boolean"):
+    column = table[name] if name in table.names else None  # which holds dates
+    if column is None or column.kind not in ("numeric", "boolean"):
         raise TableError(f"the {role} {quoted(name)} {'are' if role == 'weights' else 'is'} not numbers")
-    good, note = KNOWN[role]
+    values, (good, note) = column.values[target.rows], KNOWN[role]
     bad = np.flatnonzero(~good(values))
     if len(bad):
         what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
-        where = "somewhere" if lines is None else f"in line {lines[bad[0]]}"
-        raise TableError(f"the {role.removesuffix('s')} {quoted(name)} is {what} {where}")
+        line = table.lines[target.rows][bad[0]]
+        raise TableError(f"the {role.removesuffix('s')} {quoted(name)} is {what} in line {line}")
     if role == "weights" and not values.any():
         raise TableError(f"the weights {quoted(name)} are all zero")
     notes.append(note.format(quoted(name)))
+    return values
 
 
-def _grouped(
-    groups: Mapping[str, str] | None, table: Table, numeric: Sequence[str], categorical: Sequence[str]
-) -> dict[str, ColumnsOf] | None:
-    """Groups of the columns that are used, by name."""
+def _grouped(groups: Mapping[str, str] | None, names: Mapping[str, str]) -> dict[str, ColumnsOf] | None:
+    """Groups of the columns that are used, of which `names` has the columns of the file."""
     if groups is None:
         return None
-    names = {name: table[name].origin or name for name in (*numeric, *categorical)}
     of = {name: groups.get(name, groups.get(origin, REST)) for name, origin in names.items()}
     found = list(dict.fromkeys([*groups.values(), *of.values()]))
     used = [group for group in found if group in of.values()]
@@ -196,26 +199,17 @@ def _grouped(
 # The columns
 
 
-def _summary(table: Table, name: str, rows: Array) -> Summary:
-    column = table[name]
-    return Summary.of(name, column.kind, column.values[rows], column.origin)
-
-
-def features(
-    columns: Sequence[Summary], wish: ColumnSettings, left_out: set[str], other: Mapping[str, str], notes: list[str]
+def _features(
+    columns: Mapping[str, Summary], wish: ColumnSettings, notes: list[str]
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
     """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
-    its own, with the reason to leave them out. `other` says what columns hold that are neither numbers nor text."""
+    its own, with the reason to leave them out."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
     doubtful: dict[str, str] = {}
-    for column in columns:
-        name = column.name
-        if {name, column.origin} & left_out:
-            continue
+    for name, column in columns.items():
         kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical
-        no_use = f"{other[name]} is neither numbers nor text" if column.kind == "other" else column.useless
-        if no_use:
+        if no_use := column.useless:
             if not (column.origin and no_use == ONE_VALUE):  # a year that all dates share is nothing to tell of
                 notes.append(f"column {quoted(name)} is left out: {no_use}")
         elif not (kept or column.origin) and (reason := column.identifying):
@@ -230,9 +224,10 @@ def features(
 
 
 def _compared(
-    table: Table,
+    table: AnyTable,
     settings: Settings,
     target: Target,
+    summaries: Mapping[str, Summary],
     numeric: list[str],
     levels: dict[str, int],
     doubtful: Mapping[str, str],
@@ -243,12 +238,13 @@ def _compared(
     if target.model == "cox" or not (doubtful or target.rival):
         notes += [f"column {quoted(one)} is left out: {reason} (--keep uses it)" for one, reason in doubtful.items()]
         return target
-    texts = {one: _summary(table, one, target.rows).categories for one in doubtful if table[one].kind == "text"}
-    look = comparing.Look.at(
-        table.frame([*numeric, *levels, *doubtful])[target.rows],
-        target.y,
+    texts = {name: summaries[name].categories for name in doubtful if summaries[name].kind == "text"}
+    width = 2 * len(numeric) + sum(levels.values()) + sum(texts.values())
+    some = sample(target.rows, comparing.most_rows(width))
+    look = comparing.Look(
+        table.frame([*numeric, *levels, *doubtful], some),
+        target.y_of(some),
         target.task == "classification",
-        2 * len(numeric) + sum(levels.values()) + sum(texts.values()),
         lambda numbers, others: preparation_of(numbers, others, WIDTH, dense=True),
     )
     for one, used, note in comparing.columns(look, numeric, [*levels], doubtful, set(texts)):
@@ -283,30 +279,16 @@ def _width(levels: Mapping[str, int], most: int) -> int:
     return sum(min(count, most) + 1 for count in levels.values())
 
 
-def _most_levels(levels: Mapping[str, int], wish: int | None, notes: list[str]) -> int:
+def _most_levels(levels: Mapping[str, int], wish: int | None, width: float, notes: list[str]) -> int:
     """How many levels of a categorical column may have a column of their own."""
     most = max([2, *levels.values()]) if wish is None else wish
-    if _width(levels, most) > WIDTH:
-        most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= WIDTH)
+    if _width(levels, most) > width:
+        most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= width)
     for name, count in levels.items():
         if FEW < count <= most:
             notes.append(f"column {quoted(name)} has {count:,} levels, each with a coefficient")
     if cut := [name for name, count in levels.items() if count > most]:
-        why = "--max-levels" if most == wish else f"more than {WIDTH:,} columns would be too many"
+        why = "--max-levels" if most == wish else f"more than {width:,.0f} columns would be too many"
         notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: beyond the {most:,} most frequent levels, "
                      f"all join 'other' ({why})")  # fmt: skip
     return most
-
-
-def preparation_of(
-    numeric: Sequence[str], categorical: Sequence[str], most: int, known: Sequence[str] = (), *, dense: bool
-) -> ColumnTransformer:
-    """scikit-learn's transformers. Columns that are `known` parts of the model come first, as they are."""
-    parts: list[tuple[str, Any, list[str]]] = [("known", "passthrough", list(known))] if known else []
-    if numeric:
-        impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-        parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))
-    if categorical:
-        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most + 1, sparse_output=not dense)
-        parts.append(("categorical", encoder, list(categorical)))
-    return ColumnTransformer(parts, sparse_threshold=0.0 if dense else 1.0, verbose_feature_names_out=False)

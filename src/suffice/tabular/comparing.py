@@ -36,9 +36,8 @@ from scipy.stats import rankdata
 from sklearn.linear_model import PoissonRegressor
 
 from suffice.rows.blocks import one_thread
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, quoted
 from suffice.tabular.summaries import IDENTIFIER, WARNING
-from suffice.tabular.table import quoted
 
 ROWS, ENTRIES = 2_000, 400_000  # of a look at most; 200 rows in any case
 FOLDS = 4
@@ -49,6 +48,11 @@ EXACT = 1e-9  # an error that nothing need improve on
 TINY = 1e-10  # what a prediction of a count is at least
 
 
+def most_rows(width: int) -> int:
+    """How many rows are looked at, if they become so many columns."""
+    return min(ROWS, max(200, ENTRIES // max(width, 1)))
+
+
 @dataclass(frozen=True, eq=False)
 class Look:
     """Some rows of a table: `prepare` makes transformers for numeric and categorical columns of `frame`."""
@@ -57,17 +61,6 @@ class Look:
     y: Array
     classes: bool
     prepare: Callable[[Sequence[str], Sequence[str]], Any]
-
-    @classmethod
-    def at(
-        cls, frame: Any, y: Array, classes: bool, width: int, prepare: Callable[[Sequence[str], Sequence[str]], Any]
-    ) -> Look:
-        """At some of the rows, fewer if they become many columns."""
-        most = min(ROWS, max(200, ENTRIES // max(width, 1)))
-        some = np.arange(len(y))
-        if len(y) > most:
-            some = np.sort(np.random.default_rng(0).choice(len(y), most, replace=False))
-        return cls(frame.iloc[some], y[some], classes, prepare)
 
     def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> Array:
         """The rows as a model sees them."""

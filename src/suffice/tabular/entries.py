@@ -55,6 +55,18 @@ SAMPLE = 200  # entries that are not plain numbers, from which other ways to wri
 Array = NDArray[Any]
 
 
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names, the first few of them."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(quoted, names[:most])) + rest
+
+
+def quoted(text: Any, most: int = 60) -> str:
+    """Text from a file as it may be shown: one line, no control characters, not too long."""
+    shown = repr(str(text))
+    return shown if len(shown) <= most else f"{shown[: most - 4]}...{shown[0]}"
+
+
 @dataclass(frozen=True)
 class Stray:
     """Entries that do not belong in their column: how many, and the first."""
@@ -289,7 +301,7 @@ def parts_of(column: Column, taken: set[str]) -> list[Column]:
     return made
 
 
-def notes_of(columns: Sequence[Column], quoted: Any) -> Iterator[str]:
+def notes_of(columns: Sequence[Column]) -> Iterator[str]:
     """What was done to entries that are not what they seem."""
     by_words: dict[str, list[str]] = {}
     for column in columns:

@@ -11,7 +11,8 @@ import csv
 import json
 from dataclasses import dataclass
 
-from suffice.tabular.table import TableError, open_table, quoted
+from suffice.tabular.entries import quoted
+from suffice.tabular.table import TableError, open_table
 
 REST = "rest"
 LARGEST = 1 << 22  # bytes of such a file

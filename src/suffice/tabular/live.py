@@ -16,11 +16,11 @@ from suffice.result import Record
 from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
 from suffice.tabular.columns import Problem
+from suffice.tabular.entries import quoted
 from suffice.tabular.models import MODELS
 from suffice.tabular.run import TunedTable
 from suffice.tabular.settings import Settings
 from suffice.tabular.summaries import WARNING
-from suffice.tabular.table import quoted
 
 MOST_SHOWN = 8  # classes of a confusion matrix
 
@@ -101,7 +101,7 @@ def describe(problem: Problem, settings: Settings) -> list[str]:
     if problem.log_target:
         what = "regression of its logarithm"
     lines = [
-        f"Table    {settings.data}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
+        f"Table    {settings.table}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
         f"{len(problem.categorical)} categorical columns",
         f"Target   {quoted(settings.target)}: {what}",
         f"Model    {MODELS[problem.model].words} (--model {problem.model}), {settings.cv} folds",

@@ -15,7 +15,8 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice.sklearn import SufficeSearchCV
 from suffice.tabular.columns import Problem
-from suffice.tabular.table import TableError, quoted
+from suffice.tabular.entries import quoted
+from suffice.tabular.table import TableError
 
 
 def baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
@@ -38,9 +39,10 @@ def baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
 
 def _dummy_scores(dummy: Any, problem: Problem, y: Any, cv: Any, scoring: Any) -> Iterator[float]:
     score = get_scorer(scoring)
-    for train, test in cv.split(problem.X, y):
-        fitted = clone(dummy).fit(problem.X.iloc[train], y[train], **problem.weights_of(train))
-        yield float(score(fitted, problem.X.iloc[test], y[test], **problem.weights_of(test)))
+    nothing = np.zeros((len(y), 1))
+    for train, test in cv.split(nothing, y):
+        fitted = clone(dummy).fit(nothing[train], y[train], **problem.weights_of(train))
+        yield float(score(fitted, nothing[test], y[test], **problem.weights_of(test)))
 
 
 def check_scoring(scoring: str | None, problem: Problem) -> None:

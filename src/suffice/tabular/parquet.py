@@ -11,9 +11,9 @@ from typing import IO, Any
 import numpy as np
 
 from suffice.tabular import dates
-from suffice.tabular.entries import Array, Column, columns_of, number_column
+from suffice.tabular.entries import Array, Column, columns_of, number_column, quoted
 from suffice.tabular.notation import Form, Kind
-from suffice.tabular.table import BLOCK, Limits, Table, TableError, names_of, quoted, reason_of
+from suffice.tabular.table import BLOCK, Limits, Table, TableError, names_of, reason_of
 
 OLDEST_PYARROW = [14, 0, 1]  # earlier ones may execute code that stands in a file (CVE-2023-47248)
 

@@ -17,14 +17,16 @@ from typing import IO, Any
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
 from suffice.tabular.columns import Problem
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
-from suffice.tabular.table import RECIPE, Recipe, Table, TableError, listed, quoted
+from suffice.tabular.preparation import RowsPreparation
+from suffice.tabular.table import RECIPE, Recipe, Table, TableError
 from suffice.tabular.targets import OTHER, plain
 
 
@@ -57,7 +59,10 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
 
 
 def finished(model: Any, problem: Problem) -> Any:
-    """The model that is delivered: with the labels of the file, and predictions in the target's own units."""
+    """The model that is delivered: for tables, with the labels of the file, and predictions in the target's own
+    units."""
+    if isinstance(model[0], RowsPreparation):
+        model = Pipeline([("prepare", model[0].of_frames()), ("model", model[-1])])
     if problem.labels is not None:
         model = copy.deepcopy(model)
         model[-1].classes_ = np.array(problem.labels)  # 0 and 1 until now; predictions are taken from here

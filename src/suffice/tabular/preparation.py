@@ -1,27 +1,32 @@
-r"""Columns of a table prepared on a cluster, by the rules of `suffice.tabular.columns`, for the training rows of every
-fold:
+r"""The columns of a table prepared for a model, by the statistics of its training rows:
 
 - *numeric*: missing entries become the median, a separate column marks where they were, if there are any, and all of it
   is standardised by mean and standard deviation;
-- *levels*: one column of zeros and ones per level that the training rows have, missing being a level, too.
+- *categorical*: one column of zeros and ones per level that the training rows have, missing being a level, too.
 
-Every row has the number of the fold that holds it out. A statistic of training rows is a sum over rows: counts and sums
-are made fold by fold in one pass, variances around the means in another. Medians are exact. Floats, as whole numbers in
-the same order, are looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as
-well.
-
-What is prepared is never kept: `Preparation` makes the rows of a block when they are needed.
+`preparation_of` are scikit-learn's transformers, for a table in memory. `RowsPreparation` fits them to rows that stay
+where they are, for the training rows of every fold. Every row has the number of the fold that holds it out. A statistic
+of training rows is a sum over rows: counts and sums are made fold by fold in one pass, variances around the means in
+another. Medians are exact. Floats, as whole numbers in the same order, are looked for digit by digit, DIGIT bits at a
+time: how many entries have which next digit is a sum as well. What is prepared is never kept: rows are made when they
+are needed.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.rows.blocks import Block, Blocked
 from suffice.rows.together import together
@@ -29,34 +34,46 @@ from suffice.rows.together import together
 Array = npt.NDArray[np.float64]
 
 DIGIT = 8  # bits: 8 passes
-SEEDS = 0xD1342543DE82EF95  # between rows of two seeds
-GOLDEN, MIXING = 0x9E3779B97F4A7C15, ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # splitmix64
 
 
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """From raw rows to the rows of X, for one set of training rows."""
+def preparation_of(
+    numeric: Sequence[str], categorical: Sequence[str], most: int, known: Sequence[str] = (), *, dense: bool
+) -> ColumnTransformer:
+    """Columns that are `known` parts of the model come first, as they are; `most` levels have a column of their own."""
+    parts: list[tuple[str, Any, list[str]]] = [("known", "passthrough", list(known))] if known else []
+    if numeric:
+        impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
+        parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))
+    if categorical:
+        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most + 1, sparse_output=not dense)
+        parts.append(("categorical", encoder, list(categorical)))
+    return ColumnTransformer(parts, sparse_threshold=0.0 if dense else 1.0, verbose_feature_names_out=False)
 
-    medians: Array  # of numeric columns
-    marked: npt.NDArray[np.intp]  # numeric columns with missing entries
-    means: Array  # of numeric columns, and of marks
-    scales: Array
-    levels: tuple[npt.NDArray[np.intp], ...]  # that each categorical column has
 
-    @property
-    def columns(self) -> int:
-        return len(self.means) + sum(len(known) for known in self.levels)
+class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What `columns`, made by `preparation_of`, would make of rows of numbers: those of numeric columns, NaN where they
+    are missing, and numbers of levels, of which `levels` has the texts for every categorical column; the one beyond
+    them is missing."""
 
-    def __call__(self, raw: Array) -> Array:
-        n = len(self.medians)
+    medians_: Array  # of numeric columns
+    marked_: npt.NDArray[np.intp]  # numeric columns with missing entries
+    means_: Array  # of numeric columns, and of marks
+    scales_: Array
+    levels_: tuple[npt.NDArray[np.intp], ...]  # that each categorical column has
+    rows_: int
+
+    def __init__(self, columns: Any, numeric: Sequence[str], levels: dict[str, Any]) -> None:
+        self.columns, self.numeric, self.levels = columns, numeric, levels
+
+    def transform(self, raw: Array) -> Array:
+        n, first = len(self.medians_), len(self.means_)
         absent = np.isnan(raw[:, :n])
-        X = np.zeros((len(raw), self.columns))
-        X[:, :n] = np.where(absent, self.medians, raw[:, :n])
-        X[:, n : len(self.means)] = absent[:, self.marked]
-        X[:, : len(self.means)] -= self.means
-        X[:, : len(self.means)] /= self.scales
-        first = len(self.means)
-        for k, known in enumerate(self.levels):
+        X = np.zeros((len(raw), first + sum(len(known) for known in self.levels_)))
+        X[:, :n] = np.where(absent, self.medians_, raw[:, :n])
+        X[:, n:first] = absent[:, self.marked_]
+        X[:, :first] -= self.means_
+        X[:, :first] /= self.scales_
+        for k, known in enumerate(self.levels_):
             codes = raw[:, n + k].astype(np.intp)
             place = np.searchsorted(known, codes)
             rows = np.flatnonzero((place < len(known)) & (known[np.minimum(place, len(known) - 1)] == codes))
@@ -64,32 +81,55 @@ class Preparation:
             first += len(known)
         return X
 
+    def fit_rows(self, raw: Blocked, fold: Any, folds: int) -> list[RowsPreparation]:
+        """For the training rows of every fold, and last for all rows; `fold`, which goes with the rows, are numbers of
+        folds."""
+        sizes, n = tuple(len(known) + 1 for known in self.levels.values()), len(self.numeric)
+        known, sums, counts = raw.run(Counts(n, sizes, folds), fold=fold)
+        total = known.sum(axis=0)  # rows and known entries: one row for every fold, one column for each
+        training = np.vstack([total - known, total])
+        rows, there = training[:, -1], training[:, :-1]
+        medians, absent = _medians(raw, n, folds, there, fold), rows[:, None] - there
+        means = (np.vstack([sums.sum(axis=0) - sums, sums.sum(axis=0)]) + absent * medians) / rows[:, None]
+        squares = raw.run(Squares(means, folds), fold=fold) + absent * (medians - means) ** 2
+        found = []
+        for k in range(folds + 1):
+            one = clone(self)
+            one.rows_, one.medians_, one.marked_ = int(rows[k]), medians[k], np.flatnonzero(absent[k] > 0)
+            p = absent[k][one.marked_] / rows[k]
+            one.means_ = np.concatenate([means[k], p])
+            scale = np.sqrt(np.concatenate([squares[k] / rows[k], p * (1.0 - p)]))
+            one.scales_ = np.where(scale <= 1e-14 * np.abs(one.means_), 1.0, scale)
+            of_training = [part.sum(axis=0) - (part[k] if k < folds else 0.0) for part in counts]
+            one.levels_ = tuple(np.flatnonzero(part > 0) for part in of_training)
+            found.append(one)
+        return found
 
-def prepared(raw: Blocked, numeric: int, levels: tuple[int, ...], folds: int, fold: Any) -> list[Preparation]:
-    """For the training rows of every fold, and last for all rows; `levels` are numbers of levels, missing included, and
-    `fold`, which goes with the rows, those of folds."""
-    known, sums, counts = raw.run(Counts(numeric, levels, folds), fold=fold)
-    total = known.sum(axis=0)  # rows and known entries: one row for every fold, one column for each
-    training = [total - known[k] for k in range(folds)] + [total]
-    rows, there = np.array([one[-1] for one in training]), np.array([one[:-1] for one in training])
-    of_known = np.array([sums.sum(axis=0) - sums[k] for k in range(folds)] + [sums.sum(axis=0)])
-    medians = _medians(raw, numeric, folds, there, fold)
-    absent = rows[:, None] - there
-    means = (of_known + absent * medians) / rows[:, None]
-    squares = raw.run(Squares(means, folds), fold=fold)
-    squares = squares + absent * (medians - means) ** 2
-    all_levels = np.concatenate(counts, axis=1) if counts else np.zeros((folds, 0))
-    found = []
-    for k in range(folds + 1):
-        marked = np.flatnonzero(absent[k] > 0)
-        p = absent[k][marked] / rows[k]
-        scale = np.sqrt(np.concatenate([squares[k] / rows[k], p * (1.0 - p)]))
-        scale = np.where(scale <= 1e-14 * np.abs(np.concatenate([means[k], p])), 1.0, scale)
-        seen = (all_levels.sum(axis=0) - (all_levels[k] if k < folds else 0.0)) > 0
-        ends = np.cumsum([0, *levels])
-        kept = tuple(np.flatnonzero(seen[ends[j] : ends[j + 1]]) for j in range(len(levels)))
-        found.append(Preparation(medians[k], marked, np.concatenate([means[k], p]), scale, kept))
-    return found
+    def of_frames(self) -> ColumnTransformer:
+        """scikit-learn's own with these statistics: fitted to a few rows that have the medians, the missing entries and
+        the levels of the table, and then given the rest."""
+        import pandas
+
+        texts = {
+            name: [str(known[level]) if level < len(known) else math.nan for level in self.levels_[k]]
+            for k, (name, known) in enumerate(self.levels.items())
+        }
+        length = max([2, *map(len, texts.values())])
+        frame: dict[str, Any] = {}
+        for j, name in enumerate(self.numeric):
+            frame[name] = np.full(length, self.medians_[j])
+            frame[name][0] = math.nan if j in self.marked_ else self.medians_[j]
+        for name, known in texts.items():
+            frame[name] = np.array([known[i % len(known)] for i in range(length)], dtype=object)
+        made = clone(self.columns).fit(pandas.DataFrame(frame))
+        if self.numeric:
+            scaler = made.named_transformers_["numeric"][-1]
+            scaler.mean_, scaler.scale_ = self.means_.copy(), self.scales_.copy()
+            scaler.var_, scaler.n_samples_seen_ = self.scales_**2, self.rows_
+        return made
+
+    def get_feature_names_out(self, names: Any = None) -> Any:
+        return self.of_frames().get_feature_names_out()
 
 
 @dataclass(frozen=True)
@@ -194,37 +234,3 @@ def _ordered(x: Array) -> npt.NDArray[np.uint64]:
 def _from_ordered(keys: npt.NDArray[np.uint64]) -> Array:
     sign = np.uint64(1 << 63)
     return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
-
-
-# Folds
-
-
-def numbered(N: int, folds: int, seed: int, labels: Array | None) -> npt.NDArray[np.uint16]:
-    """The fold that holds out each of N rows, as on one machine: shuffled by the seed, each with its share of every
-    label if there are labels."""
-    splitter = (KFold if labels is None else StratifiedKFold)(folds, shuffle=True, random_state=seed)
-    numbers = np.empty(N, dtype=np.uint16)
-    for k, (_, held) in enumerate(splitter.split(np.zeros((N, 1)), labels)):
-        numbers[held] = k
-    return numbers
-
-
-@dataclass(frozen=True)
-class Hashed:
-    """The fold that holds out each row, by its number and the seed alone."""
-
-    folds: int
-    seed: int
-    reads: bool = False
-    keeps: bool = True
-
-    def __call__(self, block: Block) -> tuple[npt.NDArray[np.uint16], Array]:
-        """With how many rows each fold has."""
-        with np.errstate(over="ignore"):
-            z = np.arange(block.start, block.stop, dtype=np.uint64) + np.uint64(self.seed) * np.uint64(SEEDS)
-            z = z * np.uint64(GOLDEN)
-            for shift, factor in MIXING:
-                z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-            z ^= z >> np.uint64(31)
-        numbers = (z % np.uint64(self.folds)).astype(np.uint16)
-        return numbers, np.bincount(numbers, minlength=self.folds).astype(np.float64)

@@ -20,9 +20,11 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,17 +34,20 @@ import numpy as np
 from suffice import files
 from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record, Result, Status
+from suffice.rows.design import is_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
 from suffice.tabular.columns import Problem, pose
+from suffice.tabular.entries import quoted
 from suffice.tabular.measure import baseline, check_scoring
 from suffice.tabular.model_file import SAVED, untrusted_types
 from suffice.tabular.models import MODELS
+from suffice.tabular.parts import AnyTable, check_settings, of_files, of_frame, on_cluster
 from suffice.tabular.predict import finished, unseen
 from suffice.tabular.settings import Settings
-from suffice.tabular.table import RECIPE, TableError, open_table, quoted, read
+from suffice.tabular.table import RECIPE, TableError, open_table, read
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
 BUDGETS = ("max_evaluations", "max_seconds")
@@ -74,6 +79,11 @@ class TunedTable:
     def success(self) -> bool:
         """Whether the search has come to its end."""
         return bool(self.search.result_.success)
+
+    @property
+    def result(self) -> Result:
+        """Of the search."""
+        return self.search.result_
 
     @property
     def scoring(self) -> str:
@@ -117,6 +127,17 @@ class TunedTable:
         }
 
 
+@contextmanager
+def opened(settings: Settings) -> Iterator[AnyTable]:
+    """The table of a run: the one in memory, or the one on a cluster, as long as it is needed."""
+    if not settings.files:
+        yield read(settings.data)
+        return
+    check_settings(settings)
+    with on_cluster(settings.cluster) as client:
+        yield of_files(settings.files, client)
+
+
 def digest_of(path: str | os.PathLike[str]) -> str:
     """A digest of a file's bytes."""
     found = blake2b(digest_size=16)
@@ -129,13 +150,13 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     return found.hexdigest()
 
 
-def load(settings: Settings) -> tuple[Problem, Settings]:
+def load(settings: Settings, table: AnyTable | None = None) -> tuple[Problem, Settings]:
     """The problem that the table poses, and the settings with the table's digest."""
-    problem = pose(read(settings.data), settings)
+    problem = pose(read(settings.data) if table is None else table, settings)
     check_scoring(settings.scoring, problem)
-    digest = digest_of(settings.data)
+    digest = (table.digest if table is not None else "") or digest_of(settings.data)
     if settings.digest and digest != settings.digest:
-        raise TableError(f"{quoted(settings.data)} has changed since the run began: a new run needs another folder")
+        raise TableError(f"{quoted(settings.table)} has changed since the run began: a new run needs another folder")
     return problem, replace(settings, digest=digest)
 
 
@@ -198,7 +219,7 @@ def execute(
         cv=problem.cv,
         scoring=problem.optimised(None) if settings.scoring is None else settings.scoring,
         options=replace(settings.options, max_seconds=clock.for_the_search()),
-        n_jobs=jobs,
+        n_jobs=1 if settings.cluster else jobs,
         journal=folder,
         callback=callback,
         groups_of_features=problem.groups,
@@ -283,7 +304,8 @@ def kept(folder: Path, settings: Settings) -> dict[str, Any] | None:
     except (KeyError, TypeError, ValueError):
         return None
     minor = {name: getattr(there, name) for name in MINOR}
-    same = replace(settings, digest=digest_of(settings.data), **minor) == there and there.test is None
+    digest = of_files(settings.files, None).digest if settings.files else digest_of(settings.data)
+    same = replace(settings, digest=digest, **minor) == there and there.test is None
     return {"found": found, "lines": [str(line) for line in lines]} if complete and files_there and same else None
 
 
@@ -348,8 +370,8 @@ def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callab
     problem = outcome.problem
     target = f"logarithm of {settings.target}" if problem.log_target else settings.target
     about = {
-        "title": f"{Path(settings.data).name}: {target}",
-        "table": settings.data,
+        "title": f"{Path(settings.table).name}: {target}",
+        "table": settings.table,
         "target": target,
         "task": problem.task,
         "model": f"{problem.model}: {MODELS[problem.model].words}",
@@ -428,3 +450,31 @@ def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
     text = report.page(dict(data))
     files.replace_atomically(folder / PAGE, text.encode("utf-8"))
     return folder / PAGE
+
+
+def tune_frame(
+    frame: Any,
+    target: str,
+    out: str | os.PathLike[str],
+    *,
+    client: Any = None,
+    callback: Callable[[Record], object] | None = None,
+    **how: Any,
+) -> TunedTable:
+    """`suffice tune --cluster`, for a `dask.dataframe` whose rows live on the cluster of `client`, or of the current
+    `distributed.Client`.
+
+    `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
+    predict` takes it, and the same call goes on where it was. `how` may be `task`, `model`, `cv`, `seed`, `drop`,
+    `keep`, `weights`, `log_target`, `positive`, `test`, `max_evaluations`, `max_seconds` and `no_report`, as on the
+    command line. The result has `result`, `plain()` and `model_file`.
+    """
+    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+    client = import_module("distributed").get_client() if client is None else client
+    lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
+    settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
+    check_settings(settings)
+    problem, settings = load(settings, of_frame(frame, client))
+    claim(Path(out), settings)
+    return execute(settings, problem, Path(out), callback=callback)

@@ -114,6 +114,11 @@ class Settings(ColumnSettings, TargetSettings):
                 raise ValueError(f"--{name} does not go with --groups")
 
     @property
+    def table(self) -> str:
+        """What the table is called."""
+        return self.data if len(self.files) < 2 else f"{self.data} and {len(self.files) - 1} more"
+
+    @property
     def options(self) -> Options:
         seconds = math.inf if self.max_seconds is None else self.max_seconds
         return Options(max_evaluations=self.max_evaluations, max_seconds=seconds, final_radius=FINAL_RADIUS)

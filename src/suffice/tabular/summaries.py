@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.tabular.entries import Array
+from suffice.tabular.entries import Array, quoted
 from suffice.tabular.notation import Kind
-from suffice.tabular.table import quoted
 
 WARNING = "warning: "  # how notes begin that nobody should overlook
 IDENTIFIER = re.compile(
@@ -50,9 +49,10 @@ class Summary:
     rising: bool = True  # strictly, in the order of the rows
     falling: bool = True
     origin: str = ""  # as of a `Column`
+    what: str = ""
 
     @classmethod
-    def of(cls, name: str, kind: Kind, values: Array, origin: str = "") -> Summary:
+    def of(cls, name: str, kind: Kind, values: Array, origin: str = "", what: str = "") -> Summary:
         text = kind == "text"
         absent = np.array([value is None for value in values], dtype=bool) if text else np.isnan(values)
         there = values[~absent]
@@ -61,7 +61,7 @@ class Summary:
         known = dict(zip(levels.tolist(), counts.tolist(), strict=True)) if few else None
         made = (name, kind, len(there), int(absent.sum()), len(levels), known)
         if text or not len(there):
-            return cls(*made, origin=origin)
+            return cls(*made, origin=origin, what=what)
         steps, whole = np.diff(there), bool((levels == np.round(levels)).all())
         return cls(
             *made, float(levels[0]), float(levels[-1]), whole, bool((steps > 0).all()), bool((steps < 0).all()), origin
@@ -90,6 +90,8 @@ class Summary:
     @property
     def useless(self) -> str:
         """Why nobody can use a column; empty if it may be of use."""
+        if self.kind == "other":
+            return f"{self.what} is neither numbers nor text"
         if self.known == 0:
             return "it has no values"
         return ONE_VALUE if self.different == 1 and not self.missing else ""

@@ -17,13 +17,14 @@ import math
 import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 from suffice.files import JournalError, open_regular
-from suffice.tabular.entries import Array, Column, notes_of, parts_of
+from suffice.tabular.entries import Array, Column, listed, notes_of, parts_of, quoted
 from suffice.tabular.notation import NUMBER, Form
+from suffice.tabular.summaries import Summary
 
 DELIMITERS = ",;\t|"
 RECIPE = "table.json"
@@ -65,9 +66,6 @@ class Reading:
             raise ValueError(f"the delimiter cannot be {plain['delimiter']!r}")
         return cls(plain["delimiter"], {name: Form.from_plain(form) for name, form in plain["forms"].items()})
 
-    def only(self, *names: str) -> Reading:
-        return Reading(self.delimiter, {name: self.forms[name] for name in names})
-
 
 UNREAD = Reading(",", {})
 
@@ -81,6 +79,8 @@ class Table:
     lines: Array
     notes: tuple[str, ...] = ()
     reading: Reading = UNREAD
+    digest: str = ""  # that of the file's bytes tells tables apart
+    joins_levels: bool = True  # whether rare ones may share a column
 
     @classmethod
     def of(cls, columns: Sequence[Column], lines: Array, notes: Iterable[str], delimiter: str) -> Table:
@@ -89,7 +89,7 @@ class Table:
         split = [parts_of(column, taken) if column.kind == "date" else [column] for column in columns]
         forms = {column.name: column.form for column in columns}
         made = tuple(part for parts in split for part in parts)
-        return cls(made, lines, (*notes, *notes_of(columns, quoted)), Reading(delimiter, forms))
+        return cls(made, lines, (*notes, *notes_of(columns)), Reading(delimiter, forms))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,20 +106,35 @@ class Table:
     def __getitem__(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
 
-    def frame(self, names: Iterable[str] | None = None) -> Any:
-        """These columns, or all that can be used, as a pandas DataFrame."""
-        import pandas
-
+    def frame(self, names: Iterable[str] | None = None, rows: Array | slice = slice(None)) -> Any:
+        """These columns, or all that can be used, as a pandas DataFrame; of these rows."""
         wanted = [c.name for c in self.columns if c.kind != "other"] if names is None else list(names)
-        return pandas.DataFrame({name: _series(self[name]) for name in wanted}, index=range(len(self)))
+        frame = frame_of({name: self[name].values[rows] for name in wanted})
+        return frame if wanted else frame.reindex(range(len(self.lines[rows])))
+
+    def summaries(self, names: Sequence[str], rows: Array) -> list[Summary]:
+        """Of these columns, for the rows that are used."""
+        columns = [self[name] for name in names]
+        return [Summary.of(one.name, one.kind, one.values[rows], one.origin, one.what) for one in columns]
+
+    def folds(self, splitter: Any, cv: int, seed: int, notes: list[str]) -> Any:
+        """The splitter of a search."""
+        return splitter(cv, shuffle=True, random_state=seed)
+
+    def rows_for(self, before: Any, numeric: Sequence[str], levels: Sequence[Summary], rows: Array) -> tuple[Any, Any]:
+        """The rows that are used, with the columns that a step before the model prepares, and that step."""
+        names = [name for _, _, columns in before.transformers for name in columns]
+        return self.frame(names, rows), before
 
 
-def _series(column: Column) -> Any:
-    if column.values.dtype != object:
-        return column.values
-    values = column.values.copy()
-    values[column.missing] = math.nan  # what pandas itself has for missing text
-    return values
+def frame_of(columns: Mapping[str, Array]) -> Any:
+    """A pandas DataFrame, which has NaN for missing text, too."""
+    import pandas
+
+    texts = {name: values.copy() for name, values in columns.items() if values.dtype == object}
+    for values in texts.values():
+        values[[value is None for value in values]] = math.nan
+    return pandas.DataFrame({**columns, **texts})
 
 
 def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Reading | None = None) -> Table:
@@ -162,6 +177,11 @@ class Recipe:
     categorical: tuple[str, ...]
     reading: Reading
 
+    def needed(self) -> Recipe:
+        """With the forms of columns that are needed, and no others."""
+        forms = {name: self.reading.forms[name] for name in (*self.needs, self.target)}
+        return replace(self, reading=Reading(self.reading.delimiter, forms))
+
     def plain(self) -> dict[str, Any]:
         return {
             "target": self.target,
@@ -201,18 +221,6 @@ def open_table(path: str | os.PathLike[str]) -> IO[bytes]:
         return os.fdopen(open_regular(Path(path), links=True), "rb")
     except JournalError as error:
         raise TableError(f"{quoted(path)} is not a regular file") from error
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Names, the first few of them."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(quoted, names[:most])) + rest
-
-
-def quoted(text: Any, most: int = 60) -> str:
-    """Text from a file as it may be shown: one line, no control characters, not too long."""
-    shown = repr(str(text))
-    return shown if len(shown) <= most else f"{shown[: most - 4]}...{shown[0]}"
 
 
 def reason_of(error: Exception) -> str:

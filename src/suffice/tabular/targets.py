@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.tabular.entries import Array, Column
+from suffice.tabular.entries import Array, Column, quoted
 from suffice.tabular.models import MODELS, POSITIVE, USUAL, Task
+from suffice.tabular.parts import AnyTable
 from suffice.tabular.settings import Settings, TargetSettings
 from suffice.tabular.summaries import Summary
-from suffice.tabular.table import Table, TableError, quoted
+from suffice.tabular.table import TableError
 
 CLASSES = 10  # whole numbers that are taken for classes without being asked
 MOST_CLASSES = 100
@@ -43,15 +44,20 @@ class Target:
     labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
     log: bool = False  # whether y is the logarithm of the column
 
+    def y_of(self, rows: Array) -> Array:
+        """Of these rows, by their numbers in the table."""
+        y: Array = self.y[np.cumsum(self.rows)[rows] - 1]
+        return y
 
-def target_of(table: Table, settings: Settings, notes: list[str]) -> Target:
+
+def target_of(table: AnyTable, settings: Settings, notes: list[str]) -> Target:
     """What there is to predict; `TableError` if it cannot be."""
     name = settings.target
     column = table[name]
     rows = known_rows(column, table, settings.skip_missing_target, notes)
     if settings.model == "cox":
         return Target(_times(table, settings, rows), rows, "regression", "cox")
-    task = task_of(Summary.of(name, column.kind, column.values[rows]), settings, notes)
+    task = _task_of(Summary.of(name, column.kind, column.values[rows]), settings, notes)
     model, rival = settings.model, None
     if model == "auto":
         model = USUAL[task]
@@ -71,11 +77,11 @@ def target_of(table: Table, settings: Settings, notes: list[str]) -> Target:
         y, labels = _positive(y, settings.positive, notes)
     classes, counts = np.unique(y, return_counts=True)
     shown = classes if labels is None else [labels[int(label)] for label in classes]
-    check_classes(dict(zip(shown, counts.tolist(), strict=True)), model, settings, column.kind == "numeric")
+    _check_classes(dict(zip(shown, counts.tolist(), strict=True)), model, settings, column.kind == "numeric")
     return Target(y, rows, task, model, labels=labels)
 
 
-def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Array:
+def known_rows(target: Column, table: AnyTable, skip: bool, notes: list[str]) -> Array:
     """The rows whose target is known."""
     name, missing = quoted(target.name), target.missing
     if target.kind == "other":
@@ -104,7 +110,7 @@ def known_rows(target: Column, table: Table, skip: bool, notes: list[str]) -> Ar
     return known
 
 
-def task_of(target: Summary, wish: TargetSettings, notes: list[str]) -> Task:
+def _task_of(target: Summary, wish: TargetSettings, notes: list[str]) -> Task:
     """Classification or regression."""
     name, model, count = quoted(target.name), wish.model, target.different
     if count == 1 and target.levels is not None:
@@ -159,15 +165,15 @@ def _regression(target: Column, rows: Array) -> tuple[str, str | None]:
     return ("poisson", usual) if values.min() == 0 and _skewness(values) > TAILED else (usual, "poisson")
 
 
-def check_range(name: str, low: float, model: str, place: str) -> None:
-    """Whether a model takes numbers from `low` on, which stands at this place."""
+def _check_range(name: str, low: float, model: str, line: int) -> None:
+    """Whether a model takes numbers from `low` on, which stands in this line."""
     if model in POSITIVE and (low < 0.0 or (model == "gamma" and low == 0.0)):
         needs = {
             "gamma": "Gamma regression needs positive numbers (tweedie takes zeros)",
             "tweedie": "Tweedie regression needs numbers from 0 on",
         }
         how, why = "negative" if low < 0.0 else "0", needs.get(model, "Poisson regression needs counts")
-        raise TableError(f"the target {quoted(name)} is {how} {place}: {why}")
+        raise TableError(f"the target {quoted(name)} is {how} in line {line}: {why}")
 
 
 def _number(target: Column, model: str, wish: TargetSettings, lines: Array, rows: Array, notes: list[str]) -> Array:
@@ -175,7 +181,7 @@ def _number(target: Column, model: str, wish: TargetSettings, lines: Array, rows
     if len(values) < 2 * wish.cv:
         raise TableError(f"the table has {len(values)} rows, too few for {wish.cv} folds")
     least = int(np.argmin(values))
-    check_range(target.name, float(values[least]), model, f"in line {lines[least]}")
+    _check_range(target.name, float(values[least]), model, int(lines[least]))
     if wish.log_target:
         if values[least] <= 0:
             low = f"{values[least]:g} in line {lines[least]}"
@@ -198,7 +204,7 @@ def _number(target: Column, model: str, wish: TargetSettings, lines: Array, rows
     return values
 
 
-def _times(table: Table, settings: Settings, rows: Array) -> Array:
+def _times(table: AnyTable, settings: Settings, rows: Array) -> Array:
     """Times, negative where the event is not: censored."""
     assert settings.event is not None
     column, event = table[settings.target], table[settings.event]
@@ -270,22 +276,19 @@ def _positive(y: Array, positive: str, notes: list[str]) -> tuple[Array, tuple[A
     return (y == named[0]).astype(np.int64), labels
 
 
-def check_classes(
-    classes: Mapping[Any, int], model: str, wish: TargetSettings, numbers: bool, joins: bool = True
-) -> None:
-    """Whether the classes, with their rows, can be learnt; `joins`: whether rare ones may be joined."""
+def _check_classes(classes: Mapping[Any, int], model: str, wish: TargetSettings, numbers: bool) -> None:
+    """Whether the classes, with their rows, can be learnt."""
     if len(classes) < 2:
         raise TableError("one class only is left of the target: nothing to learn")
     least = min(classes, key=classes.__getitem__)
     count = classes[least]
     if count < wish.cv:
         ways = [f"--cv {count}"] if count >= 2 else []
-        if joins:
-            ways.append(f"--min-class-size {wish.cv} joins rare classes (--rare-classes drop leaves them out)")
+        ways.append(f"--min-class-size {wish.cv} joins rare classes (--rare-classes drop leaves them out)")
         ways += ["--task regression or --model poisson predicts the number"] if numbers else []
         raise TableError(
             f"the class {quoted(plain(least))} has {count} row{'s' if count > 1 else ''}, "
-            f"fewer than the {wish.cv} folds{': ' if ways else ''}{', or '.join(ways)}"
+            f"fewer than the {wish.cv} folds: {', or '.join(ways)}"
         )
     if model == "svm" and len(classes) > 2:
         raise TableError(f"--model svm takes two classes, the target has {len(classes)}: use --model logistic")

@@ -14,16 +14,13 @@ from sklearn.model_selection import cross_val_score
 from suffice import problems, solve, tabular
 from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
-from suffice.tabular.columns import preparation_of
-from suffice.tabular.on_cluster import check
-from suffice.tabular.on_cluster import run as run_
-from suffice.tabular.parts import find_parts
+from suffice.tabular.parts import PartedTable, check_settings, hashed, of_files
 from suffice.tabular.predict import predict
-from suffice.tabular.preparation import Hashed, numbered, prepared
-from suffice.tabular.run import load
+from suffice.tabular.preparation import RowsPreparation, preparation_of
+from suffice.tabular.run import claim, execute, load, opened
 from suffice.tabular.settings import Settings
 from suffice.tabular.summaries import Summary
-from suffice.tabular.table import TableError
+from suffice.tabular.table import TableError, read
 
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
@@ -64,7 +61,25 @@ def asked(data, **how):
 
 
 def run(settings, address, folder):
-    return run_(replace(settings, cluster=address), folder)
+    settings = replace(settings, cluster=address)
+    with opened(settings) as table:
+        problem, settings = load(settings, table)
+        claim(folder, settings)
+        return execute(settings, problem, folder)
+
+
+def prepared(raw, levels, fold, folds):
+    """Preparations of raw rows, of which the first columns are numbers."""
+    names = [f"x{k}" for k in range(raw.shape[1] - len(levels))]
+    step = RowsPreparation(preparation_of(names, [*levels], 10, dense=True), names, levels)
+    return step.fit_rows(RowBlocks.of(raw, block=50), fold, folds)
+
+
+def numbered(cv, y):
+    numbers = np.empty(len(y), dtype=int)
+    for k, (_, held) in enumerate(cv.split(np.zeros(len(y)), y)):
+        numbers[held] = k
+    return numbers
 
 
 @pytest.fixture(scope="module")
@@ -76,28 +91,32 @@ def address():
 def test_preparations_are_those_of_scikit_learn_for_the_training_rows_of_every_fold():
     codes = FRAME.c.map({"x": 0.0, "y": 1.0, "z": 2.0}).fillna(3.0)
     raw = np.column_stack([FRAME.a, FRAME.b, codes])
-    fold = numbered(ROWS, FOLDS, 1, None)
-    found = prepared(RowBlocks.of(raw, block=50), 2, (4,), FOLDS, fold)
+    fold = np.random.default_rng(1).permutation(ROWS) % FOLDS
+    found = prepared(raw, {"c": np.array(["x", "y", "z"])}, fold, FOLDS)
     frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
+    frame = frame.rename(columns={"a": "x0", "b": "x1"})
     for k, preparation in enumerate(found):
-        theirs = preparation_of(["a", "b"], ["c"], 10, dense=True).fit(frame[fold != k])
-        np.testing.assert_allclose(preparation(raw), theirs.transform(frame), rtol=1e-12, atol=1e-13)
+        theirs = preparation_of(["x0", "x1"], ["c"], 10, dense=True).fit(frame[fold != k])
+        np.testing.assert_allclose(preparation.transform(raw), theirs.transform(frame), rtol=1e-12, atol=1e-13)
+        ours = preparation.of_frames()
+        np.testing.assert_allclose(ours.transform(frame), theirs.transform(frame), rtol=1e-12, atol=1e-13)
+        assert preparation.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
 
 
 @pytest.mark.parametrize("values", [[-0.0, 0.0, -1.5, 3.0], [1e100, -1e-300, 2.0, 5e-324, -7.0], [2.0, 2.0, np.nan]])
 def test_medians_are_exact(values):
     column = np.array(values * 7 + [0.25])[:, None]
     fold = np.arange(len(column)) % 2
-    for k, preparation in enumerate(prepared(RowBlocks.of(column, block=5), 1, (), 2, fold)):
+    for k, preparation in enumerate(prepared(column, {}, fold, 2)):
         inside = fold != k
-        assert preparation.medians[0] == np.nanmedian(column[inside])
+        assert preparation.medians_[0] == np.nanmedian(column[inside])
 
 
 @pytest.mark.slow
 def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
     paths = files(y=LABELS)
     found = run(asked(paths, cv=2, max_evaluations=2), address, tmp_path / "run")
-    assert (found.model, found.numeric, found.categorical) == ("logistic", ("a", "b"), ("c",))
+    assert (found.problem.model, found.problem.numeric, found.problem.categorical) == ("logistic", ("a", "b"), ("c",))
     assert any("counts the rows" in note for note in found.notes)
     assert any("one value only" in note for note in found.notes)
     low, high = found.result.interval
@@ -130,8 +149,8 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
         ({"y": LABELS}, {"target": "z"}, "there is no column"),
         ({"y": LABELS}, {"model": "svm"}, "not for a cluster"),
         ({"y": LABELS}, {"model": "cox", "event": "a"}, "rows depend on each other"),
-        ({"y": LABELS}, {"weights": "a"}, "the weight 'a' is -.* somewhere"),
-        ({"y": LABELS}, {"weights": "b"}, "the weight 'b' is missing somewhere"),
+        ({"y": LABELS}, {"weights": "a"}, "the weight 'a' is -.* in line"),
+        ({"y": LABELS}, {"weights": "b"}, "the weight 'b' is missing in line"),
         ({"y": LABELS}, {"weights": "c"}, "the weights 'c' are not numbers"),
         ({"y": LABELS}, {"weights": "y"}, "cannot be the weights"),
         ({"y": np.arange(ROWS) % 120}, {"model": "logistic"}, "too many to be classes"),
@@ -139,7 +158,7 @@ def test_the_final_model_is_the_minimiser_that_scikit_learn_states(files, addres
         (
             {"y": np.arange(ROWS) % 7 * 1.0},
             {"model": "gamma"},
-            "is 0 somewhere: Gamma regression needs positive numbers",
+            "is 0 in line 1: Gamma regression needs positive numbers",
         ),
         ({"y": [None, *LABELS[1:]]}, {}, "is missing in"),
         ({"y": LABELS, "when": pd.Timestamp("2026-01-01")}, {}, "--drop when"),
@@ -152,13 +171,13 @@ def test_what_a_cluster_does_not_do_is_said(files, address, tmp_path, target, wi
 
 
 def test_options_that_do_not_go_with_a_cluster_are_refused():
-    with pytest.raises(ValueError, match="--test does not go with --cluster"):
-        check(Settings(data="a.parquet", target="y", test="b.parquet"))
-    check(Settings(data="a.parquet", target="y", cv=3))
+    with pytest.raises(ValueError, match="--offset does not go with --cluster"):
+        check_settings(Settings(data="a.parquet", target="y", model="poisson", offset="b"))
+    check_settings(Settings(data="a.parquet", target="y", cv=3))
 
 
 def test_a_scheduler_that_is_not_there(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.tabular.on_cluster.PATIENCE", "1s")
+    monkeypatch.setattr("suffice.tabular.parts.PATIENCE", "1s")
     with pytest.raises(TableError, match="no scheduler answers"):
         run(asked(files(y=LABELS)), "tcp://127.0.0.1:1", tmp_path / "run")
 
@@ -167,7 +186,7 @@ def test_files_that_do_not_go_together(tmp_path):
     FRAME.to_parquet(tmp_path / "a.parquet")
     FRAME.drop(columns="a").to_parquet(tmp_path / "b.parquet")
     with pytest.raises(TableError, match="has other columns"):
-        find_parts([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")])
+        of_files([str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")], None)
 
 
 def test_summaries_of_parts_are_those_of_the_whole():
@@ -179,30 +198,41 @@ def test_summaries_of_parts_are_those_of_the_whole():
     assert Summary.of("x", "text", texts[:2]).then(Summary.of("x", "text", texts[2:])) == Summary.of("x", "text", texts)
 
 
-@pytest.mark.parametrize("how", [{"target": "y", "seed": 7}, {"target": "b", "skip_missing_target": True}])
-def test_folds_are_those_of_one_machine(files, how):
-    """The very splits of `suffice tune` without a cluster, of classes and of numbers."""
-    problem, _ = load(Settings(data=files(y=LABELS)[0], cv=3, **how))
-    labels = problem.y if problem.task == "classification" else None
-    numbers = numbered(len(problem.y), 3, how.get("seed", 0), labels)
-    for k, (_, held) in enumerate(problem.cv.split(problem.X, problem.y)):
-        assert np.flatnonzero(numbers == k).tolist() == held.tolist()
+@pytest.mark.parametrize("how", [{"target": "y", "seed": 7}, {"target": "a"}])
+def test_folds_and_looks_are_those_of_one_machine(files, address, tmp_path, how):
+    """The very splits, columns and notes of `suffice tune` without a cluster, of classes and of numbers."""
+    paths = files(y=LABELS)
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(tmp_path / "whole.parquet")
+    here, _ = load(Settings(data=str(tmp_path / "whole.parquet"), cv=3, **how))
+    settings = asked(paths, cv=3, cluster=address, **how)
+    with opened(settings) as table:
+        there, _ = load(settings, table)
+    assert numbered(here.cv, here.y).tolist() == numbered(there.cv, there.y).tolist()
+    assert (here.y == there.y).all() and here.notes == there.notes
+    assert (here.numeric, here.categorical, here.model) == (there.numeric, there.categorical, there.model)
 
 
-def test_beyond_they_are_made_of_the_rows_numbers_whatever_the_blocks():
-    def numbers(block, seed=0):
-        rows, counts = RowBlocks.of(np.zeros((5000, 1)), block=block).run(Hashed(5, seed))
-        assert np.bincount(rows, minlength=5).tolist() == counts.tolist()
-        return rows
+def test_some_rows_of_parts_are_those_of_the_file(files, address, tmp_path):
+    paths = files(y=LABELS)
+    pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(tmp_path / "whole.parquet")
+    whole, some = read(tmp_path / "whole.parquet"), np.array([0, 49, 50, 119, 120, 239])
+    with distributed.Client(address) as client:
+        table = of_files(paths, client)
+        assert isinstance(table, PartedTable) and len(table) == ROWS
+        pd.testing.assert_frame_equal(table.frame(["a", "c"], some), whole.frame(["a", "c"], some))
+        assert table["c"].values.tolist() == whole["c"].values.tolist()
 
-    assert (numbers(5000) == numbers(77)).all()
-    assert (numbers(5000) != numbers(5000, seed=1)).mean() > 0.7
-    assert abs(np.bincount(numbers(100)) - 1000).max() < 150  # about five standard deviations
+
+def test_beyond_they_are_made_of_the_rows_numbers():
+    numbers = hashed(5000, 5, 0)
+    assert (numbers[:77] == hashed(77, 5, 0)).all()
+    assert (numbers != hashed(5000, 5, 1)).mean() > 0.7
+    assert abs(np.bincount(numbers) - 1000).max() < 150  # about five standard deviations
 
 
 @pytest.mark.slow
 def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.tabular.on_cluster.MOST_SHUFFLED", 10)
+    monkeypatch.setattr("suffice.tabular.parts.MOST_SHUFFLED", 10)
     found = run(asked(files(y=LABELS), cv=2, max_evaluations=1), address, tmp_path / "run")
     assert any("hash" in note for note in found.notes)
 
@@ -243,7 +273,7 @@ def test_several_classes_have_the_score_and_the_model_of_one_machine(files, addr
     pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
     wish = asked(paths, cv=2, max_evaluations=2, seed=5, no_report=quick)
     found = run(wish, address, tmp_path / "run")
-    assert found.model == "logistic" and found.failures == ()
+    assert found.problem.model == "logistic" and found.failures == ()
     problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
     penalties = found.plain()["penalties"]
     l1, l2 = penalties["l1"], penalties["l2"]
@@ -294,7 +324,7 @@ def test_rows_count_as_much_as_their_weights_say(files, address, tmp_path, targe
     wish = asked(paths, weights="s", cv=2, max_evaluations=1, no_report=True)
     found = run(wish, address, tmp_path / "run")
     problem, _ = load(Settings(data=str(whole), target="y", weights="s", cv=2))
-    assert set(found.numeric) == set(problem.numeric) == {"a", "b"}
+    assert set(found.problem.numeric) == set(problem.numeric) == {"a", "b"}
     l1, l2 = (found.plain()["penalties"][name] for name in ("l1", "l2"))
 
     def probabilities(train, held):
@@ -328,11 +358,13 @@ def test_the_command_line_tunes_on_a_cluster(files, address, tmp_path):
     known = [*files(y=LABELS), "--target", "y", "--cluster", address, "--out", tmp_path / "run", "--cv", 2]
     made = invoked(*known, "--max-evaluations", 2, "--json", "--no-report")
     assert made.exit_code == 1  # two evaluations are not enough
-    assert "stopped early" in made.stderr and "the same command with a larger budget goes on" in made.stderr
+    assert "stopped early" in made.stderr and "run --max-evaluations N` goes on" in made.stderr
     found = json.loads(made.stdout)
-    assert found["evaluations"] == 2 and found["model"] == "logistic" and found["report"] is None
+    assert found["status"] == "max_evaluations" and found["model"] == "logistic" and found["report"] is None
+    again = typer_testing.CliRunner().invoke(app, ["resume", str(tmp_path / "run"), "--max-evaluations", "3"])
+    assert again.exit_code == 1, again.output
     again = invoked(*known, "--max-evaluations", 3)
-    assert "Best     l1 = " in again.stdout and "Score    mean log loss" in again.stdout
+    assert "Best     C = " in again.stdout and "neg_log_loss, proven for exactly trained models" in again.stdout
     assert (tmp_path / "run" / "model.skops").exists() or (tmp_path / "run" / "model.joblib").exists()
     assert again.exit_code == 1 and "Report   " in again.stdout
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -347,16 +379,16 @@ def test_an_interrupted_run_says_how_to_go_on(files, address, tmp_path, monkeypa
     def interrupted(*args, **how):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("suffice.tabular.on_cluster._run", interrupted)
+    monkeypatch.setattr("suffice.tabular.run.execute", interrupted)
     made = invoked(*files(y=LABELS), "--target", "y", "--cluster", address, "--out", tmp_path / "run")
     assert made.exit_code == 1
     assert made.stderr.startswith("suffice: interrupted; every finished evaluation is in")
-    assert "the same command goes on" in made.stderr
+    assert "`suffice resume" in made.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--test", "a.csv"], "--test does not go with --cluster"), (["--model", "svm"], "svm is not for a cluster")],
+    [(["--groups", "a.csv"], "--groups does not go with --cluster"), (["--model", "svm"], "svm is not for a cluster")],
 )
 def test_the_command_line_refuses_in_one_line(files, address, tmp_path, arguments, message):
     paths = files(y=LABELS)
@@ -397,7 +429,7 @@ def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
         assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
         with pytest.raises(TableError, match="holds another run"):
             tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
-        with pytest.raises(ValueError, match="--test does not go"):
-            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, test="a.csv")
+        with pytest.raises(ValueError, match="--groups does not go"):
+            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, groups="a.csv")
     with pytest.raises(TypeError, match=r"must be a dask\.dataframe"):
         tabular.tune_frame(frame, "y", tmp_path / "other")
