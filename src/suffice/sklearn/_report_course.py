@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from suffice.arrays import Array
 from suffice.globally.landscape import Landscape
-from suffice.report.live import finite
 from suffice.report.traces import Trace
 from suffice.sklearn.scores import score_of
 
@@ -26,16 +25,15 @@ def course(search: Any) -> Data:
     made = search.cv_results_
     names = searched(search)
     score = score_of(search.optimised_scoring_)
-    asked, achieved = finite(made["asked_error"]), finite(made["proved_error"])
     evaluations = [
         {
             "number": k + 1,
             "purpose": str(made["purpose"][k]),
-            "point": [float(made[f"penalty_{name}"][k]) for name in names],
-            "cost": score.offset - float(made["mean_test_score"][k]),
-            "interval": finite(score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")),
-            "asked": asked[k],
-            "achieved": achieved[k],
+            "point": [made[f"penalty_{name}"][k] for name in names],
+            "cost": score.offset - made["mean_test_score"][k],
+            "interval": [score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")],
+            "asked": made["asked_error"][k],
+            "achieved": made["proved_error"][k],
             "work": float(made["work"][k]),
         }
         for k in range(len(made["work"]))
@@ -46,8 +44,21 @@ def course(search: Any) -> Data:
         "scoring": search.optimised_scoring_,
         "names": names,
         "evaluations": evaluations,
-        "evaluation": int(search.best_index_) + 1,
-        "path": [[float(point[name]) for name in names] for point in path],
+        "evaluation": search.best_index_ + 1,
+        "path": [[point[name] for name in names] for point in path],
+    }
+
+
+def best(search: Any) -> Data:
+    """What was found."""
+    return {
+        "params": search.best_params_,
+        "penalties": search.best_penalties_,
+        "l2_floor": search.l2_floor_,
+        "score": search.best_score_,
+        "interval": search.score_interval_,
+        "message": search.result_.message,
+        "refit": search.refit,
     }
 
 
@@ -88,19 +99,14 @@ def global_certificate(search: Any) -> Data:
     if made is None:
         return {}
     drawn = made.landscape
-    history = [[float(one.evaluations), float(one.gap)] for one in made.history if math.isfinite(one.gap)]
+    history = [[one.evaluations, one.gap] for one in made.history if math.isfinite(one.gap)]
     step = math.ceil(len(history) / MOST_GAPS) or 1
     found = {
-        "epsilon": float(made.epsilon),
+        "epsilon": made.epsilon,
         "message": made.message,
-        "evaluations": int(made.evaluations),
-        "ranges": {name: finite(ends) for name, ends in made.space.ranges.items()},
-        "names": list(drawn.names),
-        "best": drawn.best.tolist(),
-        "lower": float(drawn.lower),
-        "upper": float(drawn.upper),
-        "cells": drawn.cells.tolist(),
-        "line": [finite(row) for row in drawn.line],
+        "evaluations": made.evaluations,
+        "ranges": made.space.ranges,
+        **{name: getattr(drawn, name) for name in ("names", "best", "lower", "upper", "cells", "line")},
         "history": [*history[:-1:step], *history[-1:]],
     }
     return {"global": found}

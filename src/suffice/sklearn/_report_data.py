@@ -33,7 +33,7 @@ from suffice.sklearn._report_course import searched
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
-from suffice.sklearn.measures import Predicted
+from suffice.sklearn.measures import Predicted, compared_measures
 from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split, counted
@@ -223,17 +223,13 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     return {
         "multiples": multiples,
         "left_out": len(MULTIPLES) - len(multiples),
-        "penalties": {name: float(value) for name, value in best.items()},
+        "penalties": best,
         "lines": [
-            {
-                "name": names[k % features],
-                "output": of[k // features],
-                "values": coefs[:, k // features, k % features].tolist(),
-            }
-            for k in shown.tolist()
+            {"name": names[k], "output": of[j], "values": coefs[:, j, k]}
+            for j, k in (divmod(one, features) for one in shown.tolist())
         ],
-        "nonzero": [int(np.count_nonzero(coef)) for coef in coefs],
-        "coefficients": int(outputs * features),
+        "nonzero": [np.count_nonzero(coef) for coef in coefs],
+        "coefficients": outputs * features,
         "accuracy": accuracy_of(made.values()),
     }
 
@@ -265,10 +261,10 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
         "source": source,
         "names": [names[k] for k in order],
         "outputs": of,
-        "values": coef[:, order].tolist(),
-        "intercepts": np.broadcast_to(np.asarray(intercept, dtype=np.float64), (outputs,)).tolist(),
-        "features": int(features),
-        "nonzero": int(np.count_nonzero(largest)),
+        "values": coef[:, order],
+        "intercepts": np.broadcast_to(np.asarray(intercept, dtype=np.float64), (outputs,)),
+        "features": features,
+        "nonzero": np.count_nonzero(largest),
     }
 
 
@@ -282,22 +278,17 @@ def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
         step = max(1, math.ceil(len(y) / MOST_POINTS))
         return {
             "kind": "regression",
-            "true": y[::step].astype(float).tolist(),
-            "predicted": predicted[::step].astype(float).tolist(),
+            "true": y[::step].astype(float),
+            "predicted": predicted[::step].astype(float),
             "samples": len(y),
             "accuracy": accuracy,
         }
     if not hasattr(held[0].estimator, "predict_proba"):
         margins = np.concatenate([one.estimator.decision_function(one.X) for one in held])
         edges = np.histogram_bin_edges(margins, bins=2 * BINS)
-        counts = [np.histogram(margins[y == label], edges)[0].tolist() for label in classes]
-        return {
-            "kind": "margins",
-            "edges": edges.tolist(),
-            "counts": counts,
-            "labels": [str(label) for label in classes],
-            "accuracy": accuracy,
-        }
+        counts = [np.histogram(margins[y == label], edges)[0] for label in classes]
+        labels = [str(label) for label in classes]
+        return {"kind": "margins", "edges": edges, "counts": counts, "labels": labels, "accuracy": accuracy}
     p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
     chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
     curves = [_reliability(p[:, k], y == classes[k], str(classes[k])) for k in chosen]
@@ -314,11 +305,11 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     counts = np.array([len(part) for part in parts])
     return {
         "label": label,
-        "predicted": [float(p[part].mean()) for part in parts],
-        "observed": (hits / counts).tolist(),
-        "low": np.where(hits > 0, beta.ppf(0.05, hits, counts - hits + 1), 0.0).tolist(),  # Clopper and Pearson
-        "high": np.where(hits < counts, beta.ppf(0.95, hits + 1, counts - hits), 1.0).tolist(),
-        "count": counts.tolist(),
+        "predicted": [p[part].mean() for part in parts],
+        "observed": hits / counts,
+        "low": np.where(hits > 0, beta.ppf(0.05, hits, counts - hits + 1), 0.0),  # Clopper and Pearson
+        "high": np.where(hits < counts, beta.ppf(0.95, hits + 1, counts - hits), 1.0),
+        "count": counts,
     }
 
 
@@ -343,8 +334,8 @@ def comparison(task: FittedSearch, held: list[HeldOutFold], default: list[HeldOu
     }
 
 
-def measures_of_folds(held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any = None) -> Data:
-    """One measure of every fold: accuracy, or the root mean squared error in the target's own units."""
+def measures(search: Any, held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any, labels: Any) -> Data:
+    """Of all rows, and one of every fold: accuracy, or the root mean squared error in the target's own units."""
 
     def values(folds: list[HeldOutFold], name: str) -> list[float]:
         made = [one.predicted() for one in folds]
@@ -353,7 +344,11 @@ def measures_of_folds(held: list[HeldOutFold], default: list[HeldOutFold], inver
         return [one for one in found if one is not None] if None not in found else []
 
     name = "rmse" if held[0].predicted().classes is None else "accuracy"
-    return {"measure": name, "tuned": values(held, name), "default": values(default, name)}
+    usual = Predicted.joined([one.predicted() for one in default]) if default else None
+    return {
+        **compared_measures(search.held_out_, search.baseline_, usual, inverse, labels),
+        "folds": {"measure": name, "tuned": values(held, name), "default": values(default, name)},
+    }
 
 
 def _default_penalties(task: FittedSearch, train: Any) -> dict[str, float] | None:

@@ -16,7 +16,6 @@ import sklearn
 from suffice.sklearn import _report_course, _report_data
 from suffice.sklearn._page import page
 from suffice.sklearn._report_schema import FORMAT, OLD
-from suffice.sklearn.measures import Predicted, compared_measures
 
 __all__ = ["FORMAT", "OLD", "collect", "page"]
 
@@ -50,7 +49,7 @@ def collect(
     """
     import suffice
 
-    about = _plain(about, "about")
+    about = _plain(about, "about", 4)
     _report_data.for_linear_models(search, "a report")
     task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
     stage("held-out rows")
@@ -61,57 +60,43 @@ def collect(
     stage("the regularisation path")
     path = _report_data.regularisation_path(task, until)
     stage("figures")
-    return {
+    found = {
         "format": FORMAT,
         "about": about,
         "versions": {"suffice": suffice.__version__, "scikit-learn": sklearn.__version__, "numpy": np.__version__},
         "estimator": type(task.final).__name__,
         "steps": [] if task.before is None else [type(step).__name__ for _, step in task.before.steps],
         "samples": len(task.y),
-        "features": int(getattr(search, "n_features_in_", 0)),
-        "folds": int(search.n_splits_),
+        "features": getattr(search, "n_features_in_", 0),
+        "folds": search.n_splits_,
         "asked_scoring": search.asked_scoring_ if search.surrogate_ else None,
         "policy": search.result_.policy,
-        "best": {
-            "params": {str(name): float(value) for name, value in search.best_params_.items()},
-            "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
-            "l2_floor": float(search.l2_floor_),
-            "score": float(search.best_score_),
-            "interval": [float(end) for end in search.score_interval_],
-            "message": search.result_.message,
-            "refit": search.refit,
-        },
+        "best": _report_course.best(search),
         **_report_course.course(search),
-        "measures": {
-            **compared_measures(
-                search.held_out_,
-                search.baseline_,
-                Predicted.joined([one.predicted() for one in default]) if default else None,
-                inverse,
-                labels,
-            ),
-            "folds": _report_data.measures_of_folds(held, default, inverse),
-        },
+        "measures": _report_data.measures(search, held, default, inverse, labels),
         "comparison": compared,
         "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),
         "coefficients": _report_data.coefficients(search, task),
         **_report_course.global_certificate(search),
     }
+    plain: Data = _plain(found, "data", 8)
+    return plain
 
 
-def _plain(value: Any, where: str, depth: int = 0) -> Any:
-    """`value` if it is plain, with numbers of NumPy as Python's."""
-    if isinstance(value, np.generic):
-        value = value.item()
+def _plain(value: Any, where: str, depth: int) -> Any:
+    """`value` if it is plain, to this depth, with numbers and arrays of NumPy as Python's; None for what is not finite,
+    for which JSON has no word."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, str):  # names of files may hold bytes that are not UTF-8
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if depth < 4 and isinstance(value, list | tuple):
-        return [_plain(entry, f"{where}[{k}]", depth + 1) for k, entry in enumerate(value)]
-    if depth < 4 and isinstance(value, Mapping):
-        return {str(key): _plain(entry, f"{where}[{key!r}]", depth + 1) for key, entry in value.items()}
+    if depth and isinstance(value, list | tuple):
+        return [_plain(entry, f"{where}[{k}]", depth - 1) for k, entry in enumerate(value)]
+    if depth and isinstance(value, Mapping):
+        return {str(key): _plain(entry, f"{where}[{key!r}]", depth - 1) for key, entry in value.items()}
     raise TypeError(f"{where} must be plain data (text, numbers, lists, dictionaries), got {value!r}")
