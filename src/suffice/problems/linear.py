@@ -86,10 +86,6 @@ class ElasticNetProblem:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         return self._columns(np.sign(x), x, params)
 
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
-
     def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
         columns = {"l1": signs, "l2": x}
         return np.column_stack([columns[name] for name in params])
@@ -182,6 +178,10 @@ class ElasticNetModel(ElasticNetProblem):
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter, for `suffice.certify_global`: they are the penalties."""
         return {"l1": (1.0, 0.0), "l2": (0.0, 1.0)}
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
 
 class ElasticNetLogistic(ElasticNetModel):

@@ -98,11 +98,11 @@ class Contours:
 @dataclass(frozen=True, eq=False)
 class Cells:
     """Rectangles (x0, y0, x1, y1), in the colours of their values or all in one; `words` tell of one, {} standing for
-    its entry of `told`."""
+    its entry of `numbers`."""
 
     ends: Any
     values: Any
-    told: Any
+    numbers: Any
     words: str
     scale: Scale | None = None
     name: str = ""

@@ -80,7 +80,7 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
         ends = 0.0, float(excess.max())
         ticks = {float(tick): f"{tick:.2g}" for tick in np.linspace(*ends, 5)}
         under = Dots(x, y, excess, Scale(label, *ends, DARK_IS_GOOD, ticks))
-    marks = [under, Line("evaluation", INK, x, y, _told(shown), "o", joined=False, size=3.2)]
+    marks = [under, Line("evaluation", INK, x, y, _hover_texts(shown), "o", joined=False, size=3.2)]
     for k, way in enumerate(shown.paths):
         marks.append(
             Line("incumbent", ORANGE, way[:, chosen[0]], way[:, chosen[1]], symbol="o", size=3.2, listed=k == 0)
@@ -97,7 +97,7 @@ def _parallel(shown: Trace, chosen: list[int]) -> Panel:
     u = shown.coordinates(shown.points)[:, chosen]
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
-    order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _told(shown)
+    order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _hover_texts(shown)
     marks = []
     for shade, part in zip(SHADES, np.array_split(order, len(SHADES)), strict=True):
         x = np.tile(np.append(places, math.nan), len(part))
@@ -127,7 +127,7 @@ def accuracy(shown: Trace) -> Panel:
     proven = "proven" if np.isfinite(achieved).any() else "proven: no error"
     marks = [
         Line("asked for", GREY, shown.numbers, asked, steps="mid"),
-        Line(proven, ORANGE, shown.numbers, achieved, _told(shown), "o", joined=False),
+        Line(proven, ORANGE, shown.numbers, achieved, _hover_texts(shown), "o", joined=False),
     ]
     log = bool(np.isfinite(asked).any() or np.isfinite(achieved).any())
     return Panel("", "evaluation", shown.accuracy, marks, log_y=log)
@@ -137,7 +137,7 @@ def work(shown: Trace) -> Panel:
     """The work of every evaluation, and of all so far."""
     total, numbers = np.cumsum(shown.work), shown.numbers
     marks: list[Mark] = [
-        Bars("this evaluation", SKY, numbers, _positive(shown.work), 0.85, _told(shown)),
+        Bars("this evaluation", SKY, numbers, _positive(shown.work), 0.85, _hover_texts(shown)),
         Line("all so far", BLUE, numbers, _positive(total), steps="mid"),
     ]
     ends = (0.5 * float(np.nanmin(_positive(shown.work))), 1.6 * float(total[-1])) if total[-1] > 0.0 else None
@@ -146,14 +146,14 @@ def work(shown: Trace) -> Panel:
 
 def _evaluations(shown: Trace, x: Array) -> Line:
     name = "evaluation, with its proven interval"
-    return Line(name, BLUE, x, shown.cost, _told(shown), "o", joined=False, bars=(shown.low, shown.high))
+    return Line(name, BLUE, x, shown.cost, _hover_texts(shown), "o", joined=False, bars=(shown.low, shown.high))
 
 
 def _best(x: float, y: float) -> Line:
     return Line("best", ORANGE, [x], [y], symbol="*", joined=False, size=13.0)
 
 
-def _told(shown: Trace) -> list[str]:
+def _hover_texts(shown: Trace) -> list[str]:
     """What there is to say of every evaluation."""
     texts = []
     for k in range(len(shown.cost)):

@@ -183,18 +183,18 @@ def _hover(texts: Sequence[str] | None) -> Figure:
 def _cells(mark: Cells) -> list[Figure]:
     """On a grid, a point on the side of two cells being in both: the larger value counts."""
     x, y = (np.geomspace(mark.ends[:, k].min(), mark.ends[:, 2 + k].max(), GRID) for k in (0, 1))
-    z, told = np.full((GRID, GRID), -math.inf), np.full((GRID, GRID), math.nan)
-    for (x0, y0, x1, y1), value, number in zip(mark.ends, mark.values, mark.told, strict=True):
+    z, numbers = np.full((GRID, GRID), -math.inf), np.full((GRID, GRID), math.nan)
+    for (x0, y0, x1, y1), value, number in zip(mark.ends, mark.values, mark.numbers, strict=True):
         columns, rows = ((side >= a) & (side <= b) for side, a, b in ((x, x0, x1), (y, y0, y1)))
         here = np.ix_(rows, columns)
-        told[here] = np.where(value > z[here], number, told[here])
+        numbers[here] = np.where(value > z[here], number, numbers[here])
         z[here] = np.fmax(z[here], value)
     heat: Figure = {
         "type": "heatmap",
         "x": finite(x),
         "y": finite(y),
         "z": [finite(row) for row in np.round(z, 3)],
-        "customdata": [finite(row) for row in np.round(told, 3)],
+        "customdata": [finite(row) for row in np.round(numbers, 3)],
         "hovertemplate": f"%{{x:.3g}}, %{{y:.3g}}: {mark.words.format('%{customdata:.3g}')}<extra></extra>",
     }
     if mark.scale is not None:

@@ -107,9 +107,9 @@ class FittedSearch:
 
     def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
-        kept = getattr(self.search, "_fold_weights", None)
-        if kept is not None and kept.belong_to(self.splits):
-            solutions = kept.solutions
+        known = getattr(self.search, "_fold_weights", None)
+        if known is not None and known.belong_to(self.splits):
+            solutions = known.solutions
         else:
             solutions = [trained(one, self.search.best_penalties_) for one in self.folds]
         return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
@@ -117,13 +117,13 @@ class FittedSearch:
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
         """The same with scikit-learn's defaults of the parameters tuned; empty if that takes too long, or there are
         none that can be said in l1 and l2."""
-        kept, result = getattr(self.search, "_fold_weights", None), []
+        known, result = getattr(self.search, "_fold_weights", None), []
         left = self.allowed()
         for k, split in enumerate(self.folds):
             there = _default_penalties(self, self.splits[k][0])
             if there is None:
                 return []
-            warm = None if kept is None else kept.solutions[k].x
+            warm = None if known is None else known.solutions[k].x
             solution = trained(split, there, warm, ACCURACY, until, left)
             left -= solution.steps
             if solution.certificate.radius > ROUGH * norm(solution.x):
@@ -199,8 +199,8 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     for_linear_models(task.search, "a regularisation path")
     split = task.data.whole()
     best, left = task.search.best_penalties_, task.allowed()
-    kept = getattr(task.search, "_fold_weights", None)
-    start = between(() if kept is None else kept.solutions, split.penalised().at(**best))
+    known = getattr(task.search, "_fold_weights", None)
+    start = between(() if known is None else known.solutions, split.penalised().at(**best))
     centre = trained(split, best, start, ROUGH, until)
     made = {1.0: centre}
     for way in ([m for m in MULTIPLES[::-1] if m > 1.0], [m for m in MULTIPLES if m < 1.0]):
