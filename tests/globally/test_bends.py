@@ -9,7 +9,7 @@ from suffice.globally.along import clips_of, expansion_of, sizes_of
 from suffice.globally.balls import ball_of
 from suffice.globally.centres import minimised
 from suffice.globally.models import folds_of
-from suffice.globally.paths import Box, path_of
+from suffice.globally.paths import PenaltyBox, path_of
 from suffice.globally.surfaces import part_of, together
 from suffice.terms import POISSON
 
@@ -43,7 +43,7 @@ def outside(kind, seed):
     problem, rng = correlated(kind, seed)
     centre = 10.0 ** rng.uniform([-2.5, -4.0], [-0.5, 0.0])
     widths = 10.0 ** rng.uniform(-1.5, 0.0, 2)
-    box = Box(centre / (1.0 + widths), centre * (1.0 + widths))
+    box = PenaltyBox(centre / (1.0 + widths), centre * (1.0 + widths))
     theta = problem.space.theta(dict(zip(("l1", "l2"), box.centre.tolist(), strict=True)))
     w = problem.evaluate(theta, within=1e-6).solutions[0].x
     (fold,) = folds_of(problem)
@@ -99,7 +99,7 @@ def test_minimisers_are_as_near_to_the_bent_path_as_the_ball_says(kind):
     for seed in range(40):
         problem, rng = correlated(kind, seed)
         centre = 10.0 ** rng.uniform([-2.5, -4.0], [-0.5, -1.0])
-        box = Box(centre / 1.5, centre * 1.5)
+        box = PenaltyBox(centre / 1.5, centre * 1.5)
         (fold,) = folds_of(problem)
         w, _ = minimised(fold, *box.centre, np.zeros(fold.design.shape[1]))
         found = ball_of(fold, path_of(fold, w, box), box)

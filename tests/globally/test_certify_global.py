@@ -102,19 +102,19 @@ def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
 
 def test_surfaces_hold_in_cells_of_any_size():
     """Also where they are far too large to be of use, and at their corners."""
-    from suffice.globally.branch import Search
+    from suffice.globally.answers import searching
 
     for make in (CASES["lasso"], CASES["l2 logistic"], two_penalties):
         problem = make()
-        search = Search(problem, 1e-3, lambda theta, *_, problem=problem: problem.evaluate(theta, within=1e-9))
-        for _ in range(12):
-            search.step()
-            for cell in search.cells[:2]:
-                for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
-                    theta = problem.space.theta(dict(zip(problem.space.names, corner.tolist(), strict=True)))
-                    low, high = problem.evaluate(theta, within=1e-9).interval
-                    a, b = cell.interval(corner)
-                    assert a <= high * (1.0 + 1e-12) and low <= b * (1.0 + 1e-12)
+        with searching(problem, 1e-3, None) as search:
+            for _ in range(12):
+                search.step()
+                for cell in search.cells[:2]:
+                    for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
+                        theta = problem.space.theta(dict(zip(problem.space.names, corner.tolist(), strict=True)))
+                        low, high = problem.evaluate(theta, within=1e-9).interval
+                        a, b = cell.interval(corner)
+                        assert a <= high * (1.0 + 1e-12) and low <= b * (1.0 + 1e-12)
 
 
 def test_a_local_search_that_has_ended_in_a_poor_place_is_found_out():

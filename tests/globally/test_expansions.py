@@ -12,7 +12,7 @@ from suffice.globally.expansions import (
     slope_remainder,
     third,
 )
-from suffice.globally.quadratics import Quadratic
+from suffice.globally.quadratics import BoxQuadratic
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
 from suffice.prove.held_out import BrierScore, DevianceScore, LogScore, SquaredScore
 
@@ -67,7 +67,7 @@ def test_held_out_losses(score, y):
 def test_no_value_in_a_box_is_below_the_least(seed):
     rng = np.random.default_rng(seed)
     m = 1 + seed % 2
-    q = Quadratic(rng.standard_normal(), rng.standard_normal(m), rng.standard_normal(m * (m + 1) // 2))
+    q = BoxQuadratic(rng.standard_normal(), rng.standard_normal(m), rng.standard_normal(m * (m + 1) // 2))
     low = -rng.random(m)
     high = rng.random(m)
     least, where = q.least(low, high)
@@ -78,7 +78,7 @@ def test_no_value_in_a_box_is_below_the_least(seed):
 
 def test_of_a_quadratic_that_is_singular_but_for_rounding_no_least_value_is_claimed():
     bends = [6.863935405140465e-25, 1.977113511194412e-24, 1.4237378433150853e-24]
-    q = Quadratic(2067072102.8235967, np.array([7.533458522250757e-08, 1.0849827218412329e-07]), np.array(bends))
+    q = BoxQuadratic(2067072102.8235967, np.array([7.533458522250757e-08, 1.0849827218412329e-07]), np.array(bends))
     high = np.array([4.5e16, 1e-8])
     lowest = q.least(-high, high)[0]
     assert all(lowest <= q(t * high) for t in np.random.default_rng(0).uniform(-1.0, 1.0, (200, 2)))

@@ -81,7 +81,7 @@ def test_the_model_is_that_of_main_memory(name):
     assert low - 1e-7 * abs(low) <= -loss <= high + 1e-7 * abs(high)
     ours = last(there.best_estimator_)
     data = replace(data, estimator=clone(estimator).set_params(**there.best_params_))
-    theirs = last(fit_final(data, there.best_penalties_).estimator)
+    theirs = last(fit_final(data, there.best_penalties_)[0])
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-3, atol=1e-4)
     assert there.best_estimator_.predict(X[:5]).shape == (5,)

@@ -25,8 +25,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array
 from suffice.globally.expansions import least_bend, most_bend, slope_remainder, third
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Path
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Path, PenaltyBox
 from suffice.globally.quadratics import pairs
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import TINY, gamma
@@ -46,7 +46,7 @@ class Expansion:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranges:
+class MarginRanges:
     """What margins and psi do in a box, row by row."""
 
     s: Array  # how far margins move, at most
@@ -61,7 +61,9 @@ def sizes_of(r: Array) -> Array:
     return found
 
 
-def clips_of(fold: Fold, path: Path, box: Box, sizes: Array, bending: bool = False) -> tuple[Array, Array]:
+def clips_of(
+    fold: CertifiableFold, path: Path, box: PenaltyBox, sizes: Array, bending: bool = False
+) -> tuple[Array, Array]:
     """k^max on S and the intercept, 0 where it costs less to let the weight change its sign; and 2 l1 there. A clip
     costs k_j H_jj^(1/2), where the path is still to be bent instead (h_j k_j - 2 l1)_+ (H^-1)_jj^(1/2)."""
     reach = np.abs(path.A) @ sizes
@@ -79,7 +81,9 @@ def clips_of(fold: Fold, path: Path, box: Box, sizes: Array, bending: bool = Fal
     return clips, turned
 
 
-def ranges_of(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Array, l2_low: float) -> Ranges:
+def ranges_of(
+    fold: CertifiableFold, path: Path, known: Expansion, sizes: Array, clips: Array, l2_low: float
+) -> MarginRanges:
     loss, y, m0, m = fold.loss, fold.y, path.m0, fold.B.shape[1]
     a, few, X, T = fold.a, gamma(len(path.S) + 8), known.X, known.T
     blur = few * (np.abs(X[:, : len(path.S)]) @ np.abs(path.w[path.S])) + 4.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
@@ -93,10 +97,10 @@ def ranges_of(fold: Fold, path: Path, known: Expansion, sizes: Array, clips: Arr
     most = most_bend(loss, m0, s, y)
     zeta = slope_remainder(loss, m0, s, y) + 0.5 * np.abs(third(loss, m0, y)) * s2 * (2.0 * s1 + s2)
     zeta = (zeta + most * along + 4.0 * EPS * loss.second(m0, y) * s) * SAFE
-    return Ranges(s, zeta, a * least_bend(loss, m0, s, y), a * most)
+    return MarginRanges(s, zeta, a * least_bend(loss, m0, s, y), a * most)
 
 
-def expansion_of(fold: Fold, path: Path) -> Expansion:
+def expansion_of(fold: CertifiableFold, path: Path) -> Expansion:
     design, loss, y, m0 = fold.design, fold.loss, fold.y, path.m0
     a, m, few = fold.a, fold.B.shape[1], gamma(len(path.S) + 8)
     X = fold.columns(design.X, path.S)
@@ -125,7 +129,7 @@ def expansion_of(fold: Fold, path: Path) -> Expansion:
     return Expansion(X, T, rough, K, off)
 
 
-def excess_of(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
+def excess_of(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> Array:
     """No less than |p_j(t)| - l1 anywhere in the box, of every column."""
     d = fold.design.shape[1]
     K, error = known.K[:d], known.error[:d]
@@ -135,7 +139,7 @@ def excess_of(fold: Fold, box: Box, known: Expansion, sizes: Array) -> Array:
     return np.maximum(*over(fold, box, known, sizes))
 
 
-def over(fold: Fold, box: Box, known: Expansion, sizes: Array) -> tuple[Array, Array]:
+def over(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> tuple[Array, Array]:
     """No less than p_j(t) - l1, and than -p_j(t) - l1, anywhere in a bounded box, of every column."""
     d, m = fold.design.shape[1], fold.B.shape[1]
     K, error = known.K[:d], known.error[:d]

@@ -14,10 +14,10 @@ from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.executors import find
 from suffice.globally.balls import Cut
-from suffice.globally.branch import Search
-from suffice.globally.centres import Look, Looked, Looking
-from suffice.globally.quadratics import Quadratic
-from suffice.globally.surfaces import Surface
+from suffice.globally.branch import BranchAndBound
+from suffice.globally.centres import CellLook, Looked, Looking
+from suffice.globally.quadratics import BoxQuadratic
+from suffice.globally.surfaces import LossSurface
 from suffice.journal.answers import Journal, request_key
 from suffice.journal.fingerprint import Fingerprint
 from suffice.search.bilevel import BilevelProblem
@@ -30,7 +30,7 @@ def searching(
     folder: str | os.PathLike[str] | None,
     executor: Any = None,
     best: Evaluation | None = None,
-) -> Iterator[Search]:
+) -> Iterator[BranchAndBound]:
     """A search whose answers are in a journal, if there is a folder, and come from an executor, if there is one."""
     with ExitStack() as stack:
         kept: Journal | None = None
@@ -51,7 +51,7 @@ def searching(
                 made = made if kept is None else kept.keep(key, "cell", made)
             return made
 
-        def look(work: Looking, tasks: Sequence[Look]) -> list[Looked]:
+        def look(work: Looking, tasks: Sequence[CellLook]) -> list[Looked]:
             keys = [_key(task) for task in tasks]
             known = {
                 key: _unpacked(found)
@@ -67,10 +67,10 @@ def searching(
                     kept.keep(key, "look", _packed(answer))
             return [known[key] for key in keys]
 
-        yield Search(problem, epsilon, evaluate, best=best, look=look)
+        yield BranchAndBound(problem, epsilon, evaluate, look, best=best)
 
 
-def _key(task: Look) -> str:
+def _key(task: CellLook) -> str:
     """A task as a short word: the same for the same task only."""
     content = blake2b(f"look {task.j} ".encode() + task.low.tobytes() + task.high.tobytes(), digest_size=12)
     if task.start is not None:
@@ -90,5 +90,5 @@ def _unpacked(data: Any) -> Looked:
     size, S, values, cost, steps, (slack, floor, ceiling, *free), centre, c, G, Q, relief, halvings = data
     w = np.zeros(size)
     w[S] = values
-    part = Surface(centre, Quadratic(c, G, Q), slack, floor, ceiling, Cut(relief, halvings, (free[0], free[1])))
+    part = LossSurface(centre, BoxQuadratic(c, G, Q), slack, floor, ceiling, Cut(relief, halvings, (free[0], free[1])))
     return Looked(w, cost, steps, part)

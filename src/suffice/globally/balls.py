@@ -17,9 +17,9 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.globally.along import Expansion, clips_of, excess_of, expansion_of, ranges_of, sizes_of
 from suffice.globally.bends import bent
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Indices, Path
-from suffice.globally.reach import Ball, on
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Path, PenaltyBox
+from suffice.globally.reach import Ball, Reach
 
 TRIES = 6  # to find P
 USEFUL = 2.0  # times what moves margins by about 1: a lambda of use
@@ -49,7 +49,7 @@ class Cut:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BallFound:
     """The ball for a box, None where nothing is proven; the path with its bends; and where to cut the box."""
 
     ball: Ball | None
@@ -57,7 +57,7 @@ class Found:
     cut: Cut
 
 
-def ball_of(fold: Fold, path: Path, box: Box) -> Found:
+def ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox) -> BallFound:
     """What is found for a box; an unbounded one needs a path that is constantly 0."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         known = expansion_of(fold, path)
@@ -68,15 +68,15 @@ def ball_of(fold: Fold, path: Path, box: Box) -> Found:
         elif box.bounded and fold.sparse:
             cut = replace(cut, free=_free(fold, path, box, known))
         if not np.isfinite(known.K).all():
-            return Found(None, path, cut)
+            return BallFound(None, path, cut)
         if box.bounded and fold.sparse and path.A.any():
             path = bent(fold, path, box, known, sizes)
             if len(path.limits):
                 known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
-        return Found(_ball_of(fold, path, box, known, sizes), path, cut)
+        return BallFound(_ball_of(fold, path, box, known, sizes), path, cut)
 
 
-def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, float]:
+def _free(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> tuple[float, float]:
     """Around the centre, as far as no weight becomes or ceases to be zero along the path, of one parameter."""
     (centre,), s = box.centre, len(path.S)
     d = fold.design.shape[1]
@@ -95,7 +95,7 @@ def _free(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[float, fl
     return float(centre + np.max(t[t < 0.0], initial=-math.inf)), float(centre + np.min(t[t > 0.0], initial=math.inf))
 
 
-def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Ball | None:
+def _ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Ball | None:
     clips, turned = clips_of(fold, path, box, sizes)
     ranges = ranges_of(fold, path, known, sizes, clips, fold.least_l2(box.low))
     if not np.isfinite(ranges.zeta).all():
@@ -104,9 +104,9 @@ def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -
     inside = np.zeros(fold.design.shape[1], dtype=bool)
     inside[path.S] = True
     inside |= ~(excess < 0.0)
+    reach = Reach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, turned, sizes))
     for _ in range(TRIES):
-        P: Indices = np.flatnonzero(inside)
-        found = on(fold, path, box, known, ranges, excess, P, Ball(None, 0.0, clips, turned, sizes))
+        found = reach.on(np.flatnonzero(inside))
         if found is None:
             return None
         ball, moved = found
@@ -117,7 +117,7 @@ def _ball_of(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -
     return None
 
 
-def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, Array]:
+def _relief(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> tuple[Array, Array]:
     """How much less lambda would be, about, with each side of the box halved; and how often each would have to be for
     the ball to be of use. Nothing is proven by either."""
     lengths = np.maximum(fold.design.column_norms, 1e-300)
@@ -125,8 +125,8 @@ def _relief(fold: Fold, path: Path, box: Box, known: Expansion) -> tuple[Array, 
 
     def strain(r: Array) -> float:
         sizes, c = sizes_of(r), box.centre
-        clips, turned = clips_of(fold, path, Box(c - r, c + r), sizes, bending=True)
-        excess = np.maximum(excess_of(fold, Box(c - r, c + r), known, sizes), 0.0)
+        clips, turned = clips_of(fold, path, PenaltyBox(c - r, c + r), sizes, bending=True)
+        excess = np.maximum(excess_of(fold, PenaltyBox(c - r, c + r), known, sizes), 0.0)
         excess[path.S] = 0.0
         zeta = np.minimum(ranges_of(fold, path, known, sizes, clips, fold.least_l2(c - r)).zeta, 1.0)
         part = clips / np.maximum(path.spread, 1e-300) + turned * path.spread

@@ -26,13 +26,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import Array
 from suffice.globally.along import SAFE, Expansion, clips_of, over
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Indices, Path
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Indices, Path, PenaltyBox
 
 MOST = 60  # bends of a path
 
 
-def bent(fold: Fold, path: Path, box: Box, known: Expansion, sizes: Array) -> Path:
+def bent(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Path:
     """The path with its bends."""
     leaving = clips_of(fold, path, box, sizes, bending=True)[0][: len(path.S)]  # kappa^max on S, 0 for no kink
     sides = over(fold, box, known, sizes)

@@ -22,7 +22,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.globally.answers import searching
-from suffice.globally.branch import Search
+from suffice.globally.branch import BranchAndBound
 from suffice.globally.models import folds_of
 from suffice.search.bilevel import BilevelProblem
 
@@ -35,7 +35,7 @@ class Beside:
     def __init__(self, problem: BilevelProblem, epsilon: float) -> None:
         folds_of(problem)  # what cannot be certified is refused
         self.problem, self.epsilon = problem, epsilon
-        self._search: Search | None = None
+        self._search: BranchAndBound | None = None
 
     @contextmanager
     def kept_in(self, folder: str | os.PathLike[str] | None) -> Iterator[None]:
@@ -44,7 +44,7 @@ class Beside:
             yield
 
     @property
-    def search(self) -> Search:
+    def search(self) -> BranchAndBound:
         assert self._search is not None
         return self._search
 

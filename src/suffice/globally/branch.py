@@ -36,12 +36,12 @@ import numpy.typing as npt
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.evaluation import Evaluation
-from suffice.globally.centres import Look, Looked, Looking, minimised
+from suffice.globally.centres import CellLook, Looked, Looking, minimised
 from suffice.globally.homotopy import Paths, linear, paths
-from suffice.globally.models import Fold, folds_of
-from suffice.globally.paths import Box
+from suffice.globally.models import CertifiableFold, folds_of
+from suffice.globally.paths import PenaltyBox
 from suffice.globally.rotation import rotated
-from suffice.globally.surfaces import Surface, together, unknown
+from suffice.globally.surfaces import LossSurface, together, unknown
 from suffice.search.bilevel import BilevelProblem
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.solution import Outcome, Solution
@@ -87,12 +87,12 @@ class Cell:
     high: Array
     lower: float
     upper: float
-    surface: Surface = field(repr=False)
+    surface: LossSurface = field(repr=False)
     solved: bool = False  # whether F was evaluated at its own centre
 
     @property
-    def box(self) -> Box:
-        return Box(self.low, self.high)
+    def box(self) -> PenaltyBox:
+        return PenaltyBox(self.low, self.high)
 
     def holds(self, t: Array) -> bool:
         return bool(np.all((self.low <= t) & (t <= self.high)))
@@ -129,23 +129,18 @@ def relative(lower: float, upper: float) -> float:
 Starts = Sequence[Array] | None  # of every fold: where to solve from
 
 
-def one_by_one(work: Looking, tasks: Sequence[Look]) -> Sequence[Looked]:
-    """The answers to tasks, made here."""
-    return [work.solve(task) for task in tasks]
-
-
 @dataclass
-class Search:
+class BranchAndBound:
     """Branch and bound under way. F itself is evaluated, with a proof of its own, at centres that look better than all
     before."""
 
     problem: BilevelProblem
     epsilon: float
     evaluate: Callable[[Array, float, Evaluation | None], Evaluation]  # at theta, within, from a warm start
-    best: Evaluation | None = None
-    look: Callable[[Looking, Sequence[Look]], Sequence[Looked]] = one_by_one
-    folds: list[Fold] = field(init=False)
+    look: Callable[[Looking, Sequence[CellLook]], Sequence[Looked]]  # the answers to tasks
+    folds: list[CertifiableFold] = field(init=False)
     looking: Looking = field(init=False)
+    best: Evaluation | None = None
     evaluations: int = 0
     work: float = 0.0
     began: float = field(default_factory=time.monotonic)
@@ -158,7 +153,7 @@ class Search:
         self.looking = Looking(tuple(self.folds))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         if not linear(self.folds) or not math.isfinite(high[0]):
-            self._push(Cell(low, high, 0.0, math.inf, unknown(Box(low, high))), None)
+            self._push(Cell(low, high, 0.0, math.inf, unknown(PenaltyBox(low, high))), None)
             return
         self._known = paths(self.folds, float(low[0]), float(high[0]))
         self.work += self._known.segments
@@ -223,7 +218,7 @@ class Search:
                     return
                 chosen.append((cell, starts))
         tasks = [
-            Look(j, cell.low, cell.high, None if starts is None else starts[j])
+            CellLook(j, cell.low, cell.high, None if starts is None else starts[j])
             for cell, starts in chosen
             for j in range(len(self.folds))
         ]
@@ -307,7 +302,7 @@ class Search:
         for ends in pairwise([low, *cuts, high]):
             below, above = cell.low.copy(), cell.high.copy()
             below[k], above[k] = ends
-            box = Box(below, above)
+            box = PenaltyBox(below, above)
             lower, upper = cell.surface.least(box), cell.surface.most(box)
             parts.append(Cell(below, above, max(lower, cell.lower), min(upper, cell.upper), cell.surface))
         return parts
@@ -329,9 +324,9 @@ def beyond(low: npt.ArrayLike) -> Array:
         return np.where(np.asarray(low) > 0.0, BEYOND * np.asarray(low), 1.0)
 
 
-def within_reach(box: Box) -> Box:
+def within_reach(box: PenaltyBox) -> PenaltyBox:
     """What is to be had of a box with floats, or all of a bounded one."""
-    return Box(box.low, np.where(np.isinf(box.high), np.minimum(beyond(box.low), sys.float_info.max), box.high))
+    return PenaltyBox(box.low, np.where(np.isinf(box.high), np.minimum(beyond(box.low), sys.float_info.max), box.high))
 
 
 def _narrow(cell: Cell) -> npt.NDArray[np.bool_]:
@@ -340,7 +335,7 @@ def _narrow(cell: Cell) -> npt.NDArray[np.bool_]:
         return np.where(np.isinf(cell.high), np.isinf(beyond(cell.low)), cell.high - cell.low <= NARROWEST * cell.high)
 
 
-def budget_spent(search: Search, options: GlobalOptions) -> str | None:
+def budget_spent(search: BranchAndBound, options: GlobalOptions) -> str | None:
     """Which budget has run out, if any."""
     spent: dict[str, tuple[float, float]] = {
         "max_evaluations": (search.evaluations, options.max_evaluations),

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import PenaltyBox
 from suffice.globally.rotation import rotates
-from suffice.globally.surfaces import Surface, part_of
+from suffice.globally.surfaces import LossSurface, part_of
 from suffice.penalties.prox import L1
 from suffice.solvers.problem import Composite
 from suffice.solvers.solver import solve
-from suffice.solvers.unproven import Curved
+from suffice.solvers.unproven import MarginProblem
 
 ENOUGH = 1e-9  # of the root of Phi: what a Newton step promises, its decrement
 STEPS = 40
@@ -28,7 +28,7 @@ OTHERWISE = 150  # steps of the package's own solver
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class CellLook:
     """A box to be looked at by fold j, from weights of a neighbour; None: from 0."""
 
     j: int
@@ -44,24 +44,24 @@ class Looked:
     w: Array
     cost: float
     steps: int
-    part: Surface
+    part: LossSurface
 
 
 @dataclass(frozen=True, eq=False)
 class Looking:
     """What a worker has to know."""
 
-    folds: tuple[Fold, ...]
+    folds: tuple[CertifiableFold, ...]
 
-    def solve(self, task: Look) -> Looked:
-        fold, box = self.folds[task.j], Box(task.low, task.high)
+    def solve(self, task: CellLook) -> Looked:
+        fold, box = self.folds[task.j], PenaltyBox(task.low, task.high)
         w, steps = np.zeros(fold.design.shape[1]), 0
         if box.bounded:
             l1, l2 = (float(one) for one in fold.B @ box.centre)
             w, steps = minimised(fold, l1, l2, w if task.start is None else task.start)
         return Looked(w, fold.cost(w), steps, part_of(fold, w, box))
 
-    def complaint(self, task: Look, answer: Any) -> str | None:
+    def complaint(self, task: CellLook, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without looking again."""
         if not isinstance(answer, Looked):
             return f"Looked was expected, got {type(answer).__name__}"
@@ -70,9 +70,9 @@ class Looking:
         return None
 
 
-def minimised(fold: Fold, l1: float, l2: float, w: Array) -> tuple[Array, int]:
+def minimised(fold: CertifiableFold, l1: float, l2: float, w: Array) -> tuple[Array, int]:
     """Nearly a minimiser, and the steps to it."""
-    curved = Curved(fold.design.X, fold.a, fold.y, fold.loss, fold.intercept)
+    curved = MarginProblem(fold.design.X, fold.a, fold.y, fold.loss, fold.intercept)
     with np.errstate(all="ignore"):
         near, steps, done = curved.minimised(w, l1, l2, optimal=ENOUGH, least=ENOUGH**2, steps=STEPS)
     if done:
@@ -83,7 +83,7 @@ def minimised(fold: Fold, l1: float, l2: float, w: Array) -> tuple[Array, int]:
     return found.x, steps + found.steps
 
 
-def work_of_look(fold: Fold, w: Array) -> float:
+def work_of_look(fold: CertifiableFold, w: Array) -> float:
     """Multiplications of a look from these weights, about: a matrix on those that are not zero, its factor and its
     inverse; and before the first one the change into the space of the rows (`suffice.globally.rotation`)."""
     N, d = fold.design.shape

@@ -12,7 +12,7 @@ import numpy as np
 from suffice.arrays import Array, positive
 from suffice.evaluation import Evaluation
 from suffice.globally.answers import searching
-from suffice.globally.branch import Cell, GlobalOptions, Progress, Search, budget_spent, relative
+from suffice.globally.branch import BranchAndBound, Cell, GlobalOptions, Progress, budget_spent, relative
 from suffice.globally.landscape import Landscape
 from suffice.result import Result
 from suffice.search.bilevel import BilevelProblem
@@ -152,7 +152,7 @@ def certify_global(
 
 
 def _run(
-    search: Search,
+    search: BranchAndBound,
     options: GlobalOptions,
     at_once: int,
     history: list[Progress],

@@ -23,15 +23,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import Array
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Indices
-from suffice.globally.surfaces import Surface, part_of, together, unknown
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Indices, PenaltyBox
+from suffice.globally.surfaces import LossSurface, part_of, together, unknown
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Squared
+from suffice.rows.dense import is_sparse
 from suffice.rows.gram import gram
 
 HALVINGS = 3
@@ -57,51 +57,48 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """What is proven of one fold, in boxes from above to below."""
+class Stretch:
+    """A segment, or a part of it, with what is proven there."""
 
-    boxes: list[Box]
-    parts: list[Surface]
-    segments: list[Segment]  # of every box
-
-    def place(self, box: Box) -> int | None:
-        """Which box holds this one."""
-        found = bisect.bisect_right(self.boxes, -float(box.high[0]), key=lambda one: -float(one.high[0])) - 1
-        return found if found >= 0 and self.boxes[found].low[0] <= box.low[0] else None
+    segment: Segment
+    box: PenaltyBox
+    part: LossSurface
 
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Those of all folds."""
+    """Those of all folds, stretches from above to below."""
 
-    folds: list[Known]
+    folds: list[list[Stretch]]
 
     @property
     def segments(self) -> int:
-        return sum(len(one.boxes) for one in self.folds)
+        return sum(map(len, self.folds))
 
-    def cells(self, low: float, high: float) -> Iterator[tuple[Box, Surface]]:
+    def holding(self, box: PenaltyBox) -> list[Stretch | None]:
+        """The stretch of every fold that holds a box, if there is one."""
+        high, found = -float(box.high[0]), []
+        for fold in self.folds:
+            place = bisect.bisect_right(fold, high, key=lambda one: -float(one.box.high[0])) - 1
+            found.append(fold[place] if place >= 0 and fold[place].box.low[0] <= box.low[0] else None)
+        return found
+
+    def cells(self, low: float, high: float) -> Iterator[tuple[PenaltyBox, LossSurface]]:
         """Boxes that make up [low, high], each with what is proven there."""
-        ends = {
-            low,
-            high,
-            *(float(end) for one in self.folds for box in one.boxes for end in (box.low[0], box.high[0])),
-        }
-        for below, above in pairwise(sorted(ends)):
-            box = Box(np.array([below]), np.array([above]))
-            places = [(one, one.place(box)) for one in self.folds]
-            parts = [unknown(box) if place is None else one.parts[place] for one, place in places]
-            yield box, together(parts, box)
+        boxes = [one.box for fold in self.folds for one in fold]
+        for below, above in pairwise(
+            sorted({low, high, *(float(end[0]) for box in boxes for end in (box.low, box.high))})
+        ):
+            box = PenaltyBox(np.array([below]), np.array([above]))
+            yield box, together([unknown(box) if one is None else one.part for one in self.holding(box)], box)
 
-    def weights(self, box: Box) -> list[Array] | None:
+    def weights(self, box: PenaltyBox) -> list[Array] | None:
         """Those in the middle of a box: nothing is proven about them."""
-        places = [(one, one.place(box)) for one in self.folds]
-        if any(place is None for _, place in places):
-            return None
-        return [one.segments[place].at(float(box.centre[0])) for one, place in places if place is not None]
+        known = [one.segment.at(float(box.centre[0])) for one in self.holding(box) if one is not None]
+        return known if len(known) == len(self.folds) else None
 
 
-def linear(folds: list[Fold]) -> bool:
+def linear(folds: list[CertifiableFold]) -> bool:
     """Whether every fold's minimisers are piecewise linear in the one parameter."""
     return all(
         fold.B.shape[1] == 1
@@ -109,36 +106,34 @@ def linear(folds: list[Fold]) -> bool:
         and not fold.B[1].any()
         and isinstance(fold.loss, Squared)
         and not isinstance(fold.model, Intercepted)
-        and not sp.issparse(fold.design.X)
+        and not is_sparse(fold.design.X)
         for fold in folds
     )
 
 
-def paths(folds: list[Fold], low: float, high: float) -> Paths:
+def paths(folds: list[CertifiableFold], low: float, high: float) -> Paths:
     """What is proven of every fold along its path."""
     return Paths([_known(fold, low, high) for fold in folds])
 
 
-def _known(fold: Fold, low: float, high: float) -> Known:
+def _known(fold: CertifiableFold, low: float, high: float) -> list[Stretch]:
     """A segment that needs a column more at each end than there are rows is proven in two halves."""
-    known = Known([], [], [])
+    known = []
     for segment in segments(fold, low, high):
         left = [(segment.low, segment.high, HALVINGS)]
         while left:
             below, above, halvings = left.pop()
-            box = Box(np.array([below]), np.array([above]))
+            box = PenaltyBox(np.array([below]), np.array([above]))
             part = part_of(fold, segment.at(float(box.centre[0])), box)
             middle = math.sqrt(below * above) if below > 0.0 else 0.5 * above
             if not math.isfinite(part.slack) and halvings and below < middle < above:
                 left += [(below, middle, halvings - 1), (middle, above, halvings - 1)]
                 continue
-            known.boxes.append(box)
-            known.parts.append(part)
-            known.segments.append(segment)
+            known.append(Stretch(segment, box, part))
     return known
 
 
-def segments(fold: Fold, low: float, high: float) -> Iterator[Segment]:
+def segments(fold: CertifiableFold, low: float, high: float) -> Iterator[Segment]:
     """From `high` down to `low`, or to where the path is lost."""
     X, a, y = fold.design.X, fold.a, fold.y
     unit, root = float(fold.B[0, 0]), np.sqrt(a)

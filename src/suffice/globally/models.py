@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-import scipy.sparse as sp
 
 from suffice.arrays import Array, lives_elsewhere
 from suffice.globally.expansions import LOSSES, knows
@@ -22,6 +21,7 @@ from suffice.models.linear import LinearModel, LossModel
 from suffice.problems import LowerLevel
 from suffice.prove.held_out import HeldOut
 from suffice.rows.blocks import Blocked
+from suffice.rows.dense import as_array, is_sparse, with_constant
 from suffice.rows.design import Design
 from suffice.rows.gram import gram
 from suffice.search.bilevel import BilevelProblem
@@ -54,7 +54,7 @@ class UnsupportedError(TypeError, ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class CertifiableFold:
     """One fold: `model` is its training loss without penalties."""
 
     model: LossModel
@@ -103,7 +103,7 @@ class Fold:
     def squares(self) -> Any:
         """X^2, entry by entry."""
         X = self.design.X
-        return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+        return X.multiply(X).tocsr() if is_sparse(X) else X * X
 
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
@@ -118,9 +118,8 @@ class Fold:
 
     def columns(self, X: Any, S: Any) -> Array:
         """Columns S of X, dense, with one of ones if there is an intercept."""
-        part = X[:, S]
-        part = part.toarray() if sp.issparse(part) else part
-        return np.hstack([part, np.ones((X.shape[0], 1))]) if self.intercept else np.ascontiguousarray(part)
+        part = as_array(X[:, S])
+        return np.ascontiguousarray(with_constant(part, 1.0) if self.intercept else part)
 
     def hessian(self, S: Any, m: Array, l2: float) -> tuple[Array, Array]:
         """`columns` S of X, and X^T diag(a psi''(m)) X + l2 there, without an l2 for the intercept."""
@@ -142,7 +141,7 @@ class Fold:
         return float(self.held.share * (self.v @ self.held.score.residuals(m, self.held.y) ** 2))
 
 
-def folds_of(problem: BilevelProblem) -> list[Fold]:
+def folds_of(problem: BilevelProblem) -> list[CertifiableFold]:
     """The folds of a problem; `UnsupportedError` where nothing can be proven."""
     if not isinstance(problem, BilevelProblem):
         raise UnsupportedError(f"problem must be a BilevelProblem, got {type(problem).__name__}")
@@ -157,7 +156,7 @@ def folds_of(problem: BilevelProblem) -> list[Fold]:
     return [_fold(*pair, probe) for pair in zip(problem.lower, problem.losses, strict=True)]
 
 
-def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
+def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> CertifiableFold:
     if not isinstance(lower, Proportional):
         raise UnsupportedError(f"{type(lower).__name__} does not say how its penalties follow from its parameters")
     shares = lower.shares(tuple(probe))
@@ -180,4 +179,4 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> Fold:
         raise UnsupportedError(f"{type(lower).__name__} has other penalties than it says")
     if isinstance(parts.model, Intercepted) != (held.train is not None):
         raise UnsupportedError("the held-out loss and the model do not agree about an intercept")
-    return Fold(type(parts.model)(parts.model.design, parts.model.y, parts.model.loss), held, B)
+    return CertifiableFold(type(parts.model)(parts.model.design, parts.model.y, parts.model.loss), held, B)

@@ -20,14 +20,14 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import Array, norm
 from suffice.globally.expansions import third
-from suffice.globally.models import Fold
+from suffice.globally.models import CertifiableFold
 from suffice.globally.quadratics import pairs
 
 Indices = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
+class PenaltyBox:
     """Parameters in the user's units, each between two ends; an upper end may be infinite."""
 
     low: Array
@@ -72,7 +72,7 @@ class Path:
         return (norm(self.w) + float(np.sqrt(np.sum(self.A[:s] ** 2, axis=0)) @ sizes)) * (1.0 + 1e-10)
 
 
-def path_of(fold: Fold, w: Array, box: Box) -> Path:
+def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     """The path through w; a constant one where H is singular."""
     m0, b = fold.start(w)
     S: Indices = np.flatnonzero(w) if fold.sparse else np.arange(len(w))

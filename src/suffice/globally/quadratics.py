@@ -24,7 +24,7 @@ def pairs(m: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class BoxQuadratic:
     """c + G . t + sum_{j <= k} Q_jk t_j t_k."""
 
     c: float
@@ -34,19 +34,19 @@ class Quadratic:
     def __call__(self, t: Array) -> float:
         return float(self.c + self.G @ t + self.Q @ [t[j] * t[k] for j, k in pairs(len(t))])
 
-    def __add__(self, other: Quadratic) -> Quadratic:
-        return Quadratic(self.c + other.c, self.G + other.G, self.Q + other.Q)
+    def __add__(self, other: BoxQuadratic) -> BoxQuadratic:
+        return BoxQuadratic(self.c + other.c, self.G + other.G, self.Q + other.Q)
 
-    def __neg__(self) -> Quadratic:
-        return Quadratic(-self.c, -self.G, -self.Q)
+    def __neg__(self) -> BoxQuadratic:
+        return BoxQuadratic(-self.c, -self.G, -self.Q)
 
-    def moved(self, by: Array) -> Quadratic:
+    def moved(self, by: Array) -> BoxQuadratic:
         """The same function of t - by."""
         G = self.G.copy()
         for value, (j, k) in zip(self.Q, pairs(len(by)), strict=True):
             G[j] += value * by[k]
             G[k] += value * by[j]
-        return Quadratic(self(by), G, self.Q)
+        return BoxQuadratic(self(by), G, self.Q)
 
     def doubt(self, low: Array, high: Array) -> float:
         """What the rounding of a value in this box may be, at most."""

@@ -48,10 +48,10 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
-from suffice.globally.along import SAFE, Expansion, Ranges
+from suffice.globally.along import SAFE, Expansion, MarginRanges
 from suffice.globally.expansions import least_secant, most_bend
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Indices, Path
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Indices, Path, PenaltyBox
 from suffice.globally.quadratics import pairs
 from suffice.prove.signed_factor import SignedFactor
 from suffice.rows.design import largest_matrix
@@ -74,7 +74,7 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class RowCurvature:
     """Rows that count by their curvature C, and others, which count by their norms."""
 
     C: Array
@@ -83,14 +83,14 @@ class Rows:
     norms: Array  # ||x_i||_{H^-1}
 
     @classmethod
-    def of(cls, fold: Fold, ranges: Ranges, C: Array, norms: Array) -> Rows:
+    def of(cls, fold: CertifiableFold, ranges: MarginRanges, C: Array, norms: Array) -> RowCurvature:
         a = fold.a
         by_curvature = (a == 0.0) | (C * norms**2 * LIGHT * len(a) > 1.0)
         by_curvature &= (C > 0.0) | (a == 0.0)
         square = np.divide(ranges.high**2, C, out=np.zeros_like(C), where=by_curvature & (a > 0.0))
         return cls(C, by_curvature, square, norms)
 
-    def of_zeta(self, fold: Fold, ranges: Ranges) -> tuple[float, float]:
+    def of_zeta(self, fold: CertifiableFold, ranges: MarginRanges) -> tuple[float, float]:
         """||X^T a zeta||_{H^-1}: by curvature, and by norms."""
         zeta = fold.a * ranges.zeta
         squares = np.divide(zeta**2, self.C, out=np.zeros_like(zeta), where=self.by_curvature & (self.C > 0.0))
@@ -102,7 +102,7 @@ class Reached:
     """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
 
     factor: SignedFactor
-    rows: Rows
+    rows: RowCurvature
     rho: float
     moves: Array
     up: float
@@ -112,118 +112,111 @@ class Reached:
 
     @property
     def proven(self) -> bool:
-        return bool(np.all(self.within))
-
-    @property
-    def within(self) -> Any:
-        """Which margins move no more than they were to."""
-        return (self.rows.norms * self.rho <= self.moves) | (self.rows.C == 0.0)
+        """Whether no margin moves more than it was to."""
+        return bool(np.all((self.rows.norms * self.rho <= self.moves) | (self.rows.C == 0.0)))
 
 
-def on(
-    fold: Fold, path: Path, box: Box, known: Expansion, ranges: Ranges, excess: Array, P: Indices, plain: Ball
-) -> tuple[Ball, Array] | None:
-    """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
-    a, loss, y = fold.a, fold.loss, fold.y
-    if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
-        return plain, fold.absolute(a * ranges.zeta) * SAFE
-    moves, residual = np.zeros(len(a)), _residual(fold, path, box, known)
-    for _ in range(DAMPINGS):
-        found = _damped(fold, path, box, residual, ranges, excess, P, plain, moves)
-        if found is None:
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """What is known of a path in a box, before its columns P are chosen; `plain` is the ball of no columns."""
+
+    fold: CertifiableFold
+    path: Path
+    box: PenaltyBox
+    known: Expansion
+    ranges: MarginRanges
+    excess: Array
+    plain: Ball
+
+    def on(self, P: Indices) -> tuple[Ball, Array] | None:
+        """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
+        fold, ranges, a, loss = self.fold, self.ranges, self.fold.a, self.fold.loss
+        if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
+            return self.plain, fold.absolute(a * ranges.zeta) * SAFE
+        moves, residual = np.zeros(len(a)), _residual(fold, self.path, self.box, self.known)
+        for _ in range(DAMPINGS):
+            found = self._damped(P, residual, moves)
+            if found is None:
+                return None
+            if loss.third == 0.0 or found.proven:
+                break
+            reach = found.rows.norms * found.rho
+            if a @ np.minimum(reach, 100.0) > FAR * a.sum():
+                return None
+            moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
+        else:
             return None
-        if loss.third == 0.0 or found.proven:
-            break
-        reach = found.rows.norms * found.rho
-        if a @ np.minimum(reach, 100.0) > FAR * a.sum():
+        ball = replace(self.plain, factor=found.factor, rho=found.rho * found.up / math.sqrt(1.0 - found.missing))
+        if loss.third == 0.0:  # psi' is as far from where it begins as margins are
+            begun = np.abs(loss.derivative(self.path.m0, fold.y)) + ranges.s
+            slopes = (norm(np.sqrt(a) * begun) + found.rho / math.sqrt(1.0 - found.missing)) * SAFE
+            ball = replace(ball, slopes=slopes)
+        return ball, np.zeros(len(P)) if len(P) == fold.design.shape[1] else self._moved(found)
+
+    def _moved(self, found: Reached) -> Array:
+        """How far the gradient of every column is from its expansion, at most, at minimisers."""
+        fold, ranges, a, rows = self.fold, self.ranges, self.fold.a, found.rows
+        if fold.loss.third == 0.0:
+            return fold.design.column_norms * (found.clipped + found.by_curvature + found.rho) * SAFE
+        there = most_bend(fold.loss, self.path.m0, ranges.s + found.moves, fold.y)
+        square = np.divide((a * there) ** 2, rows.C, out=np.zeros_like(a), where=rows.by_curvature & (a > 0.0))
+        moved = fold.column_norms(rows.E) * (found.clipped + found.by_curvature) + fold.column_norms(square) * found.rho
+        if not rows.by_curvature.all():
+            clip = np.abs(self.known.X) @ self.plain.clips
+            reach = np.where(rows.C == 0.0, rows.norms * found.rho, found.moves)
+            farther = most_bend(fold.loss, self.path.m0, ranges.s + reach, fold.y)
+            there = np.where(rows.C == 0.0, farther, there)
+            moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (reach + clip))))
+        return moved * SAFE
+
+    def _damped(self, P: Indices, residual: Residual, moves: Array) -> Reached | None:
+        """rho for margins that move by no more than `moves`."""
+        fold, path, ranges, plain, design = self.fold, self.path, self.ranges, self.plain, self.fold.design
+        a, loss, s = fold.a, fold.loss, len(path.S)
+        size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(self.box.low), loss.third > 0.0
+        if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
             return None
-        moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
-    else:
-        return None
-    ball = replace(plain, factor=found.factor, rho=found.rho * found.up / math.sqrt(1.0 - found.missing))
-    if loss.third == 0.0:  # psi' is as far from where it begins as margins are
-        begun = np.abs(loss.derivative(path.m0, y)) + ranges.s
-        slopes = (norm(np.sqrt(a) * begun) + found.rho / math.sqrt(1.0 - found.missing)) * SAFE
-        ball = replace(ball, slopes=slopes)
-    if len(P) == fold.design.shape[1]:
-        return ball, np.zeros(len(P))
-    return ball, _moved(fold, path, known, ranges, found, plain.clips)
-
-
-def _moved(fold: Fold, path: Path, known: Expansion, ranges: Ranges, found: Reached, clips: Array) -> Array:
-    """How far the gradient of every column is from its expansion, at most, at minimisers."""
-    a, loss, rows = fold.a, fold.loss, found.rows
-    if loss.third == 0.0:
-        return fold.design.column_norms * (found.clipped + found.by_curvature + found.rho) * SAFE
-    there = most_bend(loss, path.m0, ranges.s + found.moves, fold.y)
-    square = np.divide((a * there) ** 2, rows.C, out=np.zeros_like(a), where=rows.by_curvature & (a > 0.0))
-    moved = fold.column_norms(rows.E) * (found.clipped + found.by_curvature) + fold.column_norms(square) * found.rho
-    if not rows.by_curvature.all():
-        clip = np.abs(known.X) @ clips
-        reach = np.where(rows.C == 0.0, rows.norms * found.rho, found.moves)
-        there = np.where(rows.C == 0.0, most_bend(loss, path.m0, ranges.s + reach, fold.y), there)
-        moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (reach + clip))))
-    return moved * SAFE
-
-
-def _damped(
-    fold: Fold,
-    path: Path,
-    box: Box,
-    residual: Residual,
-    ranges: Ranges,
-    excess: Array,
-    P: Indices,
-    plain: Ball,
-    moves: Array,
-) -> Reached | None:
-    """rho for margins that move by no more than `moves`."""
-    design, a, loss = fold.design, fold.a, fold.loss
-    sizes, clips, s = plain.sizes, plain.clips, len(path.S)
-    size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(box.low), loss.third > 0.0
-    if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
-        return None
-    C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y) if bends else a
-    gram = design.gram if not bends and not fold.intercept else None
-    factor = SignedFactor.of(design, P, C, np.full(len(P), l2_low), fold.intercept, gram)
-    if factor is None:
-        return None
-    up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
-    at = np.searchsorted(P, path.S)
-    at = np.append(at, len(P)) if fold.intercept else at
-    rows = Rows(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
-    if bends:
-        rows = Rows.of(fold, ranges, C, up * factor.norms(design, 0.0))
-    columns = fold.column_norms(rows.E) if bends else design.column_norms
-
-    lam = _polynomial(factor, at, residual, sizes) * up
-    outside = np.zeros(size)
-    outside[: len(P)] = np.maximum(excess[P], 0.0)
-    outside[at] = 0.0
-    outside[at[:s]] = plain.turned[:s]
-    if outside.any():
-        lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
-    by_curvature, by_norms = rows.of_zeta(fold, ranges)
-    lam += by_curvature + by_norms
-    missing = 0.0
-    if fold.rotation is not None:
-        slopes = np.abs(loss.derivative(path.m0, fold.y)) + loss.curvature * ranges.s
-        lam += fold.rotation.gradient(a, slopes, l2_low)
-        missing = fold.rotation.nu(ranges.low, l2_low)
-        if not missing < 0.1:
+        C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y) if bends else a
+        gram = design.gram if not bends and not fold.intercept else None
+        factor = SignedFactor.of(design, P, C, np.full(len(P), l2_low), fold.intercept, gram)
+        if factor is None:
             return None
-        rows = replace(rows, norms=(rows.norms + fold.rotation.rows_off(l2_low)) / math.sqrt(1.0 - missing))
-    clipped = 0.0
-    if clips.any():
-        j = np.flatnonzero(clips[:s])
-        single = factor.spread(slice(len(P)))[0][at[j]]
-        l2_range = 2.0 * float(fold.B[1] @ box.r)
-        clipped = float(clips[j] @ columns[path.S[j]]) * SAFE
-        lam += float(clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
-        others = np.where(rows.by_curvature, 0.0, ranges.high * rows.norms)
-        lam += float(clips[j] @ fold.absolute(others)[path.S[j]]) * SAFE
-    rho = lam * SAFE / (1.0 - missing)
-    return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
+        up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
+        at = np.searchsorted(P, path.S)
+        at = np.append(at, len(P)) if fold.intercept else at
+        rows = RowCurvature(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
+        if bends:
+            rows = RowCurvature.of(fold, ranges, C, up * factor.norms(design, 0.0))
+        columns = fold.column_norms(rows.E) if bends else design.column_norms
+
+        lam = _polynomial(factor, at, residual, plain.sizes) * up
+        outside = np.zeros(size)
+        outside[: len(P)] = np.maximum(self.excess[P], 0.0)
+        outside[at] = 0.0
+        outside[at[:s]] = plain.turned[:s]
+        if outside.any():
+            lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
+        by_curvature, by_norms = rows.of_zeta(fold, ranges)
+        lam += by_curvature + by_norms
+        missing = 0.0
+        if fold.rotation is not None:
+            slopes = np.abs(loss.derivative(path.m0, fold.y)) + loss.curvature * ranges.s
+            lam += fold.rotation.gradient(a, slopes, l2_low)
+            missing = fold.rotation.nu(ranges.low, l2_low)
+            if not missing < 0.1:
+                return None
+            rows = replace(rows, norms=(rows.norms + fold.rotation.rows_off(l2_low)) / math.sqrt(1.0 - missing))
+        clipped = 0.0
+        if plain.clips.any():
+            j = np.flatnonzero(plain.clips[:s])
+            single = factor.spread(slice(len(P)))[0][at[j]]
+            l2_range = 2.0 * float(fold.B[1] @ self.box.r)
+            clipped = float(plain.clips[j] @ columns[path.S[j]]) * SAFE
+            lam += float(plain.clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
+            others = np.where(rows.by_curvature, 0.0, ranges.high * rows.norms)
+            lam += float(plain.clips[j] @ fold.absolute(others)[path.S[j]]) * SAFE
+        rho = lam * SAFE / (1.0 - missing)
+        return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
 
 
 def _polynomial(factor: SignedFactor, at: Indices, residual: Residual, sizes: Array) -> float:
@@ -252,7 +245,7 @@ class Residual:
     l2_range: float
 
 
-def _residual(fold: Fold, path: Path, box: Box, known: Expansion) -> Residual:
+def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> Residual:
     m = fold.B.shape[1]
     rows = np.append(path.S, fold.design.shape[1]) if fold.intercept else path.S
     E, doubt = known.K[rows].copy(), known.error[rows].copy()

@@ -21,12 +21,12 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from suffice.arrays import Array, norm
-from suffice.globally.models import Fold
+from suffice.globally.models import CertifiableFold
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Logistic, Squared
+from suffice.rows.dense import is_sparse
 from suffice.rows.design import Design
 from suffice.rows.rounding import gamma
 
@@ -71,13 +71,13 @@ class Rotation:
         return self.eps_z * math.sqrt(float(c @ self.rows**2) / l2) * SAFE if l2 > 0.0 else math.inf
 
 
-def rotates(fold: Fold) -> bool:
+def rotates(fold: CertifiableFold) -> bool:
     """Whether the space of its rows is smaller and can be had."""
     N, d = fold.design.shape
-    return not fold.sparse and d > N and not sp.issparse(fold.design.X) and isinstance(fold.loss, Squared | Logistic)
+    return not fold.sparse and d > N and not is_sparse(fold.design.X) and isinstance(fold.loss, Squared | Logistic)
 
 
-def rotated(fold: Fold) -> Fold:
+def rotated(fold: CertifiableFold) -> CertifiableFold:
     """The fold itself, or in the space of its rows where that is smaller and can be."""
     X, (N, d) = fold.design.X, fold.design.shape
     if not rotates(fold):

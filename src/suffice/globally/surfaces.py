@@ -28,38 +28,38 @@ from suffice.arrays import EPS, Array
 from suffice.globally.along import SAFE
 from suffice.globally.balls import Cut, ball_of
 from suffice.globally.expansions import score_bend, score_remainder
-from suffice.globally.models import Fold
-from suffice.globally.paths import Box, Path, path_of
-from suffice.globally.quadratics import Quadratic, pairs
+from suffice.globally.models import CertifiableFold
+from suffice.globally.paths import Path, PenaltyBox, path_of
+from suffice.globally.quadratics import BoxQuadratic, pairs
 from suffice.globally.reach import Ball
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import TINY, gamma
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
+class LossSurface:
     """|F(centre + t) - quadratic(t)| <= slack and floor <= F <= ceiling, for all parameters of a box."""
 
     centre: Array
-    quadratic: Quadratic
+    quadratic: BoxQuadratic
     slack: float
     floor: float
     ceiling: float
     cut: Cut
 
-    def least(self, box: Box) -> float:
+    def least(self, box: PenaltyBox) -> float:
         """A lower bound of F in any box inside."""
         if not math.isfinite(self.slack):
             return self.floor
         low, high = box.low - self.centre, box.high - self.centre
         return max(self.quadratic.least(low, high)[0] - self.slack, self.floor)
 
-    def best(self, box: Box) -> Array:
+    def best(self, box: PenaltyBox) -> Array:
         """About where F is least in a bounded box inside."""
         t = self.quadratic.least(box.low - self.centre, box.high - self.centre)[1]
         return np.clip(self.centre + t, box.low, box.high)
 
-    def most(self, box: Box) -> float:
+    def most(self, box: PenaltyBox) -> float:
         """An upper bound of F in any box inside."""
         if not math.isfinite(self.slack):
             return self.ceiling
@@ -74,7 +74,7 @@ class Surface:
         value, doubt = self.quadratic(t), self.quadratic.doubt(t, t) + self.slack
         return max(value - doubt, self.floor), min(value + doubt, self.ceiling)
 
-    def moved(self, centre: Array, box: Box) -> Surface:
+    def moved(self, centre: Array, box: PenaltyBox) -> LossSurface:
         """The same around another centre, for a box inside."""
         if not math.isfinite(self.slack) or np.array_equal(centre, self.centre):
             return self
@@ -86,14 +86,14 @@ class Surface:
         )
 
 
-def unknown(box: Box) -> Surface:
+def unknown(box: PenaltyBox) -> LossSurface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
-    nothing = Quadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return Surface(np.zeros(m), nothing, math.inf, 0.0, math.inf, Cut.anywhere(m))
+    nothing = BoxQuadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
+    return LossSurface(np.zeros(m), nothing, math.inf, 0.0, math.inf, Cut.anywhere(m))
 
 
-def together(parts: list[Surface], box: Box) -> Surface:
+def together(parts: list[LossSurface], box: PenaltyBox) -> LossSurface:
     """F of all folds over a box, from what is proven of each in boxes that hold it."""
     centre = box.centre if box.bounded else np.zeros(len(box.low))
     parts = [part.moved(centre, box) for part in parts]
@@ -101,10 +101,10 @@ def together(parts: list[Surface], box: Box) -> Surface:
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
-    return Surface(centre, quadratic, slack, floor, ceiling, Cut.together([part.cut for part in parts]))
+    return LossSurface(centre, quadratic, slack, floor, ceiling, Cut.together([part.cut for part in parts]))
 
 
-def part_of(fold: Fold, w: Array, box: Box) -> Surface:
+def part_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> LossSurface:
     """What is proven of one fold's share of F over a box, from its weights at the centre."""
     found = ball_of(fold, path_of(fold, w, box), box)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -112,7 +112,7 @@ def part_of(fold: Fold, w: Array, box: Box) -> Surface:
     return replace(part, cut=found.cut)
 
 
-def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
+def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) -> LossSurface:
     held, m = fold.held, fold.B.shape[1]
     design, score, y, v, S = held.design, held.score, np.asarray(held.y), fold.v, path.S
     X = fold.columns(design.X, S)
@@ -151,12 +151,12 @@ def _held_out(fold: Fold, path: Path, ball: Ball, box: Box) -> Surface:
     slack = share * slack * SAFE if slack == slack else math.inf
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
-    quadratic = Quadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
+    quadratic = BoxQuadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
-    return Surface(centre, quadratic, slack, floor, ceiling, Cut.anywhere(m))
+    return LossSurface(centre, quadratic, slack, floor, ceiling, Cut.anywhere(m))
 
 
-def _first_order(fold: Fold, path: Path, ball: Ball, pulls: Array) -> float:
+def _first_order(fold: CertifiableFold, path: Path, ball: Ball, pulls: Array) -> float:
     """||g|| rho + sum_j |g_j| k_j."""
     design = fold.held.design
     if ball.factor is None and not ball.clips.any():

@@ -53,11 +53,11 @@ class Kernel:
     def has_gamma(self) -> bool:
         return self.kind != "linear"
 
-    def pairs(self, X: Array, Z: Array) -> Pairs:
+    def pairs(self, X: Array, Z: Array) -> KernelPairs:
         """All rows of X with all rows of Z."""
         sizes = tuple(np.sqrt(np.einsum("ij,ij->i", part, part)) for part in (X, Z))
         base = cdist(X, Z, _METRICS[self.kind]) if self.kind in _METRICS else X @ Z.T
-        return Pairs(self, X.shape[1], base, *sizes)
+        return KernelPairs(self, X.shape[1], base, *sizes)
 
     def diagonal(self, X: Array, gamma_: float) -> Array:
         """Upper bounds of k(x_i, x_i)."""
@@ -70,7 +70,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class KernelPairs:
     """What a kernel's matrix is made of, for any gamma; `left` and `right` are the norms of its rows."""
 
     kernel: Kernel
@@ -79,25 +79,25 @@ class Pairs:
     left: Array
     right: Array
 
-    def matrix(self, gamma_: float) -> Gram:
+    def matrix(self, gamma_: float) -> KernelMatrix:
         kernel = self.kernel
         if kernel.kind in _METRICS:
-            return Gram(self, gamma_, np.exp(-gamma_ * self.base))
+            return KernelMatrix(self, gamma_, np.exp(-gamma_ * self.base))
         if kernel.kind == "linear":
-            return Gram(self, gamma_, self.base)
-        return Gram(self, gamma_, (gamma_ * self.base + kernel.coef0) ** int(kernel.degree))
+            return KernelMatrix(self, gamma_, self.base)
+        return KernelMatrix(self, gamma_, (gamma_ * self.base + kernel.coef0) ** int(kernel.degree))
 
-    def part(self, rows: Any, columns: Any) -> Pairs:
+    def part(self, rows: Any, columns: Any) -> KernelPairs:
         """Some rows with some columns."""
         base = np.ascontiguousarray(self.base[np.ix_(rows, columns)])
-        return Pairs(self.kernel, self.columns, base, self.left[rows], self.right[columns])
+        return KernelPairs(self.kernel, self.columns, base, self.left[rows], self.right[columns])
 
 
 @dataclass(frozen=True, eq=False)
-class Gram:
+class KernelMatrix:
     """K of these pairs."""
 
-    pairs: Pairs
+    pairs: KernelPairs
     gamma: float
     K: Array
 

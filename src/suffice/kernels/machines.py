@@ -43,7 +43,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from suffice.arrays import EPS, Array, norm
-from suffice.kernels.functions import Gram
+from suffice.kernels.functions import KernelMatrix
 from suffice.rows.rounding import gamma
 
 FREE = 1e-9  # of C: nearer to a bound than that is on it
@@ -127,7 +127,7 @@ class SupportVectors:
                            (self.C + size) * beyond + 2.0 * self.epsilon * size)  # fmt: skip
         return np.where(beyond > 0.0, outside, within)
 
-    def certified(self, gram: Gram, beta: Array) -> Machine:
+    def certified(self, gram: KernelMatrix, beta: Array) -> Machine:
         """The machine of a beta that is feasible."""
         f, doubt = gram.product(beta)
         b, slack = self.intercept(f)
@@ -140,7 +140,7 @@ class SupportVectors:
         rounding = math.sqrt(max(G - plain, 0.0))
         return Machine(beta, b, radius, rounding, self.reach, slack + float(doubt.max()))
 
-    def polished(self, gram: Gram, machine: Machine) -> Machine:
+    def polished(self, gram: KernelMatrix, machine: Machine) -> Machine:
         """A better machine, if the systems of free support vectors lead to one: on those rows m_i is y_i (y_i -
         epsilon sign beta_i), and bounds that are met or missed on the way become constraints."""
         best, beta, (lower, upper) = machine, machine.beta, self.bounds
@@ -164,7 +164,7 @@ class SupportVectors:
                 break
         return best
 
-    def _on(self, free: Any, gram: Gram, beta: Array) -> Array | None:
+    def _on(self, free: Any, gram: KernelMatrix, beta: Array) -> Array | None:
         """beta with the free ones as their system has them."""
         fixed = np.where(free, 0.0, beta)
         places = np.flatnonzero(free)
@@ -199,7 +199,7 @@ def _factor(K: Array) -> Any:
     return None
 
 
-def ridge_machine(gram: Gram, y: Array, s: Array, alpha: float) -> Machine:
+def ridge_machine(gram: KernelMatrix, y: Array, s: Array, alpha: float) -> Machine:
     """Kernel ridge regression, by a factor and one step of refinement; an infinite radius where there is no factor."""
     root = np.sqrt(s)
     A = gram.K * np.outer(root, root)
@@ -215,7 +215,7 @@ def ridge_machine(gram: Gram, y: Array, s: Array, alpha: float) -> Machine:
     return min(best, refined, key=lambda machine: machine.radius)
 
 
-def certified_ridge(gram: Gram, beta: Array, y: Array, s: Array, alpha: float) -> Machine:
+def certified_ridge(gram: KernelMatrix, beta: Array, y: Array, s: Array, alpha: float) -> Machine:
     """The machine of any beta."""
     f, doubt = gram.product(beta)
     ridge = alpha * beta / s

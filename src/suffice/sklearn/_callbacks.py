@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 from suffice.result import Record
@@ -25,40 +24,32 @@ except ImportError:  # before scikit-learn 1.9
 class CallbackTasks:
     """The search as tasks of scikit-learn's callbacks, where it has them and some are set; else nothing happens."""
 
-    def __init__(self, search: Any, X: Any, y: Any, root: Any) -> None:
-        self.search, self.X, self.y, self.root = search, X, y, root
+    def __init__(self, search: Any, X: Any, y: Any) -> None:
+        self.about = {"estimator": search, "X": X, "y": y}
         self.open: list[Any] = []  # evaluations that have begun
-        if root is not None:
-            root.call_on_fit_task_begin(estimator=search, X=X, y=y)
-            self.within = root.subcontext(task_name="search", max_subtasks=None)
-            self.within.call_on_fit_task_begin(estimator=search, X=X, y=y)
+        self.root: Any = None
+        if hasattr(search, "_skl_callbacks"):
+            self.root = search._init_callback_context(max_subtasks=1 + bool(search.refit))
+            self.root.call_on_fit_task_begin(**self.about)
+            self.within = self._begun(self.root, task_name="search", max_subtasks=None)
 
-    @classmethod
-    def of(cls, search: Any, X: Any, y: Any) -> CallbackTasks:
-        if not hasattr(search, "_skl_callbacks"):
-            return cls(search, X, y, None)
-        return cls(search, X, y, search._init_callback_context(max_subtasks=1 + bool(search.refit)))
+    def _begun(self, context: Any, **task: Any) -> Any:
+        made = context.subcontext(**task)
+        made.call_on_fit_task_begin(**self.about)
+        return made
 
     def begin(self) -> None:
         if self.root is not None:
-            self.open.append(self.within.subcontext(task_name="evaluation"))
-            self.open[-1].call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
+            self.open.append(self._begun(self.within, task_name="evaluation"))
 
     def told(self, record: Record) -> None:
-        if self.root is not None:
-            task = self.open.pop(0)
-            if task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y, metadata={"record": record}):
-                raise StopIteration
+        if self.root is not None and self.open.pop(0).call_on_fit_task_end(**self.about, metadata={"record": record}):
+            raise StopIteration
 
-    @contextmanager
-    def refit(self) -> Iterator[CallbackTasks]:
-        if self.root is None:
-            yield self
-            return
-        self.within.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
-        self.within = self.root.subcontext(task_name="refit")
-        self.within.call_on_fit_task_begin(estimator=self.search, X=self.X, y=self.y)
-        yield self
+    def refit(self) -> None:
+        if self.root is not None:
+            self.within.call_on_fit_task_end(**self.about)
+            self.within = self._begun(self.root, task_name="refit")
 
     def propagated(self, estimator: Any) -> Any:
         return nullcontext() if self.root is None else self.within.propagate_callback_context(estimator)
@@ -66,4 +57,4 @@ class CallbackTasks:
     def end(self) -> None:
         if self.root is not None:
             for task in (self.within, self.root):
-                task.call_on_fit_task_end(estimator=self.search, X=self.X, y=self.y)
+                task.call_on_fit_task_end(**self.about)

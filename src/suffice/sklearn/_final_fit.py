@@ -20,7 +20,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,19 +43,12 @@ AT_A_TIME = 5  # steps between looks at the clock
 OFF = 0.01  # of the norm of the weights: what is worth a warning
 
 
-@dataclass(frozen=True)
-class FinalFit:
-    """A fitted estimator, and a proven bound on the distance of its coefficients from exact ones."""
-
-    estimator: Any
-    radius: float
-
-
 def fit_final(
     data: SearchData, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
-) -> FinalFit:
-    """`data.estimator`, which has the best parameters, with coefficients by our own solver; `penalties` has l1 and l2,
-    of every group if there are groups. `near` are solutions of folds there."""
+) -> tuple[Any, float]:
+    """`data.estimator`, which has the best parameters, with coefficients by our own solver, and a proven bound on their
+    distance from exact ones. `penalties` has l1 and l2, of every group if there are groups, `near` are solutions of
+    folds there."""
     split = data.whole()
     if split.adapter.by_penalties:
         solution = fitted_weights(split, penalties, near, until)
@@ -70,7 +63,7 @@ def fit_final(
             ConvergenceWarning,
             stacklevel=outside_stacklevel(),
         )
-    return FinalFit(_whole(data, split, solution), radius)
+    return _whole(data, split, solution), radius
 
 
 def held_against_ours(
@@ -79,8 +72,8 @@ def held_against_ours(
     estimator: Any,
     near: Sequence[Solution] = (),
     until: float = math.inf,
-) -> FinalFit:
-    """What scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
+) -> tuple[Any, float]:
+    """The same of what scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
     split = data.whole()
     solution = fitted_weights(split, penalties, near, until)
     ours = np.ravel(split.model.coefficients(solution.x)[0])
@@ -99,7 +92,7 @@ def held_against_ours(
             ConvergenceWarning,
             stacklevel=outside_stacklevel(),
         )
-    return FinalFit(estimator, apart + radius)
+    return estimator, apart + radius
 
 
 def fitted_weights(

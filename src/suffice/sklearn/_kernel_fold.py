@@ -22,14 +22,14 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array, frozen
-from suffice.kernels.functions import Gram, Kernel, Pairs
+from suffice.kernels.functions import Kernel, KernelMatrix, KernelPairs
 from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
 from suffice.prove.held_out import error_of_moved
+from suffice.rows.dense import as_array, is_sparse
 from suffice.rows.rounding import gamma as gamma_n
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.certificate import Certificate
@@ -44,7 +44,7 @@ LARGEST = 1 << 28  # bytes of a sparse matrix as a dense one
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class MachineRows:
     """The rows of one machine: which of the fold's, and their targets."""
 
     rows: Any
@@ -72,23 +72,23 @@ class KernelFold:
         epsilon: float = 0.0,
     ) -> None:
         self.kernel, self.kind, self.gamma, self.classes, self.epsilon = kernel, kind, gamma, classes, epsilon
-        self.given, self.X, self.y, self.s = X, as_array(X), y, s
+        self.given, self.X, self.y, self.s = X, dense_rows(X), y, s
         self.total = float(s.sum())
         self.counted = s > 0.0
         self.machines = self._machines()
-        self._pairs: Pairs | None = None
-        self._grams: tuple[float, list[Gram]] = (math.nan, [])
+        self._pairs: KernelPairs | None = None
+        self._grams: tuple[float, list[KernelMatrix]] = (math.nan, [])
 
-    def _machines(self) -> list[Rows]:
+    def _machines(self) -> list[MachineRows]:
         known = np.flatnonzero(self.counted)
         if self.kind != "classes" or self.classes == 2:
-            return [Rows(known, self.y[known], self.s[known])]
+            return [MachineRows(known, self.y[known], self.s[known])]
         made = []
         for one, other in combinations(range(self.classes), 2):
             rows = known[np.isin(self.y[known], (one, other))]
             if len(np.unique(self.y[rows])) < 2:
                 raise ValueError(f"the training samples of a fold lack class number {one} or {other}")
-            made.append(Rows(rows, np.where(self.y[rows] == one, 1.0, -1.0), self.s[rows], (one, other)))
+            made.append(MachineRows(rows, np.where(self.y[rows] == one, 1.0, -1.0), self.s[rows], (one, other)))
         return made
 
     @property
@@ -103,7 +103,7 @@ class KernelFold:
         names = ("kernel", "kind", "gamma", "classes", "epsilon", "X", "y", "s")
         return {name: getattr(self, name) for name in names}
 
-    def grams(self, gamma: float) -> list[Gram]:
+    def grams(self, gamma: float) -> list[KernelMatrix]:
         """The kernel's matrices of all machines; the latest ones, and distances of few rows, are kept."""
         if self._grams[0] != gamma:
             pairs = self._pairs or self.kernel.pairs(self.X, self.X)
@@ -167,14 +167,14 @@ class KernelFold:
         spread = float(np.std(self.y[self.counted]))
         return spread if spread > 0.0 else 1.0
 
-    def _problem(self, one: Rows, params: Mapping[str, float], total: float, gamma: float) -> SupportVectors:
+    def _problem(self, one: MachineRows, params: Mapping[str, float], total: float, gamma: float) -> SupportVectors:
         C = params["C"] * total / self.total * one.s
         epsilon = None if self.kind == "classes" else float(params.get("epsilon", self.epsilon))
         reach = math.sqrt(float(self.kernel.diagonal(self.X[one.rows], gamma).max())) * (1.0 + gamma_n(4))
         return SupportVectors(one.y, C, epsilon, reach)
 
     def _trained(
-        self, problems: Sequence[SupportVectors], grams: Sequence[Gram], tol: float, left: float
+        self, problems: Sequence[SupportVectors], grams: Sequence[KernelMatrix], tol: float, left: float
     ) -> tuple[list[Machine], int]:
         made, steps = [], 0
         for problem, gram in zip(problems, grams, strict=True):
@@ -221,7 +221,7 @@ class KernelFold:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
         v = sample_weight / sample_weight.sum()
         share = 1.0 / folds / SCORES[scoring].unit(y, v)
-        return HeldOutMachines(self, as_array(X), y, v, scoring, share)
+        return HeldOutMachines(self, dense_rows(X), y, v, scoring, share)
 
 
 def gamma_by_scale(X: Array) -> float:
@@ -230,25 +230,23 @@ def gamma_by_scale(X: Array) -> float:
     return 1.0 / (X.shape[1] * variance) if variance != 0.0 else 1.0
 
 
-def as_array(X: Any) -> Array:
+def dense_rows(X: Any) -> Array:
     """Rows as kernels take them."""
-    if sp.issparse(X):
-        if 8 * math.prod(X.shape) > LARGEST:
-            raise ValueError(f"kernel machines take dense rows, and {X.shape[0]} x {X.shape[1]} is too large for them")
-        X = X.toarray()
-    return np.ascontiguousarray(X, dtype=np.float64)
+    if is_sparse(X) and 8 * math.prod(X.shape) > LARGEST:
+        raise ValueError(f"kernel machines take dense rows, and {X.shape[0]} x {X.shape[1]} is too large for them")
+    return np.ascontiguousarray(as_array(X), dtype=np.float64)
 
 
 def _better(one: Machine, other: Machine) -> Machine:
     return min(one, other, key=lambda machine: machine.radius)
 
 
-def _part(gram: Gram, rows: Any) -> Gram:
+def _part(gram: KernelMatrix, rows: Any) -> KernelMatrix:
     """The matrix of some rows."""
     if len(rows) == len(gram.K):
         return gram
     K = np.ascontiguousarray(gram.K[np.ix_(rows, rows)])
-    return Gram(gram.pairs.part(rows, rows), gram.gamma, K)
+    return KernelMatrix(gram.pairs.part(rows, rows), gram.gamma, K)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,16 +268,16 @@ class HeldOutMachines:
         known = [self._of(one, machine, gamma) for one, machine in zip(self.train.machines, machines, strict=True)]
         return np.concatenate([residuals for residuals, _ in known]), math.hypot(*(error for _, error in known))
 
-    def _grams(self, one: Rows, rows: Any, gamma: float) -> tuple[Gram, Gram]:
+    def _grams(self, one: MachineRows, rows: Any, gamma: float) -> tuple[KernelMatrix, KernelMatrix]:
         """The kernel of training rows with held-out ones, and of these among themselves; the latest ones are kept."""
-        known: dict[Any, tuple[float, tuple[Gram, Gram]]] = self.__dict__.setdefault("_known", {})
+        known: dict[Any, tuple[float, tuple[KernelMatrix, KernelMatrix]]] = self.__dict__.setdefault("_known", {})
         if one.classes not in known or known[one.classes][0] != gamma:
             X, kernel = self.X[rows], self.train.kernel
             pairs = kernel.pairs(self.train.X[one.rows], X), kernel.pairs(X, X)
             known[one.classes] = gamma, (pairs[0].matrix(gamma), pairs[1].matrix(gamma))
         return known[one.classes][1]
 
-    def _of(self, one: Rows, machine: Machine, gamma: float) -> tuple[Array, float]:
+    def _of(self, one: MachineRows, machine: Machine, gamma: float) -> tuple[Array, float]:
         phi, y, v, rows = SCORES[self.scoring].phi, self.y, self.v, np.arange(len(self.y))
         assert phi is not None
         if one.classes is not None:

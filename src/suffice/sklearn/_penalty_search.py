@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from suffice.arrays import Array, outside_stacklevel, positive
+from suffice.arrays import Array, outside_stacklevel
 from suffice.evaluation import Evaluation
 from suffice.journal import JournalError
 from suffice.options import Options
@@ -48,13 +48,6 @@ SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 WIDENED = 4  # times that a range of ours is widened
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
-
-
-def check_tolerance(tolerance: object) -> None:
-    if isinstance(tolerance, str) and tolerance != "statistical":
-        raise ValueError(f"tolerance must be 'statistical' or a positive number, got {tolerance!r}")
-    if not isinstance(tolerance, str):
-        positive(tolerance, "tolerance")  # type: ignore[arg-type]
 
 
 def _what_is_known(best: Evaluation, enough: float) -> str:

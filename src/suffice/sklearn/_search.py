@@ -35,28 +35,24 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from suffice import plots
-from suffice.arrays import outside_stacklevel, positive
+from suffice.arrays import outside_stacklevel
 from suffice.evaluation import Evaluation
-from suffice.executors import Processes
 from suffice.globally import GlobalOptions, certify_global
 from suffice.globally.certificate import INTERRUPTED
 from suffice.globally.models import folds_of
-from suffice.journal.answers import Journal
-from suffice.journal.fingerprint import Fingerprint
-from suffice.options import BUDGETS, Options
+from suffice.options import Options
 from suffice.result import Record, Status
 from suffice.rows.blocks import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._arguments import misunderstood
 from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import (
     in_the_estimators_words,
@@ -65,18 +61,19 @@ from suffice.sklearn._cv_results import (
     table_of_scores,
     without_data,
 )
-from suffice.sklearn._devices import Place, answered, here, in_main_memory, refused
+from suffice.sklearn._devices import answered, here
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
-from suffice.sklearn._penalty_search import PenaltySearch, check_tolerance
+from suffice.sklearn._penalty_search import PenaltySearch
+from suffice.sklearn._preparation import SearchPreparation, journal_of, prepared
 from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._report_course import course, trace
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
-from suffice.sklearn.adapters import Adapter, find_adapter
+from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.enough import Tolerance, fold_losses
-from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
-from suffice.sklearn.scores import score_of, scorer_of, scoring_name
-from suffice.sklearn.splits import SearchData, Split, counted
+from suffice.sklearn.penalties import split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
@@ -84,8 +81,10 @@ SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer th
 GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
-def _has(name: str) -> Any:
-    def check(search: Any) -> bool:
+def _of_the_best(name: str) -> Any:
+    """The method of this name of `best_estimator_`, where that has one."""
+
+    def has(search: Any) -> bool:
         if hasattr(search, "best_estimator_"):
             getattr(search.best_estimator_, name)
         elif search.refit is False:
@@ -94,7 +93,13 @@ def _has(name: str) -> Any:
             getattr(search.estimator, name)
         return True
 
-    return check
+    def method(self: Any, X: Any) -> Any:
+        check_is_fitted(self)
+        return answered(getattr(self.best_estimator_, name)(here(X)), X)
+
+    method.__name__, method.__qualname__ = name, f"SufficeSearchCV.{name}"
+    method.__doc__ = f"`best_estimator_.{name}`."
+    return available_if(has)(method)
 
 
 class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -257,59 +262,22 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             return self._fit(X, y, fit_params, began)
 
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
-        final, before = split_pipeline(self.estimator)
-        adapter = find_adapter(final)
-        strange = misunderstood(final)
-        if strange is not None:
-            raise ValueError(strange)
-        check_tolerance(self.tolerance)
-        if self.refit not in (True, False, "one_se", "sklearn", *self._scorings()):
-            raise ValueError(
-                f"refit must be True, False, 'one_se', 'sklearn' or the name of one of the scores, got {self.refit!r}"
-            )
-        if self.refit == "sklearn" and self.groups_of_features is not None:
-            raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
-        if self.certify_global is not None:
-            positive(self.certify_global, "certify_global")
-        routed = fit_arguments.routed(self, fit_params)
-        several = adapter.several and not transforms_target(self.estimator)
-        X, y, weight = fit_arguments.checked(self, X, y, routed.weight, several)
-        grouped = None if self.groups_of_features is None else Grouped.of(self)
-        place = Place.of(self.device, X)
-        why = None if place is None else refused(self, X, y, adapter, final, before is not None)
-        if why is not None:
-            if self.device is not None or not in_main_memory(X):
-                raise ValueError(why)
-            X, place = here(X), None
-        data = SearchData(self.estimator, X, y, weight, grouped, place=place)
-        classes = data.classes
-        if classes is not None and len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains "
-                f"only one class: {classes[0]!r}"
-            )
-        adapter.targets(final, y, classes)
-        space = self._space(final, adapter, grouped, data)
-        self._choose_score(adapter)
-
-        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(splitter.split(counted(X, y), y, **routed.split))
-        self.n_splits_ = len(splits)
-        data = data.sharing(splits)
-        folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
-        if isinstance(space, PenaltySpace):
-            space = space.of_data([fold.model for fold in folds])
-        options = self._options(len(space.names))
+        known = prepared(self, X, y, fit_params)
+        self.n_splits_, scores = len(known.splits), known.scores
+        self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
+        self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         with ExitStack() as stack:
-            problem = stack.enter_context(self._problem(folds, space))
-            journal = None if self.journal is None else self._journal(problem, final, options)
-            journal = journal if journal is None else stack.enter_context(journal)
-            self._say(1, f"{', '.join(space.names)} by {len(folds)} folds" + _held(journal))
-            tasks = CallbackTasks.of(self, X, y)
+            problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
+            journal = None if self.journal is None else stack.enter_context(journal_of(self, problem, known))
+            count = 0 if journal is None else journal.evaluations
+            held = f", {count} evaluations in the journal" if count else ""
+            self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
+            tasks = CallbackTasks(self, known.data.X, known.data.y)
             recorded = RecordedProblem(problem, journal, tasks.begin, self._teller(tasks))
             search = PenaltySearch(
-                recorded, folds, space, options, self.initial, self.tolerance, self.refit == "one_se", began
-            )
+                recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
+                self.refit == "one_se", began,
+            )  # fmt: skip
             if self.certify_global is not None:
                 folds_of(problem)  # what cannot be certified is refused before the search
             try:
@@ -321,9 +289,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
-                self._report(recorded, best, folds, space, data)
-                self._fold_weights = FoldWeights.of(splits, best.solutions)
-                self.held_out_, self.baseline_ = held_out(folds, splits, best.solutions, data)
+                self._report(recorded, best, known)
+                self._fold_weights = FoldWeights.of(known.splits, best.solutions)
+                self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
         for edge in (one for one in search.edges if one.matters(best)):
             warnings.warn(edge.told(best, given), stacklevel=outside_stacklevel())
@@ -331,25 +299,13 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
-            with at_once(hurry), tasks.refit() as task:
-                self._fit_final(data, task, routed.fit, began + options.max_seconds)
+            with at_once(hurry):
+                tasks.refit()
+                self._fit_final(known.data, tasks, known.routed.fit, began + known.options.max_seconds)
         tasks.end()
-        if classes is not None and not self.refit:
-            self._classes = classes
+        if known.data.classes is not None and not self.refit:
+            self._classes = known.data.classes
         return self
-
-    def _space(self, final: Any, adapter: Any, grouped: Grouped | None, data: SearchData) -> PenaltySpace:
-        """What is searched: penalties, or parameters that an adapter says by its own `space`."""
-        if adapter.by_penalties:
-            groups, step = () if grouped is None else grouped.names, step_to(self.estimator)
-            return PenaltySpace.of(self.space, final, adapter, groups, step=step, total=data.total)
-        for name in ("groups_of_features", "certify_global"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} is for linear models, got {type(final).__name__}")
-        if self.refit in ("one_se", "sklearn"):
-            raise ValueError(f"refit={self.refit!r} is for linear models, {type(final).__name__} takes True or False")
-        found: PenaltySpace = adapter.space(final, self.space, step_to(self.estimator), data)
-        return found
 
     def _certify(self, problem: BilevelProblem, search: PenaltySearch, best: Evaluation) -> Evaluation:
         """The global certificate; the best evaluation, which may be at penalties that were found on the way."""
@@ -369,80 +325,6 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             1, f"a gap of {100.0 * made.gap:.3g} % is proven after {made.evaluations} evaluations; {made.message}"
         )
         return best
-
-    def _choose_score(self, adapter: Adapter) -> None:
-        """Which score is optimised, which one was asked for, and which others are reported."""
-        smooth = adapter.scorings
-        given = self._scorings()
-        asked = self.refit if isinstance(self.refit, str) and self.refit in given else next(iter(given), None)
-        scoring = smooth[0] if asked is None else given[asked]
-        named = isinstance(scoring, str) and scoring in smooth
-        self.surrogate_ = not named or (asked is not None and transforms_target(self.estimator))
-        self.optimised_scoring_ = scoring if named else smooth[0]
-        self.asked_scoring_ = self.optimised_scoring_ if asked is None else asked
-        self.scorers_ = {name: scorer_of(one) for name, one in (given or {self.asked_scoring_: scoring}).items()}
-        self.scorer_ = self.scorers_[self.asked_scoring_]
-        if self.surrogate_:
-            why = "not a smooth score" if not named else "the score of targets before they are transformed"
-            of = " of transformed targets" if transforms_target(self.estimator) else ""
-            warnings.warn(
-                f"scoring={self.asked_scoring_!r} is {why}: {self.optimised_scoring_}{of} is optimised in its place, "
-                f"and {self.asked_scoring_!r} is reported",
-                stacklevel=outside_stacklevel(),
-            )
-
-    def _scorings(self) -> dict[str, Any]:
-        """What was asked for, by name; empty for None."""
-        if self.scoring is None:
-            return {}
-        if isinstance(self.scoring, Mapping):
-            found = dict(self.scoring)
-        elif isinstance(self.scoring, list | tuple | set | frozenset):
-            ordered = sorted(self.scoring, key=str) if isinstance(self.scoring, set | frozenset) else self.scoring
-            found = {scoring_name(one): one for one in ordered}
-        else:
-            return {scoring_name(self.scoring): self.scoring}
-        if not found:
-            raise ValueError("scoring must name a score at least, got none")
-        return found
-
-    def _problem(self, folds: list[Split], space: PenaltySpace) -> BilevelProblem:
-        jobs = effective_n_jobs(self.n_jobs)
-        if not folds[0].adapter.by_penalties:
-            made: BilevelProblem = folds[0].adapter.problem(folds, space, self.optimised_scoring_, jobs)
-            return made
-        return BilevelProblem(
-            [fold.penalised(space.ratio) for fold in folds],
-            [fold.loss(self.optimised_scoring_, len(folds)) for fold in folds],
-            space=space.space,
-            solver=folds[0].solver,
-            executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
-        )
-
-    def _options(self, parameters: int) -> Options:
-        seed = None if self.random_state is None else int(check_random_state(self.random_state).randint(2**31))
-        options = self.options
-        if options is None:
-            options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
-        if not isinstance(options, Options):
-            raise TypeError(f"options must be suffice.Options or None, got {self.options!r}")
-        if options.global_gap > 0.0:
-            raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
-        return options
-
-    def _journal(self, problem: BilevelProblem, final: Any, options: Options) -> Journal:
-        if not isinstance(self.journal, str | os.PathLike):
-            raise TypeError(f"journal must be a folder or None, got {self.journal!r}")
-        found = Fingerprint()
-        found.add("folds", problem)
-        found.add("estimator", type(final))
-        for name in ("tolerance", "initial", "refit"):
-            found.add(name, getattr(self, name))
-        found.add("scoring", self.optimised_scoring_)
-        for name, value in options.plain().items():
-            if name not in BUDGETS:
-                found.add(f"options.{name}", value)
-        return Journal(self.journal).continued(found.parts)
 
     def _teller(self, tasks: CallbackTasks) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
@@ -472,17 +354,15 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.refit == "sklearn":
             with task.propagated(estimator):
                 estimator.fit(here(data.X), data.y, **arguments)
-            found = held_against_ours(data, self.best_penalties_, estimator, near, until)
+            made = held_against_ours(data, self.best_penalties_, estimator, near, until)
         else:
-            found = fit_final(data, self.best_penalties_, near, until)
-        self.best_estimator_, self.coef_radius_ = found.estimator, found.radius
+            made = fit_final(data, self.best_penalties_, near, until)
+        self.best_estimator_, self.coef_radius_ = made
 
-    def _report(
-        self, recorded: RecordedProblem, best: Evaluation, folds: list[Split], space: PenaltySpace, data: SearchData
-    ) -> None:
-        score = score_of(self.optimised_scoring_)
+    def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
+        score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
         self.score_interval_ = score.interval(best.interval)
-        words = in_the_estimators_words(self.estimator, space, data.total)
+        words = in_the_estimators_words(self.estimator, space, known.data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
         self.l2_floor_ = max(recorded.curvatures(best.point), default=0.0) if without else 0.0
@@ -490,11 +370,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1 or self.surrogate_:
-            made = [evaluation for _, _, evaluation in recorded.notes]
             of_tuned = () if self.surrogate_ else (self.asked_scoring_,)
             more = {name: scorer for name, scorer in self.scorers_.items() if name not in of_tuned}
             several = more if len(self.scorers_) > 1 else {}
-            self.cv_results_ |= table_of_scores(made, folds, several, self.cv_results_, of_tuned)
+            self.cv_results_ |= table_of_scores(recorded.made, folds, several, self.cv_results_, of_tuned)
             if self.surrogate_:
                 self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 
@@ -525,29 +404,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         check_is_fitted(self, "best_penalties_")
         return plots.draw_coefficients(_report_data.coefficients(self), ax)
 
-    @available_if(_has("predict"))  # type: ignore[untyped-decorator]
-    def predict(self, X: Any) -> Any:
-        """`best_estimator_.predict`."""
-        check_is_fitted(self)
-        return answered(self.best_estimator_.predict(here(X)), X)
-
-    @available_if(_has("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """`best_estimator_.predict_proba`."""
-        check_is_fitted(self)
-        return answered(self.best_estimator_.predict_proba(here(X)), X)
-
-    @available_if(_has("predict_log_proba"))  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
-        """`best_estimator_.predict_log_proba`."""
-        check_is_fitted(self)
-        return answered(self.best_estimator_.predict_log_proba(here(X)), X)
-
-    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:
-        """`best_estimator_.decision_function`."""
-        check_is_fitted(self)
-        return answered(self.best_estimator_.decision_function(here(X)), X)
+    predict = _of_the_best("predict")
+    predict_proba = _of_the_best("predict_proba")
+    predict_log_proba = _of_the_best("predict_log_proba")
+    decision_function = _of_the_best("decision_function")
 
     @property
     def classes_(self) -> Any:
@@ -577,7 +437,3 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         tags.target_tags.required = True
         tags.target_tags.positive_only = inner.target_tags.positive_only
         return tags
-
-
-def _held(journal: Journal | None) -> str:
-    return "" if journal is None or not journal.evaluations else f", {journal.evaluations} evaluations in the journal"

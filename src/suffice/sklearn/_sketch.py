@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from joblib import cpu_count
 
 from suffice.arrays import Array, host, lives_elsewhere
@@ -30,6 +29,7 @@ from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.rows.blocks import one_thread
+from suffice.rows.dense import is_sparse
 from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
 from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
@@ -261,7 +261,7 @@ def _kind(model: Any, loss: Any) -> Kind | None:
     if not (isinstance(model, LinearFold) and model.plain and isinstance(loss, HeldOut)):
         return None
     X = model.design.X
-    if sp.issparse(X) or sp.issparse(loss.design.X) or min(X.shape) > MOST:
+    if is_sparse(X) or is_sparse(loss.design.X) or min(X.shape) > MOST:
         return None
     if isinstance(model.psi, Squared):
         return "exact"

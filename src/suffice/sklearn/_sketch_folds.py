@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from sklearn.linear_model import enet_path
@@ -34,27 +34,13 @@ from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
 from suffice.solvers.minimise import from_face_to_face
 from suffice.solvers.quadratic import Quadratic, with_ridge
-from suffice.solvers.unproven import LIKELY, Curved, quadratic
+from suffice.solvers.unproven import LIKELY, MarginProblem, quadratic
 
 FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
 ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
 LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
 NEWTON, ENOUGH = 30, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
-
-
-class FoldSketch(Protocol):
-    """One fold's solutions and its part of F, roughly or exactly."""
-
-    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool) -> Array:
-        """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
-        where many more weights than rows are not zero: there an l1 hardly matters, and takes long. `rough`: where that
-        is cheaper."""
-        ...
-
-    def losses(self, W: Array) -> Array:
-        """The fold's part of F for every column of W."""
-        ...
 
 
 def wide(model: LinearFold) -> bool:
@@ -116,6 +102,8 @@ class QuadraticFold:
         return W if self.rows is None else np.asarray(self.rows.T @ W)
 
     def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
+        """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
+        where many more weights than rows are not zero: there an l1 hardly matters, and takes long."""
         v = np.zeros(len(self.c)) if near is None else near
         pays = self.rows is None and len(l1) > 1 and len(v) > FEWEST
         descended = self._descended(l1, l2, near).T if pays else [v] * len(l1)
@@ -130,6 +118,7 @@ class QuadraticFold:
         return np.array(columns).reshape(-1, len(v)).T
 
     def losses(self, W: Array) -> Array:
+        """The fold's part of F for every column of W."""
         return _held_out(self.held, host(self.held.design.margins(W)) + (self.level - self.mean @ W))
 
     def _descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
@@ -169,9 +158,9 @@ class QuadraticFold:
 
 @dataclass(frozen=True, eq=False)
 class CurvedFold:
-    """Any other psi, by Newton's method; b is had anew for all weights."""
+    """Any other psi, by Newton's method; b is had anew for all weights. A `rough` path is cheaper."""
 
-    rows: Curved
+    rows: MarginProblem
     held: HeldOut
 
     @classmethod
@@ -179,7 +168,7 @@ class CurvedFold:
         a = host(fold.design.weights)
         used = a > 0.0
         X, y = rows_here(fold.design.X, used), host(fold.y)[used]
-        return cls(Curved(X, a[used], y, fold.psi, fold.minimised_out), held)
+        return cls(MarginProblem(X, a[used], y, fold.psi, fold.minimised_out), held)
 
     def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
         v = np.zeros(self.rows.X.shape[1]) if near is None else near
@@ -192,3 +181,6 @@ class CurvedFold:
     def losses(self, W: Array) -> Array:
         levels = np.array([self.rows.level(m) for m in (self.rows.X @ W).T])
         return _held_out(self.held, host(self.held.design.margins(W)) + levels)
+
+
+FoldSketch = QuadraticFold | CurvedFold

@@ -209,29 +209,20 @@ class Lattice:
         lower, upper = noted.space.bounds
         kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in space.names)]
         number = np.array([kinds.index(kind_of(name)) for name in space.names])
-        largest = {
-            "l1": max(fold.model.l1_max for fold in folds),
-            "l2": max(fold.model.l2_floor / FLOOR for fold in folds),
-        }
-        levels = [
-            levels_of(
-                largest[kind],
-                float(lower[number == i].min()),
-                float(upper[number == i].max()),
-                BELOW[kind] if len(kinds) > 1 else FEWER[kind] if frugal else ALONE,
-                BEYOND[kind],
-            )
-            for i, kind in enumerate(kinds)
-        ]
+        largest = {"l1": max(fold.model.l1_max for fold in folds)}
+        largest["l2"] = max(fold.model.l2_floor / FLOOR for fold in folds)
+        below = BELOW if len(kinds) > 1 else FEWER if frugal else dict.fromkeys(PENALTIES, ALONE)
+        ends = [(float(lower[number == i].min()), float(upper[number == i].max())) for i in range(len(kinds))]
+        known = zip(kinds, ends, strict=True)
+        levels = [levels_of(largest[kind], *end, below[kind], BEYOND[kind]) for kind, end in known]
         lattice = cls(noted, levels, number, frugal=frugal)
         if kinds[0] == "l1":
             params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
-            every = (
-                group_penalties(params, space.ratio, space.groups)["l1"]
-                if space.groups
-                else [penalties(params, space.ratio)["l1"]]
-            )
-            lattice.plateau = min(every) >= largest["l1"]
+            if space.groups:
+                least = min(group_penalties(params, space.ratio, space.groups)["l1"])
+            else:
+                least = penalties(params, space.ratio)["l1"]
+            lattice.plateau = bool(least >= largest["l1"])
         return lattice
 
     @property

@@ -29,7 +29,7 @@ LARGEST = 2000  # weights that are solved for at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Curved:
+class MarginProblem:
     """Rows, their weights and targets, and psi; `free`: whether there is an intercept."""
 
     X: Any

@@ -1,0 +1,195 @@
+"""Before a search: what its arguments ask for, and the folds, the space and the scores that follow from them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state
+
+from suffice.arrays import outside_stacklevel, positive
+from suffice.executors import Processes
+from suffice.journal.answers import Journal
+from suffice.journal.fingerprint import Fingerprint
+from suffice.options import BUDGETS, Options
+from suffice.search.bilevel import BilevelProblem
+from suffice.sklearn import _fit_arguments as fit_arguments
+from suffice.sklearn._arguments import misunderstood
+from suffice.sklearn._devices import Place, here, in_main_memory, refused
+from suffice.sklearn._target import transforms_target
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.scores import scorer_of, scoring_name
+from suffice.sklearn.splits import SearchData, Split, counted
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Which score is optimised, which one was asked for, and all scorers by name; `surrogate`: whether the first stands
+    in for the second."""
+
+    optimised: str
+    asked: str
+    scorers: dict[str, Any]
+    surrogate: bool
+
+    @classmethod
+    def of(cls, search: Any, adapter: Any) -> Scores:
+        smooth, given, transforms = adapter.scorings, scorings(search.scoring), transforms_target(search.estimator)
+        asked = search.refit if isinstance(search.refit, str) and search.refit in given else next(iter(given), None)
+        scoring = smooth[0] if asked is None else given[asked]
+        named = isinstance(scoring, str) and scoring in smooth
+        optimised = scoring if named else smooth[0]
+        name = optimised if asked is None else asked
+        surrogate = not named or (asked is not None and transforms)
+        if surrogate:
+            why = "not a smooth score" if not named else "the score of targets before they are transformed"
+            of = " of transformed targets" if transforms else ""
+            warnings.warn(
+                f"scoring={name!r} is {why}: {optimised}{of} is optimised in its place, and {name!r} is reported",
+                stacklevel=outside_stacklevel(),
+            )
+        return cls(optimised, name, {key: scorer_of(one) for key, one in (given or {name: scoring}).items()}, surrogate)
+
+
+def scorings(scoring: Any) -> dict[str, Any]:
+    """What was asked for, by name; empty for None."""
+    if scoring is None:
+        return {}
+    if isinstance(scoring, Mapping):
+        found = dict(scoring)
+    elif isinstance(scoring, list | tuple | set | frozenset):
+        ordered = sorted(scoring, key=str) if isinstance(scoring, set | frozenset) else scoring
+        found = {scoring_name(one): one for one in ordered}
+    else:
+        return {scoring_name(scoring): scoring}
+    if not found:
+        raise ValueError("scoring must name a score at least, got none")
+    return found
+
+
+@dataclass(frozen=True)
+class SearchPreparation:
+    """What a search is about; `splits` are the row numbers of `folds`."""
+
+    data: SearchData
+    splits: list[Any]
+    folds: list[Split]
+    space: PenaltySpace
+    scores: Scores
+    options: Options
+    routed: fit_arguments.Routed
+
+    def problem(self, jobs: int) -> BilevelProblem:
+        """The mean loss over folds, by so many processes."""
+        folds, scoring = self.folds, self.scores.optimised
+        if not folds[0].adapter.by_penalties:
+            made: BilevelProblem = folds[0].adapter.problem(folds, self.space, scoring, jobs)
+            return made
+        return BilevelProblem(
+            [fold.penalised(self.space.ratio) for fold in folds],
+            [fold.loss(scoring, len(folds)) for fold in folds],
+            space=self.space.space,
+            solver=folds[0].solver,
+            executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
+        )
+
+
+def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchPreparation:
+    """The preparation of a `SufficeSearchCV`; whatever is wrong with its arguments or data is said here."""
+    final, before = split_pipeline(search.estimator)
+    adapter = find_adapter(final)
+    _check(search, final)
+    routed = fit_arguments.routed(search, fit_params)
+    several = adapter.several and not transforms_target(search.estimator)
+    X, y, weight = fit_arguments.checked(search, X, y, routed.weight, several)
+    grouped = None if search.groups_of_features is None else Grouped.of(search)
+    place = Place.of(search.device, X)
+    why = None if place is None else refused(search, X, y, adapter, final, before is not None)
+    if why is not None:
+        if search.device is not None or not in_main_memory(X):
+            raise ValueError(why)
+        X, place = here(X), None
+    data = SearchData(search.estimator, X, y, weight, grouped, place=place)
+    classes = data.classes
+    if classes is not None and len(classes) < 2:
+        raise ValueError(
+            f"{type(search).__name__} needs samples of at least 2 classes in the data, but the data contains "
+            f"only one class: {classes[0]!r}"
+        )
+    adapter.targets(final, y, classes)
+    space, scores = _space(search, final, adapter, data), Scores.of(search, adapter)
+    splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+    splits = list(splitter.split(counted(X, y), y, **routed.split))
+    data = data.sharing(splits)
+    folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
+    if isinstance(space, PenaltySpace):
+        space = space.of_data([fold.model for fold in folds])
+    return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), routed)
+
+
+def _check(search: Any, final: Any) -> None:
+    """Whether its arguments go together."""
+    strange = misunderstood(final)
+    if strange is not None:
+        raise ValueError(strange)
+    if isinstance(search.tolerance, str) and search.tolerance != "statistical":
+        raise ValueError(f"tolerance must be 'statistical' or a positive number, got {search.tolerance!r}")
+    if not isinstance(search.tolerance, str):
+        positive(search.tolerance, "tolerance")
+    if search.refit not in (True, False, "one_se", "sklearn", *scorings(search.scoring)):
+        raise ValueError(
+            f"refit must be True, False, 'one_se', 'sklearn' or the name of one of the scores, got {search.refit!r}"
+        )
+    if search.refit == "sklearn" and search.groups_of_features is not None:
+        raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
+    if search.certify_global is not None:
+        positive(search.certify_global, "certify_global")
+
+
+def _space(search: Any, final: Any, adapter: Any, data: SearchData) -> PenaltySpace:
+    """What is searched: penalties, or parameters that an adapter says by its own `space`."""
+    if adapter.by_penalties:
+        groups = () if data.grouped is None else data.grouped.names
+        step = step_to(search.estimator)
+        return PenaltySpace.of(search.space, final, adapter, groups, step=step, total=data.total)
+    for name in ("groups_of_features", "certify_global"):
+        if getattr(search, name) is not None:
+            raise ValueError(f"{name} is for linear models, got {type(final).__name__}")
+    if search.refit in ("one_se", "sklearn"):
+        raise ValueError(f"refit={search.refit!r} is for linear models, {type(final).__name__} takes True or False")
+    found: PenaltySpace = adapter.space(final, search.space, step_to(search.estimator), data)
+    return found
+
+
+def _options(search: Any, parameters: int) -> Options:
+    seed = None if search.random_state is None else int(check_random_state(search.random_state).randint(2**31))
+    options = search.options
+    if options is None:
+        options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
+    if not isinstance(options, Options):
+        raise TypeError(f"options must be suffice.Options or None, got {search.options!r}")
+    if options.global_gap > 0.0:
+        raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
+    return options
+
+
+def journal_of(search: Any, problem: BilevelProblem, known: SearchPreparation) -> Journal:
+    """Its journal, which refuses other folds and settings by name; budgets may differ."""
+    if not isinstance(search.journal, str | os.PathLike):
+        raise TypeError(f"journal must be a folder or None, got {search.journal!r}")
+    found = Fingerprint()
+    found.add("folds", problem)
+    found.add("estimator", type(split_pipeline(search.estimator)[0]))
+    for name in ("tolerance", "initial", "refit"):
+        found.add(name, getattr(search, name))
+    found.add("scoring", known.scores.optimised)
+    for name, value in known.options.plain().items():
+        if name not in BUDGETS:
+            found.add(f"options.{name}", value)
+    return Journal(search.journal).continued(found.parts)
