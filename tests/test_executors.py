@@ -163,9 +163,9 @@ class Recording(Futures):
         super().__init__(*arguments, **options)
         self.sent = []
 
-    def submit(self, task, with_data):
-        self.sent.append((len(task), with_data))
-        return super().submit(task, with_data)
+    def submit(self, task, missing):
+        self.sent.append((len(task), missing is not None))
+        return super().submit(task, missing)
 
 
 def test_data_travel_once_per_worker_and_tasks_are_small():

@@ -27,29 +27,25 @@ from concurrent.futures import Executor
 from typing import Any
 
 from suffice.executors.dask import Dask
-from suffice.executors.futures import Futures
-from suffice.executors.processes import Processes
+from suffice.executors.pools import Futures, Processes
 from suffice.executors.spread import Serial, Spread, WorkerError
 from suffice.executors.worker import Work
 
 __all__ = ["Dask", "Futures", "Processes", "Serial", "Spread", "Work", "WorkerError", "find"]
 
 
+NAMES: dict[str, type[Serial | Processes | Dask]] = {"serial": Serial, "processes": Processes, "dask": Dask}
+
+
 def find(executor: Any) -> Spread | None:
     """What `BilevelProblem(executor=...)` stands for."""
     if executor is None or isinstance(executor, Spread):
         return executor
-    if executor == "serial":
-        return Serial()
-    if executor == "processes":
-        return Processes()
-    if executor == "dask":
-        return Dask()
-    if isinstance(executor, Executor):
-        return Futures(executor)
-    if type(executor).__module__.partition(".")[0] == "distributed":
+    if isinstance(executor, str) and executor in NAMES:
+        return NAMES[executor]()
+    if type(executor).__module__.partition(".")[0] == "distributed" and not isinstance(executor, Executor):
         return Dask(executor)
-    if callable(getattr(executor, "submit", None)):  # one by shape, as Ray and others have
+    if callable(getattr(executor, "submit", None)):  # also one by shape, as Ray and others have
         return Futures(executor)
     raise TypeError(
         "executor must be None, 'serial', 'processes', 'dask', a concurrent.futures.Executor, a dask Client or one of "

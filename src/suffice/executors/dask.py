@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from importlib import import_module
@@ -24,7 +24,7 @@ class Dask(Spread):
         self._client: Any = None
         self._own = False
         self._data: Any = None
-        self._holding: dict[tuple[str, int], Any] = {}
+        self._holding: dict[Missing, Any] = {}
         self._workers: dict[str, int] = {}  # their addresses and threads
 
     @property
@@ -61,25 +61,20 @@ class Dask(Spread):
             self.events.append({"what": "a worker has gone", "worker": address})
         self._workers = now
 
-    def submit(self, task: bytes, with_data: bool) -> Future[Any]:
-        return self._submit(task, None)
-
-    def _submit(self, task: bytes, lacking: tuple[str, int] | None) -> Future[Any]:
+    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
         client = self.client
-        if lacking is None:
-            inner = client.submit(_call_by_address, self._token, task, pure=False)
-            return _as_future(inner, lambda place: self._submit(task, place))
+        if missing is None:
+            return _as_future(client.submit(_call, self._token, task, pure=False))
         # Loose restrictions: should the worker die meanwhile, another one takes its place.
-        here: dict[str, Any] = {"workers": [lacking[0]], "allow_other_workers": True, "pure": False}
-        if lacking not in self._holding or self._holding[lacking].status not in ("pending", "finished"):
+        here: dict[str, Any] = {"workers": [missing.address], "allow_other_workers": True, "pure": False}
+        if missing not in self._holding or self._holding[missing].status not in ("pending", "finished"):
             if self._data is None or self._data.status not in ("pending", "finished"):
                 # A task, not scattered data: those would be gone for good with the worker that holds them.
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # about its size: it travels once
                     self._data = client.submit(_itself, pack(self._work), pure=False)
-            self._holding[lacking] = client.submit(hold, self._token, self._data, **here)
-        inner = client.submit(_call_by_address, self._token, task, self._holding[lacking], **here)
-        return _as_future(inner, lambda place: self._submit(task, place))
+            self._holding[missing] = client.submit(hold, self._token, self._data, **here)
+        return _as_future(client.submit(_call, self._token, task, self._holding[missing], **here))
 
     def width(self) -> int:
         threads = sum(self._workers.values()) or 1
@@ -114,47 +109,26 @@ def _itself(data: bytes) -> bytes:
     return data
 
 
-def _call_by_address(token: str, task: bytes, held: Any = None) -> Any:
+def _call(token: str, task: bytes, held: Any = None) -> Any:
     answer = call(token, task)
     if isinstance(answer, Missing):
         get_worker: Any = import_module("distributed").get_worker
-        return (get_worker().address, answer.process), answer
-    return None, answer
+        return Missing(answer.process, get_worker().address)
+    return answer
 
 
-def _as_future(inner: Any, given: Callable[[tuple[str, int]], Future[Any]]) -> Future[Any]:
-    """A Dask future as one of the standard library's; a worker that lacks the data is given them on the way."""
+def _as_future(inner: Any) -> Future[Any]:
+    """A Dask future as one of the standard library's."""
     outer: Future[Any] = Future()
     outer.dask = inner  # type: ignore[attr-defined]
 
     def resolve(done: Any) -> None:
-        try:
-            lacking, answer = done.result()
-        except BaseException as error:
-            lost = error if isinstance(error, Exception) else WorkerError(f"{type(error).__name__}: {error}")
-            with suppress(Exception):
+        with suppress(Exception):  # it may have been cancelled
+            try:
+                outer.set_result(done.result())
+            except BaseException as error:
+                lost = error if isinstance(error, Exception) else WorkerError(f"{type(error).__name__}: {error}")
                 outer.set_exception(lost)
-            return
-        if lacking is None:
-            with suppress(Exception):
-                outer.set_result(answer)
-            return
-        try:
-            second = given(lacking)
-        except Exception as error:
-            outer.set_exception(error)
-            return
-        outer.dask = second.dask  # type: ignore[attr-defined]
-        second.add_done_callback(lambda future: _pass_on(future, outer))
 
     inner.add_done_callback(resolve)
     return outer
-
-
-def _pass_on(one: Future[Any], other: Future[Any]) -> None:
-    with suppress(Exception):
-        error = one.exception()
-        if error is not None:
-            other.set_exception(error)
-        else:
-            other.set_result(one.result())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
@@ -39,73 +40,15 @@ class Spread(Closing):
             self._token = f"{self._parent}:{uuid.uuid4().hex}"
             self.prepare(self._token, work)
             self._work = work
-        packed = [pack(task) for task in tasks]
-        answers: list[Any] = [None] * len(tasks)
-        lost, lacking = [0] * len(tasks), [False] * len(tasks)
-        waiting = list(reversed(range(len(tasks))))
-        under_way: dict[Future[Any], tuple[int, float]] = {}
-
-        def again(index: int, reason: str) -> None:
-            lost[index] += 1
-            name = getattr(tasks[index], "j", index)
-            self.events.append({"what": "a solve was lost", "problem": name, "times": lost[index], "reason": reason})
-            if lost[index] >= self.attempts:
-                raise WorkerError(f"the solve of problem {name} was lost {lost[index]} times, lastly: {reason}")
-            waiting.append(index)
-
-        def hand_out_again(gone: list[Future[Any]]) -> None:
-            waiting.extend(under_way.pop(future)[0] for future in gone if future in under_way)
-
+        shift = _Shift(self, work, tasks)
         try:
-            while waiting or under_way:
-                while waiting and len(under_way) < self.width():
-                    index = waiting.pop()
-                    try:
-                        under_way[self.submit(packed[index], lacking[index])] = index, time.monotonic()
-                    except Exception as error:  # a pool that broke a moment ago
-                        again(index, _reason(error))
-                        hand_out_again(self.recover(error, list(under_way)))
-                done, _ = wait(under_way, self._patience(under_way.values()), FIRST_COMPLETED)
-                trouble: Exception | None = None
-                for future in done:
-                    index, _ = under_way.pop(future)
-                    try:
-                        answer = future.result()
-                    except Exception as error:
-                        trouble = error
-                        again(index, _reason(error))
-                        continue
-                    if isinstance(answer, Missing):
-                        lacking[index] = True
-                        waiting.append(index)
-                        continue
-                    answer = unpack(answer)
-                    if isinstance(answer, Raised):
-                        raise answer.error
-                    complaint = work.complaint(tasks[index], answer)
-                    if complaint is not None:
-                        again(index, f"the answer is no solution: {complaint}")
-                    else:
-                        answers[index] = answer
-                late = [future for future, (_, since) in under_way.items() if self._is_late(since)]
-                for future in late:
-                    again(under_way.pop(future)[0], f"it took longer than {self.deadline} s")
-                if late:
-                    hand_out_again(self.give_up(late, list(under_way)))
-                if trouble is not None:
-                    hand_out_again(self.recover(trouble, list(under_way)))
+            while shift.waiting or shift.under_way:
+                shift.hand_out()
+                shift.collect()
         except BaseException:
-            self.abandon(list(under_way))
+            self.abandon(list(shift.under_way))
             raise
-        return answers
-
-    def _is_late(self, since: float) -> bool:
-        return self.deadline is not None and time.monotonic() - since > self.deadline
-
-    def _patience(self, under_way: Iterable[tuple[int, float]]) -> float | None:
-        if self.deadline is None:
-            return None
-        return max(min(since for _, since in under_way) + self.deadline - time.monotonic(), 0.0) + 0.01
+        return shift.answers
 
     # What the executors below differ in
 
@@ -113,7 +56,8 @@ class Spread(Closing):
         """New work: from now on tasks belong to it."""
         raise NotImplementedError
 
-    def submit(self, task: bytes, with_data: bool) -> Future[Any]:
+    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
+        """Hand out a task; `missing` is the answer of a worker that lacked the data for it."""
         raise NotImplementedError
 
     def width(self) -> int:
@@ -132,6 +76,80 @@ class Spread(Closing):
         """The answers are not wanted any more."""
         for future in under_way:
             future.cancel()
+
+
+class _Shift:
+    """All tasks of one call: waiting, under way since some moment, or answered."""
+
+    def __init__(self, spread: Spread, work: Work, tasks: Sequence[Any]) -> None:
+        self.spread, self.work, self.tasks = spread, work, tasks
+        self.packed = [pack(task) for task in tasks]
+        self.answers: list[Any] = [None] * len(tasks)
+        self.lost = [0] * len(tasks)
+        self.missing: list[Missing | None] = [None] * len(tasks)
+        self.waiting = list(reversed(range(len(tasks))))
+        self.under_way: dict[Future[Any], tuple[int, float]] = {}
+
+    def hand_out(self) -> None:
+        """As many tasks as there is room for."""
+        while self.waiting and len(self.under_way) < self.spread.width():
+            index = self.waiting.pop()
+            try:
+                future = self.spread.submit(self.packed[index], self.missing[index])
+            except Exception as error:  # a pool that broke a moment ago
+                self._again(index, _reason(error))
+                self._lose(self.spread.recover(error, list(self.under_way)))
+            else:
+                self.under_way[future] = index, time.monotonic()
+
+    def collect(self) -> None:
+        """Wait until a task is answered or late, and look at all that are."""
+        spread, trouble = self.spread, None
+        deadline = math.inf if spread.deadline is None else spread.deadline
+        left = min((since for _, since in self.under_way.values()), default=0.0) + deadline - time.monotonic()
+        patience = None if spread.deadline is None else max(left, 0.0) + 0.01
+        for future in wait(self.under_way, patience, FIRST_COMPLETED).done:
+            index, _ = self.under_way.pop(future)
+            try:
+                answer = future.result()
+            except Exception as error:
+                trouble = error
+                self._again(index, _reason(error))
+            else:
+                self._take(index, answer)
+        now = time.monotonic()
+        late = [future for future, (_, since) in self.under_way.items() if now - since > deadline]
+        for future in late:
+            self._again(self.under_way.pop(future)[0], f"it took longer than {deadline} s")
+        if late:
+            self._lose(spread.give_up(late, list(self.under_way)))
+        if trouble is not None:
+            self._lose(spread.recover(trouble, list(self.under_way)))
+
+    def _take(self, index: int, answer: Any) -> None:
+        if isinstance(answer, Missing):
+            self.missing[index] = answer
+            self.waiting.append(index)
+            return
+        answer = unpack(answer)
+        if isinstance(answer, Raised):
+            raise answer.error
+        complaint = self.work.complaint(self.tasks[index], answer)
+        if complaint is not None:
+            self._again(index, f"the answer is no solution: {complaint}")
+        else:
+            self.answers[index] = answer
+
+    def _again(self, index: int, reason: str) -> None:
+        self.lost[index] += 1
+        name, times = getattr(self.tasks[index], "j", index), self.lost[index]
+        self.spread.events.append({"what": "a solve was lost", "problem": name, "times": times, "reason": reason})
+        if times >= self.spread.attempts:
+            raise WorkerError(f"the solve of problem {name} was lost {times} times, lastly: {reason}")
+        self.waiting.append(index)
+
+    def _lose(self, gone: list[Future[Any]]) -> None:
+        self.waiting.extend(self.under_way.pop(future)[0] for future in gone if future in self.under_way)
 
 
 def _reason(error: Exception) -> str:

@@ -35,6 +35,7 @@ class Missing:
     """A worker's answer if it does not hold the data yet."""
 
     process: int
+    address: str = ""
 
 
 @dataclass(frozen=True)
