@@ -129,7 +129,7 @@ def test_a_folder_in_a_run_s_folder_may_be_no_link(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(JournalError, match="runs is a symbolic link; a run's folder must hold real folders only"):
-        files.subfolder(tmp_path, "runs")
+        progress.folder_of_runs(tmp_path)
 
 
 def test_files_of_more_bytes_than_their_kind_has_are_not_read(run, tmp_path):

@@ -29,6 +29,7 @@ ORDER = [
     {"search.bilevel"},
     {"search.tuner"},
     {"globally"},
+    {"search.run"},
     {"search.tune"},
     {"report", "bridges"},
     {"plots"},

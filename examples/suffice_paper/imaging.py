@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from suffice import files
 from suffice.arrays import Array
 from suffice.losses import SquaredDistance
 from suffice.options import Options, Policy
@@ -38,6 +37,7 @@ from suffice.search.bilevel import BilevelProblem
 from suffice.search.tune import Tuner
 from suffice.space import Space
 from suffice_paper.command import plain, processor, provenance
+from suffice_paper.progress import folder_of_runs
 
 Show = Callable[[str], object]
 
@@ -204,7 +204,7 @@ def first_theta(setting: ImagingSetting, start: float) -> Array:
 def run(setting: ImagingSetting, variant: Variant, start: float, folder: Path, show: Show) -> dict[str, Any]:
     """One variant from one start; continues what the folder already has of it."""
     name = "".join(letter for letter in variant.name if letter.isalnum())
-    path = files.subfolder(folder, "runs") / f"{name}_{start:+g}.json"
+    path = folder_of_runs(folder) / f"{name}_{start:+g}.json"
     settings = plain(asdict(setting) | {"variants": None, "variant": asdict(variant)})
     known = read(path, "settings", "done", "seconds")
     if known is not None and known["settings"] != settings:

@@ -8,6 +8,7 @@ to go by, and a limit is shown next to it: all evaluations that the budget still
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import TracebackType
 from suffice import files
 from suffice.report.formats import duration
 
-NOTES = "progress.jsonl"
+NOTES, LARGEST = "progress.jsonl", 1 << 26  # bytes
 INTERVAL = 2.0  # seconds between two looks
 
 Key = tuple[str, float]
@@ -25,7 +26,20 @@ Key = tuple[str, float]
 def note(folder: Path, variant: str, start: float, evaluations: int, done: bool, seconds: float) -> None:
     """One line per evaluation; short lines written in one go do not mix."""
     line = json.dumps([variant, start, evaluations, done, round(seconds, 3)]) + "\n"
-    files.append(folder / NOTES, line.encode("ascii"))
+    handle = files.open_to_change(folder / NOTES, os.O_APPEND | os.O_CREAT)
+    try:
+        files.write(handle, line.encode("ascii"))
+    finally:
+        os.close(handle)
+
+
+def folder_of_runs(folder: Path) -> Path:
+    """Where a study keeps its runs; if there is something, it is a folder and no link to one."""
+    path = folder / "runs"
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        kind = "a symbolic link" if path.is_symlink() else "no folder"
+        raise files.JournalError(f"{path} is {kind}; a run's folder must hold real folders only")
+    return path
 
 
 class StudyProgress:
@@ -62,7 +76,7 @@ class StudyProgress:
 
     def _look(self) -> None:
         try:
-            text = files.read_bounded(self._folder / NOTES, files.NOTES).decode("ascii", "replace")
+            text = files.read_bounded(self._folder / NOTES, LARGEST).decode("ascii", "replace")
         except (OSError, files.JournalError):  # whoever writes there is told
             return
         line = describe(text, self._groups, self._most, self._jobs)

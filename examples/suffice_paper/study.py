@@ -30,7 +30,6 @@ import joblib
 import numpy as np
 import scipy.sparse as sp
 
-from suffice import files
 from suffice.arrays import Array, norm
 from suffice.datasets import Mnist, load_mnist
 from suffice.losses import Brier
@@ -50,7 +49,7 @@ from suffice.solvers.problem import Composite
 from suffice.solvers.solver import iterate, solve
 from suffice.space import Space
 from suffice_paper.command import plain, processor, provenance
-from suffice_paper.progress import StudyProgress, note
+from suffice_paper.progress import StudyProgress, folder_of_runs, note
 
 DYNAMIC, ADAPTIVE = "dynamic", "adaptive"
 ONE_START = 1.0  # log10 l2 of the runs of figure 2
@@ -98,7 +97,7 @@ class Place:
     device: str | None = None
 
     def path(self, variant: str, start: float) -> Path:
-        return files.subfolder(self.folder, "runs") / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
+        return folder_of_runs(self.folder) / f"{variant.replace(' ', '').replace('=', '')}_{start:+g}.json"
 
     @property
     def machine(self) -> str:

@@ -5,7 +5,7 @@ A run's folder may come from anybody, and a kill may come at any moment. Therefo
 - only regular files are opened, never through a symbolic link; pipes, sockets and devices are neither waited for nor
   read. Files that are changed in place have no second name (a hard link) elsewhere, and a folder inside a run's folder
   is no link. The run's folder itself may be one: its name comes from the user;
-- nothing is read that is larger than its kind may be: `SETTINGS`, `DATA`, `NOTES`, `RECORD`, `JOURNAL`;
+- nothing is read that is larger than its kind may be: `SETTINGS`, `DATA`, `RECORD`, `JOURNAL`;
 - a file is replaced in one step, by a draft that did not exist before and is on disk, and so is its name afterwards;
 - one process at a time writes a run: `Lock`.
 
@@ -32,7 +32,6 @@ from typing import ClassVar
 # Bytes at most.
 SETTINGS = 1 << 20  # command.json
 DATA = 1 << 30  # other JSON files: what was found, states of unfinished studies
-NOTES = 1 << 26  # progress.jsonl
 RECORD = 1 << 30  # one record of a journal
 JOURNAL = 1 << 36  # all of them
 
@@ -106,15 +105,6 @@ def read_bounded(path: Path, most: int) -> bytes:
     return content
 
 
-def append(path: Path, data: bytes) -> None:
-    """Bytes at the end of a file, in one go; it is made if need be. They are not synchronised: for notes only."""
-    handle = open_to_change(path, os.O_APPEND | os.O_CREAT)
-    try:
-        write(handle, data)
-    finally:
-        os.close(handle)
-
-
 def replace_atomically(path: Path, content: bytes | Iterable[bytes], *, alone: bool = False) -> None:
     """Put a new file in the place of an old one: a kill at any moment leaves one or the other, whole.
 
@@ -142,7 +132,7 @@ def replace_atomically(path: Path, content: bytes | Iterable[bytes], *, alone: b
 
 def draft_of(path: Path) -> Path:
     """What becomes `path`, where there is one writer."""
-    return path.with_suffix(".tmp") if path.suffix == ".jsonl" else path.with_name(f"{path.name}.tmp")
+    return path.with_suffix(".tmp")
 
 
 def remove_draft(path: Path) -> None:
@@ -157,19 +147,6 @@ def make_folder(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise JournalError(f"the folder {path} cannot be made: {error}") from error
-    return path
-
-
-def subfolder(folder: Path, name: str) -> Path:
-    """The path of a folder in a run's folder; if there is something, it is a folder and no link to one."""
-    path = folder / name
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return path
-    if not stat.S_ISDIR(mode) or getattr(os.path, "isjunction", lambda _: False)(path):
-        kind = next((name for is_kind, name in _KINDS[:1] + _KINDS[2:] if is_kind(mode)), "no folder")
-        raise JournalError(f"{path} is {kind}; a run's folder must hold real folders only")
     return path
 
 

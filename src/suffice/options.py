@@ -13,6 +13,7 @@ ModelKind = Literal["competing", "linear"]
 NoiseKind = Literal["additive", "multiplicative", "unknown"]
 Derivatives = Literal["auto", "never", "always"]
 
+STEP_RULES = ("eta1", "eta2", "decision_error", "shrink", "grow", "grow_step")
 BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these say when to stop, never where to go
 
 
@@ -107,24 +108,23 @@ class Options:
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)
-        positive(self.max_work, "max_work", infinite=True)
-        positive(self.max_seconds, "max_seconds", infinite=True)
-        positive(self.target_cost, "target_cost", zero=True)
-        positive(self.enough, "enough", zero=True)
-        positive(self.global_gap, "global_gap", zero=True)
-        positive(self.initial_radius, "initial_radius")
-        positive(self.final_radius, "final_radius")
-        positive(self.accuracy_factor, "accuracy_factor")
+        for name in ("max_work", "max_seconds"):
+            positive(getattr(self, name), name, infinite=True)
+        for name in ("target_cost", "enough", "global_gap"):
+            positive(getattr(self, name), name, zero=True)
+        for name in ("initial_radius", "final_radius", "accuracy_factor", *STEP_RULES):
+            positive(getattr(self, name), name)
+        if self.seed is not None:
+            whole_number(self.seed, "seed", least=0)
+        if self.noise_level is not None:
+            positive(self.noise_level, "noise_level")
         if self.final_radius > self.initial_radius:
             raise ValueError(
                 f"final_radius must not exceed initial_radius, got {self.final_radius!r} > {self.initial_radius!r}"
             )
-        if self.policy not in get_args(Policy):
-            raise ValueError(f"policy must be one of {', '.join(get_args(Policy))}, got {self.policy!r}")
-        if self.model not in get_args(ModelKind):
-            raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {self.model!r}")
-        if self.derivatives not in get_args(Derivatives):
-            raise ValueError(f"derivatives must be one of {', '.join(get_args(Derivatives))}, got {self.derivatives!r}")
+        for name, kind in (("policy", Policy), ("model", ModelKind), ("derivatives", Derivatives)):
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
         if self.derivatives == "always" and (self.noise is not None or self.model == "linear"):
             raise ValueError(
                 "derivatives='always' needs model='competing' and noise=None, "
@@ -137,12 +137,6 @@ class Options:
                 "noise_level must be given with noise='additive' and 'multiplicative', and only then, "
                 f"got noise={self.noise!r}, noise_level={self.noise_level!r}"
             )
-        if self.noise_level is not None:
-            positive(self.noise_level, "noise_level")
-        if self.seed is not None:
-            whole_number(self.seed, "seed", least=0)
-        for name in ("eta1", "eta2", "decision_error", "shrink", "grow", "grow_step"):
-            positive(getattr(self, name), name)
         if not 0 < self.eta1 <= self.eta2 < 1:
             raise ValueError(f"0 < eta1 <= eta2 < 1 is required, got eta1={self.eta1!r}, eta2={self.eta2!r}")
         if not 0 < 2 * self.decision_error < min(self.eta1, 1 - self.eta2):

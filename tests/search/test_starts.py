@@ -101,7 +101,7 @@ def test_work_is_counted_over_all_starts_and_ends_with_the_turn(budget):
 
 def test_seconds_pass_once_for_all(monkeypatch):
     clock = iter(float(second) for second in range(10_000))
-    monkeypatch.setattr(importlib.import_module("suffice.search.tune").time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(importlib.import_module("suffice.search.run").time, "monotonic", lambda: next(clock))
     result = tune(exact(two_wells), starts=[[1.3], [-1.2]], options=Options(max_seconds=1e-9), **BOX)
     assert result.status is Status.MAX_SECONDS and sum(one.evaluations for one in result.starts) == 2
 

@@ -938,7 +938,7 @@ def test_a_run_ends_with_the_evaluation_that_spends_max_work(budget):
 @pytest.mark.parametrize(("limit", "evaluations"), [(5.0, 1), (25.0, 3), (30.0, 3), (30.5, 4)])
 def test_a_run_ends_with_the_evaluation_during_which_max_seconds_pass(monkeypatch, limit, evaluations):
     now = [1000.0]
-    module = importlib.import_module("suffice.search.tune")
+    module = importlib.import_module("suffice.search.run")
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     def slow(theta):
