@@ -96,8 +96,7 @@ class Record:
     purpose : str
         Why it was made, see `Purpose`.
     theta : tuple[float, ...]
-        Where it was made; empty, like `origin`, `target` and `incumbent`, in a search by gradients over more than 1,000
-        parameters.
+        Where it was made; empty, like `origin`, `target` and `incumbent`, in a search over more than 1,000 parameters.
     within : float
         The accuracy asked for.
     errors : tuple[float, ...]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Evaluation, Options
-from suffice.search.accuracy import achieved, came_to_nothing, for_decision, for_model, refinement, seen
+from suffice.search.accuracy import achieved, by_policy, came_to_nothing, for_decision, for_model, refinement
 
 RESIDUAL, WEIGHTS = Options(), Options(policy="weights")
 
@@ -72,8 +72,8 @@ def test_the_paper_s_rule_asks_for_c_delta_squared_of_the_weights_themselves():
 
 def test_under_the_paper_s_rule_the_distance_of_the_weights_stands_for_the_errors():
     evaluation = Evaluation([0.0], [1.0, 2.0], [1e-3, 0.0], distance=0.5)
-    assert seen(evaluation, WEIGHTS).e.tolist() == [0.5, 0.0]  # what is known exactly stays so
-    assert seen(evaluation, RESIDUAL).e.tolist() == [1e-3, 0.0]
+    assert by_policy(evaluation, WEIGHTS).e.tolist() == [0.5, 0.0]  # what is known exactly stays so
+    assert by_policy(evaluation, RESIDUAL).e.tolist() == [1e-3, 0.0]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

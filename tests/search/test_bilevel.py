@@ -27,7 +27,7 @@ from suffice import (
     tune,
 )
 from suffice.search.scaling import Scaling
-from suffice.search.state import Point
+from suffice.search.state import Sample
 from suffice.search.warm import warm_start
 from suffice.solvers import solver as solver_module
 from suffice.solvers.certificate import Certificate
@@ -329,7 +329,7 @@ def test_a_start_blended_from_several_solutions_is_not_mistaken_for_a_solution()
     u = places[0] - [np.spacing(0.1), 0.0]
     theta = scaling.to_theta(u)
     assert theta.tolist() == rough.point.tolist() and u[0] != places[0][0]
-    warm = warm_start(u, [Point(*one) for one in zip(places, [rough, *precise], strict=True)], 1, [])
+    warm = warm_start(u, [Sample(*one) for one in zip(places, [rough, *precise], strict=True)], 1, [])
     evaluation = problem.evaluate(theta, within=1e-6, warm=warm)
     exact = [solve(lower, within=1e-12).x for lower in problem.at(theta)]
     for solution, w in zip(evaluation.solutions, exact, strict=True):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import suffice
 from suffice.search import hermite
 from suffice.search.by_derivatives import known
-from suffice.search.state import Point, pooled, sloped_pool_size
+from suffice.search.state import Sample, pooled, sloped_pool_size
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -377,10 +377,10 @@ def test_the_pool_forgets_jacobians_before_points() -> None:
     m = 40
     J = np.ones((2, m))
     points = [
-        Point(np.full(m, float(i)), suffice.Evaluation(np.zeros(m), [1.0, float(i)], [0.0, 0.0], jacobian=J))
+        Sample(np.full(m, float(i)), suffice.Evaluation(np.zeros(m), [1.0, float(i)], [0.0, 0.0], jacobian=J))
         for i in range(20)
     ]
-    pool: tuple[Point, ...] = ()
+    pool: tuple[Sample, ...] = ()
     for point in points:
         pool = pooled(pool, [point])
     assert len(pool) == 20

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from suffice import Evaluation, Options, Tuner, exact, tune
-from suffice.search.sparsity import Known, fit_sparse, independent, open_slopes, others, probe, refuted, some, supports
+from suffice.search.sparsity import (
+    KnownPoints,
+    fit_sparse,
+    independent,
+    open_slopes,
+    others,
+    probe,
+    refuted,
+    some,
+    supports,
+)
 
 
 def axes(u0, delta=0.1):
@@ -20,7 +30,7 @@ def tridiagonal(x):
 
 
 def known(f, points, k=0):
-    return Known(points, np.array([f(u) for u in points]), points != points[0], k)
+    return KnownPoints(points, np.array([f(u) for u in points]), points != points[0], k)
 
 
 def start(f, u0):

@@ -10,7 +10,7 @@ import suffice
 from suffice import Evaluation, Options, OracleError, Status, exact, tune
 from suffice.search.scaling import Scaling
 from suffice.search.starts import overtaken
-from suffice.search.state import Point, Setting
+from suffice.search.state import Sample, Setting
 from suffice.search.strategy import Search
 from suffice.search.trust_region import TrustRegion
 from tests.search.test_bilevel import elastic_nets, minimiser, truth
@@ -122,7 +122,7 @@ def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING, se
     """A search whose incumbent is u, with F within cost -+ error or so."""
     r = math.sqrt(cost)
     evaluation = Evaluation([u], [r], [error / (2.0 * r)])
-    strategy = TrustRegion(delta, delta, (), (Point(np.array([u]), evaluation),), promise=promise)
+    strategy = TrustRegion(delta, delta, (), (Sample(np.array([u]), evaluation),), promise=promise)
     return Search(setting, strategy, status)
 
 

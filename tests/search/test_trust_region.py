@@ -14,7 +14,7 @@ from suffice.result import Purpose
 from suffice.search import trust_region
 from suffice.search.accuracy import for_model, for_point
 from suffice.search.scaling import Scaling
-from suffice.search.state import Looks, Plan, Point, Setting, Trial, pool_size
+from suffice.search.state import Looks, Plan, Sample, Setting, Trial, pool_size
 from suffice.search.strategy import Search
 from suffice.search.trust_region import TrustRegion
 from suffice.search.warm import warm_start
@@ -178,7 +178,7 @@ def test_the_search_ends_with_the_final_radius():
 
 
 def at(u, r=(1.0, 1.0), e=0.0, solution="x"):
-    return Point(np.array(u), Evaluation(np.array(u), np.array(r), np.full(len(r), e), solutions=(solution,)))
+    return Sample(np.array(u), Evaluation(np.array(u), np.array(r), np.full(len(r), e), solutions=(solution,)))
 
 
 def under_judgement(world, **changes):
@@ -197,7 +197,7 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
     def evaluation(u, e):
         return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
 
-    points = tuple(Point(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
+    points = tuple(Sample(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
     search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points, looks=Looks(edged=0.0))).decide()
     refined = []
     while (state := search.strategy).rho == 1e-3:
@@ -266,7 +266,7 @@ def test_starts_between_points_are_blended_from_their_weights():
     """Where the weights depend linearly on theta, the start is exact; in any case it proves nothing."""
     slope, origin = np.array([[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]]), np.array([1.0, 2.0, 3.0])
     places = np.array([[0.5, 0.5], [0.6, 0.5], [0.5, 0.6]])
-    points = [Point(u, Evaluation(u, [1.0], [0.1], solutions=(solved(slope @ u + origin),))) for u in places]
+    points = [Sample(u, Evaluation(u, [1.0], [0.1], solutions=(solved(slope @ u + origin),))) for u in places]
     u = np.array([0.55, 0.58])
     (start,) = warm_start(u, points, 0, []).solutions
     np.testing.assert_allclose(start.x, slope @ u + origin, rtol=1e-12)
@@ -295,7 +295,7 @@ def test_other_starts_are_the_nearest_evaluation_itself(u, pool, expected):
 
 
 def test_far_outside_the_points_nothing_is_extrapolated():
-    points = [Point(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
+    points = [Sample(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
     (start,) = warm_start(np.array([0.9]), points, 0, []).solutions
     assert start.x.tolist() == [0.51]
 

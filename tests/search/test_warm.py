@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice import Evaluation
-from suffice.search.state import Point
+from suffice.search.state import Sample
 from suffice.search.warm import warm_start
 
 
@@ -22,7 +22,7 @@ A, B = np.array([[1.0, 2.0], [-1.0, 0.5], [3.0, 0.0]]), np.array([0.1, -0.2, 0.3
 
 def at(u):
     u = np.array(u, dtype=float)
-    return Point(u, Evaluation(u, [1.0], [0.0], solutions=[Weights(A @ u + B)]))
+    return Sample(u, Evaluation(u, [1.0], [0.0], solutions=[Weights(A @ u + B)]))
 
 
 POINTS = [at([0.0, 0.0]), at([0.1, 0.0]), at([0.0, 0.1])]
@@ -49,7 +49,7 @@ def test_there_is_no_start_before_the_first_evaluation_and_no_blend_before_the_m
 
 
 def test_what_cannot_be_blended_is_not():
-    plain = [Point(one.u, Evaluation(one.u, [1.0], [0.0], solutions=["text"])) for one in POINTS]
+    plain = [Sample(one.u, Evaluation(one.u, [1.0], [0.0], solutions=["text"])) for one in POINTS]
     assert warm_start(np.array([0.09, 0.0]), plain, 0, []) is plain[1].evaluation
 
 
@@ -57,7 +57,7 @@ def test_weights_that_are_zero_nearby_start_at_zero():
     """A blend has all the weights that any of the points has, and a solver on the support pays for each of them."""
     weights = [np.array(x) for x in ([1.0, 0.0, 2.0], [1.5, 0.0, 0.0], [0.5, 3.0, 2.0])]
     sparse = [
-        Point(one.u, Evaluation(one.u, [1.0], [0.0], solutions=[Weights(x)]))
+        Sample(one.u, Evaluation(one.u, [1.0], [0.0], solutions=[Weights(x)]))
         for one, x in zip(POINTS, weights, strict=True)
     ]
     warm = warm_start(np.array([0.08, 0.01]), sparse, 0, [])

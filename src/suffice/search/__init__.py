@@ -1,1 +1,14 @@
-"""The upper level: the trust region, its models and accuracies, and the loop that tunes."""
+"""The upper level: from an evaluation to the next theta.
+
+`tune`, `tuner`, `starts`          the loop, ask and tell, and which of many starts go on
+`objective`, `bilevel`, `solves`   what is evaluated: any objective, a bilevel problem, its solves to an accuracy
+`derivatives`, `warm`              derivatives of an evaluation, and where the next one starts
+`strategy`, `state`, `scaling`     a search under way, what it knows, and its coordinates
+`trust_region`, `by_derivatives`   the strategy for few parameters, by points or by derivatives
+`many`, `secant`                   the strategy for many parameters, by gradients
+`accuracy`, `limit`                how accurate is enough, and what an oracle cannot give
+`judge`, `settle`                  the verdict on a step
+`looks`, `edges`, `geometry`       where to look elsewhere, on the way and at the end, and where to put points
+`model`, `fitting`, `step`         models of F, which of them a search has, and their minimisers
+`hermite`, `sparsity`, `noise`     models from derivatives, of sparse residuals, and through noise
+"""

@@ -50,7 +50,7 @@ LEAP = 0.02
 FUTILE = 0.9
 
 
-def seen(evaluation: Evaluation, options: Options) -> Evaluation:
+def by_policy(evaluation: Evaluation, options: Options) -> Evaluation:
     """The evaluation with the errors that count: the proven ones, or under `weights` the distance of the weights."""
     if options.policy == "residual" or evaluation.distance is None:
         return evaluation
@@ -134,6 +134,6 @@ def enough_to_tell(ratio: float, options: Options) -> float:
 
 def came_to_nothing(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:
     """Whether a refinement missed its request without making much progress."""
-    old, new = seen(before, options).error, seen(after, options).error
+    old, new = by_policy(before, options).error, by_policy(after, options).error
     progress = new <= FUTILE * old and new < math.inf
     return achieved(after, options) > within and not progress

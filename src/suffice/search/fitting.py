@@ -1,4 +1,8 @@
-"""Which models a state has: those of the m+1 points with the old ones that still say something, or the smoothed one.
+"""Which models a state has: through the m+1 points and the old ones that still say something, from derivatives, sparse
+ones, or the smoothed one.
+
+From derivatives there are five: with curvature, without, power laws, interpolation of values alone through points that
+happen to be there, and parameters whose influence fades.
 
 An old point takes part if it is near (REACH trust radii), F there is not of another order (OUTLIER), and it was
 evaluated as accurately as a model of its distance needs.
@@ -11,38 +15,86 @@ from dataclasses import replace
 
 import numpy as np
 
-from suffice.arrays import Array
+from suffice.arrays import Array, norm
 from suffice.options import Options
-from suffice.search import noise
+from suffice.search import limit, noise
 from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.geometry import lagrange_gradients, lagrange_values
-from suffice.search.hermite import slopes
+from suffice.search.hermite import curved, fading, power_law, slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
-from suffice.search.sparsity import Known, fit_sparse, refuted, supports
-from suffice.search.state import Point, Setting, State
+from suffice.search.sparsity import KnownPoints, fit_sparse, refuted, supports
+from suffice.search.state import Iterate, Sample, Setting
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
+NEW = 0.3  # of a direction has to be new for a point to take part in an interpolation
 RECENT = 60  # how many of the latest old points a sparse model looks at
 
 
-def competing_models(state: State, setting: Setting) -> Sequence[CostModel]:
-    """The competing models, the one to start with first; the paper's alone if it is asked for."""
-    if state.models.sparsity is not None:
-        return fit_sparse(state.models.sparsity, known_points(state, setting), state.delta)[:2]
-    linear = linear_basis(state.places, state.k)
-    if setting.options.model == "linear":
-        return [fit(linear, state.k, stack(state.points, coarse=True))]
-    old, coarse = useful(state, setting), is_coarse(state)
-    residuals, old_residuals = stack(state.points, coarse), stack(old, coarse)
+def fitted(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit | None, Sequence[CostModel]]:
+    """The models that compete, one for each of the misses, the one to start with first; the paper's alone if it is
+    asked for, and where there is noise the regression alone, around the point that it finds to be the best."""
+    smoothed, models = None, state.models
+    competing: Sequence[CostModel]
+    if limit.noisy(setting):
+        state, smoothed = smoothed_model(state, setting)
+        competing = [smoothed.model]
+    elif models.by_derivatives:
+        competing = _from_derivatives(state, setting)
+    elif models.sparsity is not None:
+        competing = fit_sparse(models.sparsity, known_points(state, setting), state.delta)[:2]
+    elif setting.options.model == "linear":
+        competing = _through(state.points, state.k, (), coarse=True)
+    else:
+        competing = _through(state.points, state.k, useful(state, setting), is_coarse(state))
+    count = len(models.misses)
+    return state, smoothed, [*competing, *[competing[-1]] * (count - len(competing))][:count]
+
+
+def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool) -> list[CostModel]:
+    """Interpolation through the points around the k-th: with old ones, if there are any, and without."""
+    linear = linear_basis(np.array([point.u for point in points]), k)
     bases = [linear]
     if old:
-        bases.insert(0, quadratic_basis(linear, state.k, state.current.u, np.array([point.u for point in old])))
-    return [fit(basis, state.k, residuals, old_residuals) for basis in bases]
+        bases.insert(0, quadratic_basis(linear, k, points[k].u, np.array([point.u for point in old])))
+    residuals, old_residuals = stack(points, coarse), stack(old, coarse)
+    return [fit(basis, k, residuals, old_residuals) for basis in bases]
 
 
-def smoothed_model(state: State, setting: Setting) -> tuple[State, noise.Fit]:
+def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
+    """Five models; one that cannot be had is stood in for by the first."""
+    current, unit, coarse = state.current, setting.scaling.unit, is_coarse(state)
+    nearby = useful(state, setting)
+    r, *residuals = stack([current, *nearby], coarse)
+    J, *known = (slopes(point.evaluation, unit, coarse) for point in (current, *nearby))
+    assert J is not None
+    old = [(point.u - current.u, *there) for point, *there in zip(nearby, residuals, known, strict=True)]
+    first = curved(r, J, old, state.delta)
+    others = [
+        curved(r, J, (), state.delta),
+        power_law(r, J, old, state.delta) if coarse else None,
+        _interpolant(current, nearby, coarse),
+        fading(r, J, old, state.delta),
+    ]
+    return [first, *(first if model is None else model for model in others)]
+
+
+def _interpolant(current: Sample, old: Sequence[Sample], coarse: bool) -> CostModel | None:
+    """The quadratic through values alone, if there are m+1 points in general position."""
+    m, chosen, rest, basis = len(current.u), [current], [], np.empty((0, len(current.u)))
+    for point in sorted(old, key=lambda point: norm(point.u - current.u)):
+        step = point.u - current.u
+        new = step - basis.T @ (basis @ step)
+        if len(chosen) <= m and norm(new) > NEW * norm(step):
+            chosen.append(point)
+            basis = np.vstack([basis, new / norm(new)])
+        else:
+            rest.append(point)
+    return _through(chosen, 0, rest, coarse)[0] if len(chosen) > m else None
+
+
+def smoothed_model(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit]:
     """The model that averages noise out, around the point of the model at which F is least by it."""
     for _ in range(2):
         current = state.current
@@ -59,35 +111,35 @@ def smoothed_model(state: State, setting: Setting) -> tuple[State, noise.Fit]:
     return state, fitted
 
 
-def flatness(state: State, setting: Setting) -> Array:
+def flatness(state: Iterate, setting: Setting) -> Array:
     """J^T J at the incumbent, by derivatives or by the linear model."""
     if state.models.by_derivatives:
         J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
         assert J is not None
         return J.T @ J
-    model = fit(linear_basis(state.places, state.k), state.k, stack(state.points, coarse=False))
+    (model,) = _through(state.points, state.k, (), coarse=False)
     return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
 
 
-def known_points(state: State, setting: Setting) -> Known:
+def known_points(state: Iterate, setting: Setting) -> KnownPoints:
     """What a sparse model looks at."""
     known = [*state.points, *state.pool[-RECENT:]]
     start = setting.scaling.to_theta(setting.ledger.start)
     moved = np.array([point.evaluation.point for point in known]) != start
-    return Known(np.array([point.u for point in known]), stack(known, is_coarse(state)), moved, state.k)
+    return KnownPoints(np.array([point.u for point in known]), stack(known, is_coarse(state)), moved, state.k)
 
 
-def is_coarse(state: State) -> bool:
+def is_coarse(state: Iterate) -> bool:
     """Whether there are blocks enough for a model of their norms."""
     current = state.current
     return len(current.evaluation.e) >= 2 * (len(current.u) + 1)
 
 
-def stack(points: Sequence[Point], coarse: bool) -> Array:
+def stack(points: Sequence[Sample], coarse: bool) -> Array:
     return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
 
 
-def useful(state: State, setting: Setting) -> list[Point]:
+def useful(state: Iterate, setting: Setting) -> list[Sample]:
     """The old points that say something about the model."""
     current = state.current
     if not state.pool:
@@ -103,7 +155,7 @@ def useful(state: State, setting: Setting) -> list[Point]:
     return useful
 
 
-def influences(state: State, u: Array, options: Options) -> list[float]:
+def influences(state: Iterate, u: Array, options: Options) -> list[float]:
     """How much of an error of F at each point of the model is one of the decrease that it foresees at u."""
     if len(state.points) == 1 or options.policy == "weights":
         return [1.0] * len(state.points)
@@ -116,7 +168,7 @@ def influences(state: State, u: Array, options: Options) -> list[float]:
     ]
 
 
-def look_for_sparsity(state: State, setting: Setting) -> State:
+def look_for_sparsity(state: Iterate, setting: Setting) -> Iterate:
     """With the supports that the first points show, once they are there."""
     if state.first or setting.options.model == "linear" or setting.options.noise is not None:
         return state
@@ -125,7 +177,7 @@ def look_for_sparsity(state: State, setting: Setting) -> State:
     return state.modelled(sparsity=supports(state.places, stack(state.points, is_coarse(state))))
 
 
-def test_sparsity(state: State, point: Point) -> State:
+def test_sparsity(state: Iterate, point: Sample) -> Iterate:
     """Sparsity that a new evaluation refutes is forgotten."""
     S, current = state.models.sparsity, state.current
     if S is None:

@@ -13,22 +13,22 @@ from dataclasses import replace
 from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.accuracy import FUTILE, REFINEMENT, achieved, came_to_nothing
-from suffice.search.state import Pending, Point, Setting
+from suffice.search.state import Pending, Sample, Setting
 
 SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 
 Floors = tuple[float, ...]
 
 
-def answered(pending: Pending, evaluation: Evaluation, floors: Floors, options: Options) -> tuple[Floors, Point]:
+def answered(pending: Pending, evaluation: Evaluation, floors: Floors, options: Options) -> tuple[Floors, Sample]:
     """The point of an evaluation that was waited for: a new one, or one that is more accurate than before."""
     old = pending.refines
     if old is None:
-        return _first_seen(Point(pending.u, evaluation), pending.within, floors, options)
+        return _first_seen(Sample(pending.u, evaluation), pending.within, floors, options)
     return _refined(old, evaluation, pending.within, floors, options)
 
 
-def _first_seen(point: Point, within: float, floors: Floors, options: Options) -> tuple[Floors, Point]:
+def _first_seen(point: Sample, within: float, floors: Floors, options: Options) -> tuple[Floors, Sample]:
     """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
     limit."""
     accuracy = achieved(point.evaluation, options)
@@ -39,15 +39,15 @@ def _first_seen(point: Point, within: float, floors: Floors, options: Options) -
     return floors, replace(point, futile=2 if _at_limit(floors) else 1)
 
 
-def _refined(old: Point, after: Evaluation, within: float, floors: Floors, options: Options) -> tuple[Floors, Point]:
+def _refined(old: Sample, after: Evaluation, within: float, floors: Floors, options: Options) -> tuple[Floors, Sample]:
     before = old.evaluation
     better = after if achieved(after, options) <= achieved(before, options) else before
     accuracy, moved = achieved(better, options), abs(after.cost - before.cost)
     at_floor = bool(floors) and accuracy >= FUTILE * min(floors)
     floors = floors if at_floor else ()
     if came_to_nothing(before, after, within, options) or (at_floor and accuracy > within):
-        return (*floors, accuracy)[-SEVERAL:], Point(old.u, better, old.futile + 1, moved)
-    return floors, Point(old.u, better, 0, moved)
+        return (*floors, accuracy)[-SEVERAL:], Sample(old.u, better, old.futile + 1, moved)
+    return floors, Sample(old.u, better, 0, moved)
 
 
 def _at_limit(floors: Floors) -> bool:
@@ -61,7 +61,7 @@ def noisy(setting: Setting) -> bool:
     return setting.options.noise is not None or (_at_limit(floors) and max(floors) < math.inf)
 
 
-def exhausted(point: Point, setting: Setting) -> bool:
+def exhausted(point: Sample, setting: Setting) -> bool:
     """Whether there is no point in asking for this one again: it may miss once, but not twice."""
     floors = setting.ledger.floors
     beyond = _at_limit(floors) and REFINEMENT * achieved(point.evaluation, setting.options) < min(floors)

@@ -41,7 +41,7 @@ from suffice.evaluation import Evaluation
 from suffice.search import limit
 from suffice.search.accuracy import for_decision
 from suffice.search.judge import Verdict
-from suffice.search.state import Point, Setting, State
+from suffice.search.state import Iterate, Sample, Setting
 from suffice.search.step import eigenvalues
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
@@ -111,7 +111,7 @@ def along_flat(u: Array, squared: Array, F: float, radius: float, lower: Array, 
 # When
 
 
-def begun_on_a_plateau(state: State, setting: Setting) -> bool:
+def begun_on_a_plateau(state: Iterate, setting: Setting) -> bool:
     """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives; values
     that are errors for the most part tell nothing."""
     if setting.options.noise is not None or len(setting.ledger.records) > len(state.points):
@@ -125,7 +125,7 @@ def begun_on_a_plateau(state: State, setting: Setting) -> bool:
     return len(state.points) > 1 and change <= ROUNDING * norm(start.r)
 
 
-def untouched(state: State, setting: Setting) -> bool:
+def untouched(state: Iterate, setting: Setting) -> bool:
     """Whether no residual that has to be computed depends on theta, by the points of the model or its derivatives."""
     start = state.current.evaluation
     if setting.options.noise is not None or start.error > WORTH * start.cost:
@@ -150,7 +150,7 @@ def _inexact(evaluation: Evaluation) -> Flags:
     return inexact if evaluation.blocks is None else np.repeat(inexact, evaluation.blocks)
 
 
-def before_narrowing(state: State, setting: Setting, rho: float, squared: Array | None) -> State:
+def before_narrowing(state: Iterate, setting: Setting, rho: float, squared: Array | None) -> Iterate:
     """The state with what is to be looked at, if anything is, before its radius is reduced to `rho` or the search ends:
     because of kinks and edges and, at the final radius, where the model is flat, J^T J being `squared`."""
     current, options = state.current, setting.options
@@ -170,7 +170,7 @@ def before_narrowing(state: State, setting: Setting, rho: float, squared: Array 
     return state.looking(places=tuple(places), rounds=rounds) if places else state
 
 
-def _caught(state: State, setting: Setting) -> bool:
+def _caught(state: Iterate, setting: Setting) -> bool:
     """Whether kinks may have caught the search in a valley of theirs: the model promises next to nothing, yet many of
     its steps there have failed, and F was larger when the search looked around the last time."""
     F = state.current.evaluation.cost
@@ -182,7 +182,7 @@ def _caught(state: State, setting: Setting) -> bool:
     return failed > 1 and 2 * failed >= succeeded
 
 
-def _at_bounds(state: State, setting: Setting) -> list[Array]:
+def _at_bounds(state: Iterate, setting: Setting) -> list[Array]:
     """The incumbent with one parameter moved onto the nearer of its bounds; none with more than FEW, where evaluations
     are dear, on a plateau, or if F has not decreased since it was looked there."""
     u, evaluation = state.current.u, state.current.evaluation
@@ -198,13 +198,13 @@ def _at_bounds(state: State, setting: Setting) -> list[Array]:
 # What for
 
 
-def accuracy(u: Array, current: Point, setting: Setting) -> float:
+def accuracy(u: Array, current: Sample, setting: Setting) -> float:
     """As accurate as the distance is worth."""
     share = min(WORTH * norm(u - current.u) / setting.options.initial_radius, MOST_WORTH)
     return for_decision(share * current.evaluation.cost, current.evaluation)
 
 
-def gain(state: State, point: Point, setting: Setting) -> float:
+def gain(state: Iterate, point: Sample, setting: Setting) -> float:
     """By how much F is proven to be less than at the incumbent, as a share of it; 0 for what is next to nothing, or
     still on a plateau that the search wants to leave."""
     current = state.current.evaluation

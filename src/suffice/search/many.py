@@ -49,12 +49,12 @@ from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
 from suffice.search import limit, trust_region
-from suffice.search.accuracy import FIRST_LOOK, for_decision, for_model, seen, too_rough
+from suffice.search.accuracy import FIRST_LOOK, by_policy, for_decision, for_model, too_rough
 from suffice.search.by_derivatives import allowed
 from suffice.search.judge import Verdict, next_radius
 from suffice.search.secant import Secants, minimise, shortest
 from suffice.search.settle import end_to_refine, ended, refine, verdict_on
-from suffice.search.state import Judged, Pending, Plan, Point, Setting, Trial
+from suffice.search.state import Judged, Pending, Plan, Sample, Setting, Trial
 from suffice.search.strategy import Strategy
 
 FEW = 64  # parameters: beyond, m + 1 points cost more than they tell, and adjoint gradients one solve
@@ -82,8 +82,8 @@ class GradientSearch:
 
     delta: float
     rho: float
-    points: tuple[Point, ...] = ()
-    rejected: tuple[Point, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
+    points: tuple[Sample, ...] = ()
+    rejected: tuple[Sample, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
     pending: Pending | None = None
     trial: Trial | None = None
     promise: float = math.inf  # the decrease that the latest step promised
@@ -92,7 +92,7 @@ class GradientSearch:
     status: Status = Status.RUNNING
 
     @property
-    def current(self) -> Point:
+    def current(self) -> Sample:
         """The incumbent, from the first evaluation on."""
         return self.points[-1]
 
@@ -111,7 +111,7 @@ class GradientSearch:
             return state
         return replace(state, pending=replace(state.pending, derivatives=True))
 
-    def absorb(self, point: Point, setting: Setting) -> tuple[Strategy, Judged | None]:
+    def absorb(self, point: Sample, setting: Setting) -> tuple[Strategy, Judged | None]:
         """Take in the point that was pending, judge what can be judged. A start without a gradient is a trust
         region's."""
         pending, state = self.pending, replace(self, pending=None)
@@ -163,7 +163,7 @@ def _step(state: GradientSearch, setting: Setting) -> GradientSearch:
     u = np.clip(current.u + s, scaling.low, scaling.high)
     if setting.rules_out(u, current):
         return replace(state, delta=options.shrink * length, failed=True, stuck=length <= LAST * state.rho)
-    error = seen(current.evaluation, options).error
+    error = by_policy(current.evaluation, options).error
     if too_rough(error, current.moved, predicted, True) and not limit.exhausted(current, setting):
         T = FIRST_LOOK[options.policy] * predicted
         return replace(state, pending=refine(Purpose.REFINE_INCUMBENT, current, T, setting, None))
@@ -172,7 +172,7 @@ def _step(state: GradientSearch, setting: Setting) -> GradientSearch:
     return replace(state, pending=Pending(Purpose.STEP, u, within, current.evaluation, plan=plan))
 
 
-def _gradient(point: Point, setting: Setting) -> Array:
+def _gradient(point: Sample, setting: Setting) -> Array:
     """The gradient of F with respect to u."""
     slope = slope_of(point.evaluation)
     assert slope is not None
@@ -205,7 +205,7 @@ def _first_curvature(g: Array, state: GradientSearch) -> float:
     return sigma if sigma > 0.0 else 1.0
 
 
-def _kinked(current: Point, end: Point, setting: Setting) -> bool:
+def _kinked(current: Sample, end: Sample, setting: Setting) -> bool:
     """Whether F between two points is not what a smooth function of these slopes would be."""
     s, first, last = end.u - current.u, _gradient(current, setting), _gradient(end, setting)
     rise = end.evaluation.cost - current.evaluation.cost
@@ -219,7 +219,7 @@ def _ended(state: GradientSearch, setting: Setting, status: Status) -> GradientS
 # Absorbing
 
 
-def _with_slope(refined: Point, before: Point) -> Point:
+def _with_slope(refined: Sample, before: Sample) -> Sample:
     """A refined point, with the gradient it had where it has none any more."""
     if slope_of(refined.evaluation) is not None:
         return refined
@@ -228,7 +228,7 @@ def _with_slope(refined: Point, before: Point) -> Point:
 
 
 def _go_around(
-    state: GradientSearch, plan: Plan | None, point: Point, setting: Setting
+    state: GradientSearch, plan: Plan | None, point: Sample, setting: Setting
 ) -> tuple[GradientSearch, Judged]:
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
     plan = plan if state.trial is None else state.trial.plan
@@ -264,14 +264,14 @@ def _conclude(state: GradientSearch, trial: Trial, setting: Setting) -> tuple[Gr
     return state, judged
 
 
-def _parabola(current: Point, end: Point, setting: Setting) -> float:
+def _parabola(current: Sample, end: Sample, setting: Setting) -> float:
     """Where the parabola through F and its slope at a step's start, and F at its end, is least; in steps."""
     slope = float(_gradient(current, setting) @ (end.u - current.u))
     rise = end.evaluation.cost - current.evaluation.cost - slope
     return max(-0.5 * slope / rise, SHORTEST) if rise > 0.0 and slope < 0.0 else setting.options.shrink
 
 
-def _light(point: Point) -> Point:
+def _light(point: Sample) -> Sample:
     """A point for what it tells of curvature: without its solutions, a gradient for its Jacobian."""
     made = point.evaluation
     if not made.solutions and made.J is None:

@@ -48,10 +48,10 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.result import Status
-from suffice.search.accuracy import seen
+from suffice.search.accuracy import by_policy
 from suffice.search.geometry import first_points
 from suffice.search.model import Basis, GramModel, fit
-from suffice.search.state import Restarts, Setting, State
+from suffice.search.state import Iterate, Restarts, Setting
 from suffice.search.step import eigenvalues
 
 IN_VAIN = 10
@@ -125,21 +125,21 @@ def regression(
     return Fit(model, smoothed, math.sqrt(float(np.sum(4.0 * each**2 * r[k] ** 2 + 2.0 * each**4))), bias)
 
 
-def unsure(state: State, setting: Setting) -> bool:
+def unsure(state: Iterate, setting: Setting) -> bool:
     """Whether noise may hide something worth a restart: F is neither negligible nor known to rounding."""
     best, options = setting.ledger.better(state.current).evaluation, setting.options
-    known = options.noise is None and seen(best, options).error <= ROUNDING * best.cost
+    known = options.noise is None and by_policy(best, options).error <= ROUNDING * best.cost
     return best.cost > NOTHING * setting.ledger.records[0].cost and not known
 
 
-def restart(state: State, fitted: Fit, setting: Setting) -> State:
+def restart(state: Iterate, fitted: Fit, setting: Setting) -> Iterate:
     """Look again from the incumbent, on a larger radius and along other directions."""
     options, restarts, begun = setting.options, state.restarts, setting.ledger.records[0]
     reached = float(fitted.smoothed[state.k])
     gain = max(GAIN * fitted.eps, NOTHING * begun.cost)
     in_vain = 0 if reached < restarts.mark - gain else restarts.in_vain + 1
     if in_vain > IN_VAIN or not unsure(state, setting):
-        best = seen(setting.ledger.better(state.current).evaluation, options)
+        best = by_policy(setting.ledger.better(state.current).evaluation, options)
         progress = best.interval[1] < begun.interval[0]
         known = options.noise is not None or progress or best.error <= 0.1 * best.cost
         return replace(state, status=Status.NOISE if known else Status.ACCURACY)

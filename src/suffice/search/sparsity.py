@@ -110,7 +110,7 @@ def supports(points: Array, residuals: Array) -> Supports | None:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownPoints:
     """What is known: points with their residuals, in which parameters each differs from u_0, and the incumbent."""
 
     points: Array
@@ -120,7 +120,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Near:
+class Neighbours:
     """Points in the coordinates of each residual, relative to the incumbent: residual, point(, coordinate)."""
 
     which: Indices
@@ -128,7 +128,7 @@ class Near:
     direction: Array  # of length 1
 
 
-def fit_sparse(S: Supports, known: Known, delta: float) -> tuple[SparseModel, SparseModel, Array]:
+def fit_sparse(S: Supports, known: KnownPoints, delta: float) -> tuple[SparseModel, SparseModel, Array]:
     """The quadratic model, the linear one, and how much of each residual's changes the quadratic leaves unexplained."""
     m, widest = known.points.shape[1], S.shape[1]
     near = _select(_nearest(S, known), min((widest + 1) * (widest + 2) // 2 + 2, LARGEST_SET))
@@ -152,7 +152,7 @@ def fit_sparse(S: Supports, known: Known, delta: float) -> tuple[SparseModel, Sp
     return SparseModel(S, r, g, H, m), SparseModel(S, r, g, None, m), unexplained
 
 
-def _candidates(S: Supports, known: Known) -> Indices:
+def _candidates(S: Supports, known: KnownPoints) -> Indices:
     """The points that each residual looks at: a row of numbers for each, -1 for none.
 
     Of the first points a residual needs those that move one of its own parameters and one that moves none, since to it
@@ -175,7 +175,7 @@ def _candidates(S: Supports, known: Known) -> Indices:
     return np.hstack([np.broadcast_to(latest, (len(S), len(latest))), own, base[:, None]])
 
 
-def _nearest(S: Supports, known: Known) -> Near:
+def _nearest(S: Supports, known: KnownPoints) -> Neighbours:
     """The candidates as each residual sees them."""
     which = _candidates(S, known)
     steps = np.hstack([known.points - known.points[known.k], np.zeros((len(known.points), 1))])
@@ -185,10 +185,10 @@ def _nearest(S: Supports, known: Known) -> Near:
     there = np.isfinite(squares)
     distance = np.sqrt(squares)
     a *= np.where(there, 1.0 / np.where(there, distance, 1.0), 0.0)[:, :, None]
-    return Near(which, distance, a)
+    return Neighbours(which, distance, a)
 
 
-def _select(near: Near, count: int) -> Near:
+def _select(near: Neighbours, count: int) -> Neighbours:
     """The nearest points, after as many nearest independent ones as there are coordinates."""
     n, _, widest = near.direction.shape
     rows = np.arange(n)
@@ -204,14 +204,14 @@ def _select(near: Near, count: int) -> Near:
         axis = np.where(there, 1.0 / np.where(there, size, 1.0), 0.0)[:, None] * left[rows, pick]
         left -= (left @ axis[:, :, None]) * axis[:, None, :]
     order = np.argsort(rank, axis=1, kind="stable")[:, :count]
-    return Near(
+    return Neighbours(
         np.take_along_axis(near.which, order, 1),
         np.take_along_axis(near.distance, order, 1),
         np.take_along_axis(near.direction, order[:, :, None], 1),
     )
 
 
-def open_slopes(S: Supports, known: Known, radius: float) -> Flags:
+def open_slopes(S: Supports, known: KnownPoints, radius: float) -> Flags:
     """For every parameter, whether a residual has a slope there that points within the radius leave open."""
     m, widest = known.points.shape[1], S.shape[1]
     near = _nearest(S, known)

@@ -22,7 +22,7 @@ WARM_POOL = 20  # how many points keep their solutions for warm starts after the
 
 
 @dataclass(frozen=True)
-class Point:
+class Sample:
     u: Array
     evaluation: Evaluation
     futile: int = 0  # refinements in a row that have come to nothing
@@ -50,7 +50,7 @@ class Pending:
     within: float
     warm: Evaluation | None = None
     replaces: int | None = None
-    refines: Point | None = None
+    refines: Sample | None = None
     plan: Plan | None = None  # of a step
     derivatives: bool = False
     below: float = math.inf
@@ -60,7 +60,7 @@ class Pending:
 class Trial:
     """A step under judgement."""
 
-    point: Point
+    point: Sample
     plan: Plan
 
 
@@ -83,10 +83,10 @@ class Ledger:
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0
-    best: Point | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
+    best: Sample | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
 
-    def better(self, current: Point) -> Point:
+    def better(self, current: Sample) -> Sample:
         """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as
         good.
 
@@ -111,7 +111,7 @@ class Setting:
         """The bounds of u."""
         return self.scaling.low, self.scaling.high
 
-    def rules_out(self, u: Array, current: Point) -> bool:
+    def rules_out(self, u: Array, current: Sample) -> bool:
         """Whether F at u is known beforehand to be no less than at the incumbent."""
         bound = self.lower_bound
         return bound is not None and bound(self.scaling.to_theta(u)) >= current.evaluation.interval[1]
@@ -150,15 +150,15 @@ class Modelling:
 
 
 @dataclass(frozen=True)
-class State:
+class Iterate:
     """What the trust region knows. `pool` holds the points that have left the model, the latest last."""
 
     delta: float
     rho: float
     first: tuple[Array, ...] = ()  # points of the model that are still to be evaluated
-    points: tuple[Point, ...] = ()
+    points: tuple[Sample, ...] = ()
     k: int = 0  # which of them is the incumbent
-    pool: tuple[Point, ...] = ()
+    pool: tuple[Sample, ...] = ()
     pending: Pending | None = None
     trial: Trial | None = None
     promise: float = math.inf  # the decrease that the latest step promised
@@ -170,7 +170,7 @@ class State:
     status: Status = Status.RUNNING
 
     @property
-    def current(self) -> Point:
+    def current(self) -> Sample:
         """The incumbent, from the first evaluation on."""
         return self.points[self.k]
 
@@ -187,11 +187,11 @@ class State:
         """With other models."""
         return replace(self, models=replace(self.models, **changes))
 
-    def pooled(self, *left: Point) -> Self:
+    def pooled(self, *left: Sample) -> Self:
         """With points that have left the model, or never were of it."""
         return replace(self, pool=pooled(self.pool, left))
 
-    def placed(self, point: Point, t: int) -> Self:
+    def placed(self, point: Sample, t: int) -> Self:
         """With a point that takes the t-th one's place."""
         return replace(self, points=(*self.points[:t], point, *self.points[t + 1 :]))
 
@@ -206,7 +206,7 @@ def sloped_pool_size(m: int) -> int:
     return max(MOST_EQUATIONS // (m + 1), 2)
 
 
-def pooled(pool: Sequence[Point], left: Sequence[Point]) -> tuple[Point, ...]:
+def pooled(pool: Sequence[Sample], left: Sequence[Sample]) -> tuple[Sample, ...]:
     """The pool with the points that have left the model."""
     if not left:
         return tuple(pool)
@@ -223,8 +223,8 @@ def pooled(pool: Sequence[Point], left: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(grown)
 
 
-def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[Point, ...]:
+def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[Sample, ...]:
     """A pool of evaluations elsewhere than at u that were made before the search, the nearest last."""
-    known = [Point(scaling.to_u(one.point), one) for one in seen if one.failure is None]
+    known = [Sample(scaling.to_u(one.point), one) for one in seen if one.failure is None]
     elsewhere = [point for point in known if not np.array_equal(point.u, u)]
     return pooled((), sorted(elsewhere, key=lambda point: -norm(point.u - u)))

@@ -19,7 +19,7 @@ from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Record, Status
 from suffice.search import limit
-from suffice.search.state import Judged, Ledger, Pending, Point, Setting
+from suffice.search.state import Judged, Ledger, Pending, Sample, Setting
 
 MOST_RECORDED = 1000  # parameters up to which records have theta
 
@@ -47,12 +47,12 @@ class Strategy(Protocol):
         ...
 
     @property
-    def points(self) -> Sequence[Point]:
+    def points(self) -> Sequence[Sample]:
         """Those that its next step goes by; none before the first evaluation."""
         ...
 
     @property
-    def current(self) -> Point:
+    def current(self) -> Sample:
         """The incumbent, from the first evaluation on."""
         ...
 
@@ -75,7 +75,7 @@ class Strategy(Protocol):
         """Think until an evaluation is pending or the search has ended."""
         ...
 
-    def absorb(self, point: Point, setting: Setting) -> tuple[Strategy, Judged | None]:
+    def absorb(self, point: Sample, setting: Setting) -> tuple[Strategy, Judged | None]:
         """Take in the point that was pending, and tell the verdict on a step that was judged by it. A point may have no
         F (`point.evaluation.failure`); one that was to be refined, and could not, comes back as it was."""
         ...
@@ -106,7 +106,7 @@ class Search:
         return self.setting.ledger
 
     @property
-    def best(self) -> Point | None:
+    def best(self) -> Sample | None:
         """The result so far; None before the first evaluation."""
         return self.ledger.better(self.strategy.current) if self.strategy.points else None
 
@@ -123,7 +123,7 @@ class Search:
         pending = before.pending
         assert pending is not None
         work, best, floors = ledger.work + float(evaluation.work), ledger.best, ledger.floors
-        point = Point(pending.u, evaluation)
+        point = Sample(pending.u, evaluation)
         if evaluation.failure is None:
             if options.noise is None and (best is None or evaluation.interval[1] < best.evaluation.interval[1]):
                 best = point
@@ -149,7 +149,7 @@ class Search:
             status = Status.MAX_SECONDS
         return replace(self, status=status)
 
-    def _record(self, evaluation: Evaluation, total_work: float, incumbent: Point, judged: Judged | None) -> Record:
+    def _record(self, evaluation: Evaluation, total_work: float, incumbent: Sample, judged: Judged | None) -> Record:
         pending, failure, to_theta = self.strategy.pending, evaluation.failure, self.setting.scaling.to_theta
         assert pending is not None
 

@@ -12,47 +12,40 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import by_derivatives, limit, looks, noise
+from suffice.search import by_derivatives, fitting, limit, looks, noise, sparsity
 from suffice.search.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
     achieved,
+    by_policy,
     first_look,
     for_model,
     for_point,
-    seen,
     too_rough,
-)
-from suffice.search.fitting import (
-    FAR,
-    competing_models,
-    flatness,
-    influences,
-    known_points,
-    look_for_sparsity,
-    smoothed_model,
-    test_sparsity,
 )
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
 from suffice.search.judge import Verdict, next_radius, next_rho
-from suffice.search.model import CostModel, minimise, thrifty
+from suffice.search.model import minimise, thrifty
 from suffice.search.settle import end_to_refine, ended, refine, verdict_on
-from suffice.search.sparsity import (
-    Flags,
-    fit_sparse,
-    independent,
-    open_slopes,
-    others,
-    probe,
-    some,
+from suffice.search.state import (
+    WARM_POOL,
+    Iterate,
+    Judged,
+    Pending,
+    Plan,
+    Sample,
+    Setting,
+    Trial,
+    pooled,
+    remembered,
 )
-from suffice.search.state import WARM_POOL, Judged, Pending, Plan, Point, Setting, State, Trial, pooled, remembered
 from suffice.search.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -60,12 +53,12 @@ FORGET = 0.5  # how much an older step counts when the models are compared
 CLOSE = 0.3  # of initial_radius: the largest rho at which a model tells what is left to gain
 
 
-class TrustRegion(State):
+class TrustRegion(Iterate):
     """The strategy for few parameters."""
 
     def decide(self, setting: Setting) -> TrustRegion:
         """Think until an evaluation is pending or the search has ended."""
-        state: State = self
+        state: Iterate = self
         while state.status is Status.RUNNING and state.pending is None:
             if state.first and not state.models.by_derivatives:
                 state = _ask_first(state, setting)
@@ -88,7 +81,7 @@ class TrustRegion(State):
         assert isinstance(state, TrustRegion)
         return state
 
-    def absorb(self, point: Point, setting: Setting) -> tuple[TrustRegion, Judged | None]:
+    def absorb(self, point: Sample, setting: Setting) -> tuple[TrustRegion, Judged | None]:
         """Take in the point that was pending, judge what can be judged."""
         assert self.pending is not None
         take = _take_in if point.evaluation.failure is None else _go_around
@@ -107,7 +100,7 @@ def begin(u: Array, setting: Setting, seen: Sequence[Evaluation] = ()) -> TrustR
 # Absorbing
 
 
-def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, Judged | None]:
+def _take_in(state: Iterate, pending: Pending, point: Sample, setting: Setting) -> tuple[Iterate, Judged | None]:
     match pending.purpose:
         case Purpose.FIRST:
             points = (*state.points, point)
@@ -115,12 +108,12 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
             state = replace(state, first=state.first[1:], points=points, k=best, retries=0)
             if len(points) == 1:
                 state = by_derivatives.take_up(state, setting)
-            return look_for_sparsity(state, setting), None
+            return fitting.look_for_sparsity(state, setting), None
         case Purpose.GEOMETRY:
             t = pending.replaces
             assert t is not None
-            new, old = (seen(one.evaluation, setting.options) for one in (point, state.current))
-            state = test_sparsity(replace(state, retries=0), point)
+            new, old = (by_policy(one.evaluation, setting.options) for one in (point, state.current))
+            state = fitting.test_sparsity(replace(state, retries=0), point)
             state = state.pooled(state.points[t]).placed(point, t)
             return replace(state, k=t) if new.interval[1] < old.interval[0] else state, None
         case Purpose.UNSEEN:
@@ -139,7 +132,7 @@ def _take_in(state: State, pending: Pending, point: Point, setting: Setting) -> 
     return (state, None) if state.trial is None else _conclude(state, state.trial, setting)
 
 
-def _go_around(state: State, pending: Pending, point: Point, setting: Setting) -> tuple[State, Judged | None]:
+def _go_around(state: Iterate, pending: Pending, point: Sample, setting: Setting) -> tuple[Iterate, Judged | None]:
     """There are no finite residuals at the pending point: nothing of it enters a model."""
     match pending.purpose:
         case Purpose.FIRST:
@@ -158,7 +151,7 @@ def _go_around(state: State, pending: Pending, point: Point, setting: Setting) -
     return (by_derivatives.failed(state, plan, setting) if state.models.by_derivatives else state), judged
 
 
-def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judged]:
+def _conclude(state: Iterate, trial: Trial, setting: Setting) -> tuple[Iterate, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
     plan, options = trial.plan, setting.options
     verdict, ratio = verdict_on(state.current, trial, setting)
@@ -182,21 +175,19 @@ def _conclude(state: State, trial: Trial, setting: Setting) -> tuple[State, Judg
 # Steps
 
 
-def _ask_first(state: State, setting: Setting) -> State:
+def _ask_first(state: Iterate, setting: Setting) -> Iterate:
     """The next of the first points. Of the very first evaluation nothing is known but what `lower_bound` tells."""
     u, bound = state.first[0], setting.lower_bound
     if not state.points:
         least = 0.0 if bound is None else bound(setting.scaling.to_theta(u))
         return _ask(state, Purpose.FIRST, u, for_model(state.delta, None, setting.options, least), setting)
-    start = state.points[0]
-    within = for_model(state.delta, start.evaluation, setting.options)
-    return _ask_near(state, setting, Purpose.FIRST, start.u, u, within)
+    return _ask_near(state, Purpose.FIRST, state.points[0], u, state.delta, setting)
 
 
-def _step(state: State, setting: Setting) -> State:
+def _step(state: Iterate, setting: Setting) -> Iterate:
     models, options, records = state.models, setting.options, setting.ledger.records
     if models.sparsity is not None and models.checked == math.inf and len(records) > len(state.points):
-        moves = some(models.sparsity, len(state.points) - 1, len(records))
+        moves = sparsity.some(models.sparsity, len(state.points) - 1, len(records))
         return _probe(state.modelled(checked=state.rho), moves, state.delta, setting)
     across = looks.across(state.current.u, *setting.box) if state.looks.rounds == 0 else []
     if across and looks.begun_on_a_plateau(state, setting):
@@ -204,7 +195,7 @@ def _step(state: State, setting: Setting) -> State:
     if models.by_derivatives and (limit.noisy(setting) or not by_derivatives.known(state.current.evaluation)):
         at_last = state.rho <= options.final_radius and options.noise is None
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
-    state, fitted, competing = _fitted(state, setting)
+    state, smoothed, competing = fitting.fitted(state, setting)
     current = state.current
     model = competing[min(range(len(competing)), key=lambda i: models.misses[i])]
     room = setting.scaling.low - current.u, setting.scaling.high - current.u
@@ -216,8 +207,8 @@ def _step(state: State, setting: Setting) -> State:
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if across and predicted <= looks.WORTH * current.evaluation.cost and looks.untouched(state, setting):
         return state.looking(places=tuple(across), rounds=1)
-    if fitted is not None and predicted <= fitted.doubt(s):
-        return noise.restart(state, fitted, setting)
+    if smoothed is not None and predicted <= smoothed.doubt(s):
+        return noise.restart(state, smoothed, setting)
     short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
     if _suffices(state, predicted, short, setting):
         return replace(state, status=Status.SUFFICES)
@@ -232,40 +223,24 @@ def _step(state: State, setting: Setting) -> State:
         return replace(state, pending=blurred)
     within = first_look(predicted, state.delta, current.evaluation, options)
     plan = Plan(predicted, length, tuple(one.value(s) for one in competing))
-    if fitted is not None:
-        plan = replace(plan, noise=fitted.eps, origin=fitted.smoothed[state.k] + fitted.bias)
+    if smoothed is not None:
+        plan = replace(plan, noise=smoothed.eps, origin=smoothed.smoothed[state.k] + smoothed.bias)
     return _ask(state, Purpose.STEP, u, within, setting, plan=plan)
 
 
-def _fitted(state: State, setting: Setting) -> tuple[State, noise.Fit | None, Sequence[CostModel]]:
-    """The models that compete, one for each of the misses; where there is noise the regression alone, around the point
-    that it finds to be the best."""
-    fitted = None
-    models: Sequence[CostModel]
-    if limit.noisy(setting):
-        state, fitted = smoothed_model(state, setting)
-        models = [fitted.model]
-    elif state.models.by_derivatives:
-        models = by_derivatives.competing(state, setting)
-    else:
-        models = competing_models(state, setting)
-    count = len(state.models.misses)
-    return state, fitted, [*models, *[models[-1]] * (count - len(models))][:count]
-
-
-def _blurred(state: State, u: Array, predicted: float, setting: Setting) -> Pending | None:
+def _blurred(state: Iterate, u: Array, predicted: float, setting: Setting) -> Pending | None:
     """The request for a point of the model that is too rough for a step to u with this promise, if there is one."""
-    options, shares = setting.options, influences(state, u, setting.options)
+    options, shares = setting.options, fitting.influences(state, u, setting.options)
     for t in (state.k, *range(len(state.points))):
         point, incumbent = state.points[t], t == state.k
-        rough = too_rough(shares[t] * seen(point.evaluation, options).error, point.moved, predicted, incumbent)
+        rough = too_rough(shares[t] * by_policy(point.evaluation, options).error, point.moved, predicted, incumbent)
         if rough and not limit.exhausted(point, setting):
             purpose = Purpose.REFINE_INCUMBENT if incumbent else Purpose.REFINE_POINT
             return refine(purpose, point, FIRST_LOOK[options.policy] * predicted / shares[t], setting, t)
     return None
 
 
-def _suffices(state: State, predicted: float, short: bool, setting: Setting) -> bool:
+def _suffices(state: Iterate, predicted: float, short: bool, setting: Setting) -> bool:
     """Whether nothing worth an evaluation is promised on a radius small enough to tell: by this model, whose step is
     too short to be made, or by this one and the one of the latest step that was tried."""
     options = setting.options
@@ -275,7 +250,7 @@ def _suffices(state: State, predicted: float, short: bool, setting: Setting) -> 
     return short or next(promised, math.inf) <= options.enough
 
 
-def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
+def _last_to_a_bound(state: Iterate, u: Array, setting: Setting) -> bool:
     """Whether a step, however short, meets a bound when nothing else is left to do: a point next to an optimal bound is
     not on it."""
     at, (low, high) = state.current.u, setting.box
@@ -283,44 +258,32 @@ def _last_to_a_bound(state: State, u: Array, setting: Setting) -> bool:
     return state.rho <= setting.options.final_radius and bool(meets.any())
 
 
-def _ended(state: State, setting: Setting) -> State:
+def _ended(state: Iterate, setting: Setting) -> Iterate:
     """The radius has come down: converged, if the accuracy was enough to say so."""
     return replace(state, status=ended(state.current, setting, Status.CONVERGED))
 
 
-def _ask(
-    state: State,
-    purpose: Purpose,
-    u: Array,
-    within: float,
-    setting: Setting,
-    replaces: int | None = None,
-    plan: Plan | None = None,
-) -> State:
+def _ask(state: Iterate, purpose: Purpose, u: Array, within: float, setting: Setting, **given: Any) -> Iterate:
     warm = warm_start(u, state.points, state.k, state.pool[-WARM_POOL:])
-    return replace(state, pending=Pending(purpose, u, limit.askable(within, setting), warm, replaces, plan=plan))
+    return replace(state, pending=Pending(purpose, u, limit.askable(within, setting), warm, **given))
 
 
 def _ask_near(
-    state: State,
-    setting: Setting,
-    purpose: Purpose,
-    centre: Array,
-    u: Array,
-    within: float,
-    replaces: int | None = None,
-) -> State:
-    """Ask for a point of the model, or as often as there were no finite residuals, for another one on its line."""
-    places = elsewhere(centre, u, *setting.box)
+    state: Iterate, purpose: Purpose, centre: Sample, u: Array, radius: float, setting: Setting, **given: Any
+) -> Iterate:
+    """Ask for a point of a model on this radius, or as often as there were no finite residuals, for another one on its
+    line through the centre."""
+    places = elsewhere(centre.u, u, *setting.box)
     if state.retries >= len(places):
         return replace(state, status=Status.NOT_FINITE)
-    return _ask(state, purpose, places[state.retries], within, setting, replaces)
+    within = for_model(radius, centre.evaluation, setting.options)
+    return _ask(state, purpose, places[state.retries], within, setting, **given)
 
 
 # After a failed or short step
 
 
-def _mend(state: State, setting: Setting, short: bool = False) -> State:
+def _mend(state: Iterate, setting: Setting, short: bool = False) -> Iterate:
     """Settle what is open of sparsity, bring a far point near, refresh a stale one, or else reduce rho."""
     for mended in (_probe_sparsity, _bring_near, _refresh):
         asking = mended(state, setting, short)
@@ -329,20 +292,18 @@ def _mend(state: State, setting: Setting, short: bool = False) -> State:
     return state if not short and state.delta > state.rho else _narrow(state, setting)
 
 
-def _bring_near(state: State, setting: Setting, short: bool) -> State | None:
-    points, k = state.places, state.k
-    t, distance = farthest(points, k)
+def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
+    t, distance = farthest(state.places, state.k)
     if state.models.by_derivatives or state.models.sparsity is not None:
         return None
-    if distance <= FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if distance <= fitting.FAR * max(2.0 * state.delta, 10.0 * state.rho):
         return None
     radius = max(min(0.1 * distance, state.delta), state.rho)
-    u = improving_point(points, k, t, radius, *setting.box)
-    within = for_model(radius, state.current.evaluation, setting.options)
-    return _ask_near(state, setting, Purpose.GEOMETRY, points[k], u, within, replaces=t)
+    u = improving_point(state.places, state.k, t, radius, *setting.box)
+    return _ask_near(state, Purpose.GEOMETRY, state.current, u, radius, setting, replaces=t)
 
 
-def _refresh(state: State, setting: Setting, short: bool) -> State | None:
+def _refresh(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     current, options = state.current, setting.options
     for t, point in enumerate(state.points):
         distance = norm(point.u - current.u)
@@ -356,7 +317,7 @@ def _refresh(state: State, setting: Setting, short: bool) -> State | None:
     return None
 
 
-def _narrow(state: State, setting: Setting) -> State:
+def _narrow(state: Iterate, setting: Setting) -> Iterate:
     """Reduce rho, unless there is something to look at before; at the final radius, end."""
     options, noisy = setting.options, limit.noisy(setting)
     at_last, rho = state.rho <= options.final_radius, next_rho(state.rho, options.final_radius)
@@ -365,8 +326,8 @@ def _narrow(state: State, setting: Setting) -> State:
             return by_derivatives.give_up(state, setting)
         return _ask(state, Purpose.TEST, *by_derivatives.test(state, setting), setting)
     if at_last and noisy and noise.unsure(state, setting):
-        return noise.restart(*smoothed_model(state, setting), setting)
-    squared = flatness(state, setting) if at_last and not noisy else None
+        return noise.restart(*fitting.smoothed_model(state, setting), setting)
+    squared = fitting.flatness(state, setting) if at_last and not noisy else None
     state = looks.before_narrowing(state, setting, rho, squared)
     if state.looks.places:
         return state
@@ -376,7 +337,7 @@ def _narrow(state: State, setting: Setting) -> State:
 # Looks elsewhere
 
 
-def _ask_look(state: State, setting: Setting) -> State:
+def _ask_look(state: Iterate, setting: Setting) -> Iterate:
     """None is made where F is known beforehand not to be less."""
     u, current = state.looks.places[0], state.current
     if setting.rules_out(u, current):
@@ -384,7 +345,7 @@ def _ask_look(state: State, setting: Setting) -> State:
     return _ask(state, Purpose.UNSEEN, u, looks.accuracy(u, current, setting), setting)
 
 
-def _look(state: State, point: Point, setting: Setting) -> State:
+def _look(state: Iterate, point: Sample, setting: Setting) -> Iterate:
     """A point elsewhere: if F is proven to be less there, the search goes on from it, with first points of its own if
     that is more than next to nothing."""
     gain = looks.gain(state, point, setting)
@@ -398,7 +359,7 @@ def _look(state: State, point: Point, setting: Setting) -> State:
     return replace(state, k=t, delta=radius).looking(places=())
 
 
-def _begin_at(point: Point, radius: float, state: State, setting: Setting) -> State:
+def _begin_at(point: Sample, radius: float, state: Iterate, setting: Setting) -> Iterate:
     first = first_points(point.u, radius, *setting.box, setting.options.seed)[1:]
     begun = replace(state, delta=radius, rho=radius, first=tuple(first)).looking(places=())
     if state.models.by_derivatives:
@@ -406,7 +367,7 @@ def _begin_at(point: Point, radius: float, state: State, setting: Setting) -> St
     return replace(begun, points=(point,), k=0, pool=pooled(state.pool, state.points))
 
 
-def _looked_in_vain(state: State, setting: Setting) -> State:
+def _looked_in_vain(state: Iterate, setting: Setting) -> Iterate:
     """A look has found nothing. After the last one before its end the search ends; from a plateau that it has begun on
     it goes on as from anywhere else."""
     places = state.looks.places
@@ -416,24 +377,24 @@ def _looked_in_vain(state: State, setting: Setting) -> State:
 # Sparsity
 
 
-def _probe_sparsity(state: State, setting: Setting, short: bool) -> State | None:
+def _probe_sparsity(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     """Slopes that are open are settled, and before rho is reduced the sparsity is tested."""
     S = state.models.sparsity
     if S is None:
         return None
-    known = known_points(state, setting)
-    wanted = open_slopes(S, known, FAR * 2.0 * state.delta)
+    known = fitting.known_points(state, setting)
+    wanted = sparsity.open_slopes(S, known, fitting.FAR * 2.0 * state.delta)
     if wanted.any():
-        return _probe(state, independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
+        return _probe(state, sparsity.independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
     if state.models.checked > state.rho and (short or state.delta <= state.rho):
-        worst = int(np.argmax(fit_sparse(S, known, state.delta)[2]))
-        moves = others(S, worst, len(state.points) - 1)
+        worst = int(np.argmax(sparsity.fit_sparse(S, known, state.delta)[2]))
+        moves = sparsity.others(S, worst, len(state.points) - 1)
         return _probe(state.modelled(checked=state.rho), moves, state.rho, setting)
     return None
 
 
-def _probe(state: State, moves: Flags, radius: float, setting: Setting) -> State:
-    u = probe(state.current.u, moves, radius, *setting.box, len(setting.ledger.records))
+def _probe(state: Iterate, moves: sparsity.Flags, radius: float, setting: Setting) -> Iterate:
+    u = sparsity.probe(state.current.u, moves, radius, *setting.box, len(setting.ledger.records))
     t = point_to_replace(state.places, state.k, u, radius, False)
     within = for_model(radius, state.current.evaluation, setting.options)
-    return _ask(state, Purpose.GEOMETRY, u, within, setting, t)
+    return _ask(state, Purpose.GEOMETRY, u, within, setting, replaces=t)

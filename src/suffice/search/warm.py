@@ -17,12 +17,12 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.search.geometry import lagrange_gradients, lagrange_values
-from suffice.search.state import Point
+from suffice.search.state import Sample
 
 FAR = 4.0  # sum of |l_t(u)| from which on the interpolant amplifies errors more than it saves
 
 
-def warm_start(u: Array, points: Sequence[Point], k: int, pool: Sequence[Point]) -> Evaluation | None:
+def warm_start(u: Array, points: Sequence[Sample], k: int, pool: Sequence[Sample]) -> Evaluation | None:
     """The start for u, from the model's points around the k-th and a pool of older ones."""
     candidates = [*points, *pool]
     if not candidates:
@@ -35,7 +35,7 @@ def warm_start(u: Array, points: Sequence[Point], k: int, pool: Sequence[Point])
     return near.evaluation if blended is None else replace(near.evaluation, solutions=blended)
 
 
-def _blend(u: Array, points: Sequence[Point], k: int, nearest: Evaluation) -> list[Any] | None:
+def _blend(u: Array, points: Sequence[Sample], k: int, nearest: Evaluation) -> list[Any] | None:
     solutions = [point.evaluation.solutions for point in points]
     if not all(row and all(hasattr(item, "x") and hasattr(item, "start_at") for item in row) for row in solutions):
         return None
