@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from suffice.search.step import ball_minimiser, eigenvalues, longest_linear, trust_region_step
+from suffice.search.step import ball_minimiser, eigenvalues, trust_region_step
 
 BOUNDS = [0.0, 0.1, 0.5, 1.0, 2.0, np.inf]  # distances to a bound, in trust radii
+
+
+def longest_linear(g, delta, lower, upper):
+    """argmax of g.s over ball and box."""
+    return trust_region_step(-g, np.zeros((len(g), len(g))), delta, lower, upper)
 
 
 def q(g, H, s):

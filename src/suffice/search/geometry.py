@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import lapack, svd
 
 from suffice.arrays import Array, norm
-from suffice.search.step import longest_linear
+from suffice.search.step import trust_region_step
 
 SHORTER, SHORTENINGS = 4.0, 7  # down to 6e-5 of the distance, 16 points in all
 SINGULAR = 1e-12  # reciprocal condition number from which on directions are cut off
@@ -104,7 +104,8 @@ def farthest(points: Array, k: int) -> tuple[int, float]:
 def improving_point(points: Array, k: int, t: int, delta: float, lower: Array, upper: Array) -> Array:
     """The point of the trust region at which |l_t| is largest."""
     u, slope = points[k], lagrange_gradients(points, k)[t]
-    steps = [longest_linear(sign * slope, delta, lower - u, upper - u) for sign in (1.0, -1.0)]
+    flat, room = np.zeros((len(u), len(u))), (lower - u, upper - u)
+    steps = [trust_region_step(sign * slope, flat, delta, *room) for sign in (-1.0, 1.0)]
     best = max(steps, key=lambda s: abs(float(slope @ s)))
     moved: Array = np.clip(u + best, lower, upper)
     return moved

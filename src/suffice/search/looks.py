@@ -1,14 +1,12 @@
 r"""Where a search looks elsewhere than its model proposes, when, and what a look is worth.
 
-A model is fitted to points nearby and tells nothing of what lies beyond. Five things make that matter here.
+A model is fitted to points nearby and tells nothing of what lies beyond. Four things make that matter here.
 
-- A plateau at the start. Where residuals are the same at all first points (penalties so large that all weights are 0),
-  no model tells anything, however small its radius. So F is looked at across the box: with all parameters that have
-  bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the bounds.
-- A plateau on the way. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may
-  draw the search further and further away. Where no residual that has to be computed differs between the points of the
-  model, and the model promises less than WORTH of F, the search looks across the box, and goes on from where F is less
-  and a residual differs.
+- A plateau. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may draw the
+  search further and further away. Where no residual that has to be computed differs between the points of the model (at
+  the start, no residual at all), and the model promises less than WORTH of F, F is looked at across the box: with all
+  parameters that have bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the
+  bounds. The search goes on from where F is less and a residual differs.
 - Kinks. Where the support of the weights changes, F has a kink, and valleys between kinks that are no wider than a
   hundredth of the box. A search that has come to rest in one sees its steps fail, however short they are. So once rho
   is below NEAR of the first radius, the model promises less than LITTLE of F, and a third of the steps at such radii
@@ -111,42 +109,31 @@ def along_flat(u: Array, squared: Array, F: float, radius: float, lower: Array, 
 # When
 
 
-def begun_on_a_plateau(state: Iterate, setting: Setting) -> bool:
-    """Whether nothing at all depends on theta as far as the first evaluations tell, by values or by derivatives; values
-    that are errors for the most part tell nothing."""
-    if setting.options.noise is not None or len(setting.ledger.records) > len(state.points):
-        return False
-    start = state.points[0].evaluation
-    if any(point.evaluation.error > WORTH * start.cost for point in state.points):
-        return False
-    if state.models.by_derivatives:
-        return start.J is not None and not start.J.any()
-    change = max(norm(point.evaluation.r - start.r) for point in state.points)
-    return len(state.points) > 1 and change <= ROUNDING * norm(start.r)
-
-
-def untouched(state: Iterate, setting: Setting) -> bool:
-    """Whether no residual that has to be computed depends on theta, by the points of the model or its derivatives."""
+def on_a_plateau(state: Iterate, setting: Setting) -> bool:
+    """Whether no residual that has to be computed depends on theta, by the points of the model or its derivatives; at
+    the start, where all are known exactly, no residual at all. Values that are mostly errors tell nothing."""
     start = state.current.evaluation
     if setting.options.noise is not None or start.error > WORTH * start.cost:
         return False
+    if not start.e.any() and len(setting.ledger.records) > len(state.points):
+        return False
     if state.models.by_derivatives:
-        inexact = _inexact(start)
-        return start.J is not None and bool(start.r[inexact].any()) and not start.J[inexact].any()
+        those = _computed(start)
+        return start.J is not None and bool(start.r[those].any()) and not start.J[those].any()
     return len(state.points) > 1 and all(_same(point.evaluation, start) for point in state.points)
 
 
 def _same(one: Evaluation, other: Evaluation) -> bool:
-    """Whether all residuals that are not known exactly are the same."""
-    inexact = _inexact(other)
-    if len(one.r) != len(other.r) or not other.r[inexact].any():
+    """Whether all residuals that have to be computed are the same."""
+    those = _computed(other)
+    if len(one.r) != len(other.r) or not other.r[those].any():
         return False
-    return norm((one.r - other.r)[inexact]) <= ROUNDING * norm(other.r[inexact])
+    return norm((one.r - other.r)[those]) <= ROUNDING * norm(other.r[those])
 
 
-def _inexact(evaluation: Evaluation) -> Flags:
-    """Which residuals are not known exactly."""
-    inexact: Flags = evaluation.e > 0.0
+def _computed(evaluation: Evaluation) -> Flags:
+    """Which residuals are not known exactly; all, if all are."""
+    inexact: Flags = (evaluation.e > 0.0) | (not evaluation.e.any())
     return inexact if evaluation.blocks is None else np.repeat(inexact, evaluation.blocks)
 
 
@@ -209,6 +196,6 @@ def gain(state: Iterate, point: Sample, setting: Setting) -> float:
     still on a plateau that the search wants to leave."""
     current = state.current.evaluation
     less = current.interval[0] - point.evaluation.interval[1]
-    if less <= ROUNDING * current.cost or (untouched(state, setting) and _same(point.evaluation, current)):
+    if less <= ROUNDING * current.cost or (on_a_plateau(state, setting) and _same(point.evaluation, current)):
         return 0.0
     return less / current.cost

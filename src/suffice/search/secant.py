@@ -102,30 +102,21 @@ def minimise(g: Array, B: Secants, l: Array, h: Array) -> tuple[Array, float]:  
         if size <= TOLERANCE * first or size == 0.0:
             break
         before = s
-        s, Bs = _search(s, Bs, -r / B.sigma, r, B, l, h)
+        s, Bs = _search(s, Bs, -r / B.sigma, r, B, (l, h))
         r = g + Bs
         free = ((s > l) | (r < 0.0)) & ((s < h) | (r > 0.0))
         if B.count and free.any():
-            d = B.newton(r, free)
-            s, Bs = _search(s, Bs, d, r, B, l, h)
+            s, Bs = _search(s, Bs, B.newton(r, free), r, B, (l, h))
         if turn and np.array_equal(before, s):
             break
     return s, max(-float(g @ s + 0.5 * (s @ Bs)), 0.0)
 
 
-def _search(
-    s: Array,
-    Bs: Array,
-    d: Array,
-    r: Array,
-    B: Secants,
-    l: Array,  # noqa: E741
-    h: Array,
-) -> tuple[Array, Array]:
+def _search(s: Array, Bs: Array, d: Array, r: Array, B: Secants, box: tuple[Array, Array]) -> tuple[Array, Array]:
     """The projection of s + t d with a t at which q, whose gradient at s is r, falls by a share of its slope."""
     t = 1.0
     for _ in range(HALVINGS):
-        moved = np.clip(s + t * d, l, h)
+        moved = np.clip(s + t * d, *box)
         step = moved - s
         image = B.times(step)
         slope = float(r @ step)

@@ -77,6 +77,8 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
     size = norm(g)
     if delta <= 0.0 or (size == 0.0 and not H.any()):
         return np.zeros_like(g), 0.0
+    if not H.any():
+        return -delta / size * g, size / delta
     if len(g) > FEW and (found := _by_factors(g, H, delta)) is not None:
         return found
     lam, Q = eigenvalues(H)
@@ -134,24 +136,3 @@ def _by_factors(g: Array, H: Array, delta: float) -> tuple[Array, float] | None:
         w = lapack.dtrtrs(L, s, lower=1)[0]
         nu += (length / delta - 1.0) * length**2 / float(w @ w)
     return None
-
-
-def longest_linear(g: Array, delta: float, lower: Array, upper: Array) -> Array:
-    """argmax of g.s over the ball and the box: s = clip(lambda g) with lambda as large as the ball allows."""
-    if not g.any():
-        return np.zeros_like(g)
-    corner = np.where(g > 0, upper, np.where(g < 0, lower, 0.0))
-    if norm(np.where(np.isfinite(corner), corner, 2.0 * delta)) <= delta:
-        return corner
-    low, high = 0.0, delta / norm(g)
-    if ((lower <= high * g) & (high * g <= upper)).all():
-        return high * g
-    while norm(np.clip(high * g, lower, upper)) < delta and high < 1e300:
-        low, high = high, 2.0 * high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if norm(np.clip(middle * g, lower, upper)) > delta:
-            high = middle
-        else:
-            low = middle
-    return np.clip(low * g, lower, upper)

@@ -189,9 +189,6 @@ def _step(state: Iterate, setting: Setting) -> Iterate:
     if models.sparsity is not None and models.checked == math.inf and len(records) > len(state.points):
         moves = sparsity.some(models.sparsity, len(state.points) - 1, len(records))
         return _probe(state.modelled(checked=state.rho), moves, state.delta, setting)
-    across = looks.across(state.current.u, *setting.box) if state.looks.rounds == 0 else []
-    if across and looks.begun_on_a_plateau(state, setting):
-        return state.looking(places=tuple(across), rounds=1)
     if models.by_derivatives and (limit.noisy(setting) or not by_derivatives.known(state.current.evaluation)):
         at_last = state.rho <= options.final_radius and options.noise is None
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
@@ -205,8 +202,10 @@ def _step(state: Iterate, setting: Setting) -> Iterate:
         s, predicted = minimise(model, state.delta, *room)
     u, length = np.clip(current.u + s, *setting.box), norm(s)
     state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
-    if across and predicted <= looks.WORTH * current.evaluation.cost and looks.untouched(state, setting):
-        return state.looking(places=tuple(across), rounds=1)
+    if predicted <= looks.WORTH * current.evaluation.cost and state.looks.rounds == 0:
+        across = looks.across(current.u, *setting.box) if looks.on_a_plateau(state, setting) else []
+        if across:
+            return state.looking(places=tuple(across), rounds=1)
     if smoothed is not None and predicted <= smoothed.doubt(s):
         return noise.restart(state, smoothed, setting)
     short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
