@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from suffice import solve
 from suffice.arrays import host
 from suffice.cuda import batched_columns, fused
+from suffice.cuda.columns import ColumnLosses, ColumnProblems
 from suffice.models.margin_losses import Huber, Logistic, Squared
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.rows.design import ALIGNED, Design
@@ -212,10 +213,10 @@ def test_an_adaptive_iteration_is_the_one_written_out(loss, n, parts):
     found = step(batched_columns.Columns(*moving, *map(there, numbers), there(failed)))
 
     solver = AdaptiveFista(grow=1.1, shrink=0.5)
-    shared = batched_columns.Shared((), solver, Design(X, a), a, loss, Y, l1, mu, mu, L)
+    shared = ColumnProblems((), Design(X, a), ColumnLosses(loss, a[:, None], Y), l1, mu, mu, L)
     W, before, M, M_before, Z, G = start
     state = batched_columns.Columns(W, before, M, M_before, Z, M, G, *numbers, failed)
-    expected = batched_columns._step(shared, state)
+    expected = batched_columns._adaptive_step(solver, shared, None, state)
     made = expected.k > state.k
     assert n < 20 or (made.any() and not made.all())
     for name, value in found.items():

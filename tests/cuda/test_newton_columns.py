@@ -10,7 +10,7 @@ import pytest
 
 import suffice
 from suffice.arrays import host
-from suffice.cuda.column_losses import ColumnLosses
+from suffice.cuda.columns import ColumnLosses
 from suffice.cuda.newton_columns import NewtonBatch
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import HUBER, LOGISTIC, SQUARED, MarginLoss

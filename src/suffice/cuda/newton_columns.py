@@ -5,7 +5,7 @@ A step is that of `suffice.solvers.newton`, made for all columns at a time: the 
     q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) + l1 ||v||_1,        H = X^T C X + l2,    C = diag(a psi'')
 
 on the variables that are not at their optimum, all of them, and H of all rows: on such a device a Hessian costs as much
-as a few products with X. Where an intercept is minimised out (`suffice.cuda.column_losses`), H is that of X less its
+as a few products with X. Where an intercept is minimised out (`suffice.cuda.columns`), H is that of X less its
 mean by C. Columns have their own variables, so that matrices are padded with ones on the diagonal to the size of the
 largest. Its minimiser is sought with the signs of w first, and then, for the columns where these are not the
 minimiser's, by ADMM with R = 0.3 diag(H),
@@ -24,14 +24,13 @@ import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, norm
-from suffice.cuda.batched_columns import column
-from suffice.cuda.column_losses import ColumnLosses, are_alike
+from suffice.cuda.columns import ColumnLosses, ColumnProblems, are_alike, column
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.penalties.prox import L1
@@ -39,8 +38,8 @@ from suffice.rows.design import Design
 from suffice.solvers.certificate import Evidence, certify_step
 from suffice.solvers.hessian import LEAST_RIDGE
 from suffice.solvers.newton import NewtonState
-from suffice.solvers.problem import Canonical, Composite
-from suffice.solvers.solution import Ask, Outcome, Solution
+from suffice.solvers.problem import Canonical
+from suffice.solvers.solution import Ask, Batch, Outcome, Solution
 
 MOST_COLUMNS = 8192  # of X, so that a Hessian of each problem fits
 GIGABYTES = 8.0  # of Hessians at a time
@@ -53,45 +52,7 @@ SEEN = 0.9  # a step in the dark of rounding has to shorten the least subgradien
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What stays the same: X, and the columns' losses and penalties. Margins of its methods are shifted."""
-
-    problems: tuple[Composite, ...]
-    design: Design
-    losses: ColumnLosses
-    l1: Any
-    l2: Any
-
-    @classmethod
-    def of(cls, problems: Sequence[Composite]) -> Shared:
-        models = [problem.smooth for problem in problems]
-        first = models[0]
-        assert isinstance(first, LossModel)
-
-        def per_column(values: list[Any]) -> Any:
-            return like(np.array(values, dtype=np.float64), first.design.X)
-
-        l1 = per_column([problem.prox.l1 for problem in problems])  # type: ignore[attr-defined]
-        l2 = per_column([model.l2 for model in models])  # type: ignore[attr-defined]
-        return cls(tuple(problems), first.design, ColumnLosses.of(models), l1, l2)  # type: ignore[arg-type]
-
-    def gradients(self, W: Any, m: Any) -> Any:
-        return self.design.pull(self.losses.slopes(m)) + self.l2 * W
-
-    def values(self, W: Any, m: Any) -> Any:
-        return self.losses.values(m) + 0.5 * self.l2 * (W * W).sum(0) + self.l1 * W.abs().sum(0)
-
-    def least(self, W: Any, G: Any) -> Any:
-        """The least subgradient of Phi."""
-        return _least(W, G, self.l1)
-
-    def only(self, kept: list[int]) -> Shared:
-        problems = tuple(self.problems[j] for j in kept)
-        return replace(self, problems=problems, losses=self.losses.only(kept), l1=self.l1[kept], l2=self.l2[kept])
-
-
-@dataclass(frozen=True)
-class Columns:
+class NewtonColumns:
     """What moves: weights, shifted margins, gradients and lengths of the least subgradient; which columns cannot get
     on."""
 
@@ -102,21 +63,18 @@ class Columns:
     made: Any
     ended: Any
 
-    def only(self, kept: list[int]) -> Columns:
-        return Columns(*(value[..., kept] for value in vars(self).values()))
+    def only(self, kept: list[int]) -> NewtonColumns:
+        return NewtonColumns(*(value[..., kept] for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
-class NewtonBatch:
+class NewtonBatch(Batch):
     """Linear models of one X and one psi, with an intercept or without, X an array of torch, as columns of matrices.
     Folds have weights of their own."""
 
-    shared: Shared
-    columns: Columns
-    look: int = 1
-    crowd: float = 1.0
-    again: float = 0.9
-    alone: ClassVar[bool] = True
+    shared: ColumnProblems
+    columns: NewtonColumns
+    alone = True
 
     @classmethod
     def holds(cls, asks: Sequence[Ask]) -> bool:
@@ -132,7 +90,7 @@ class NewtonBatch:
 
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> NewtonBatch:
-        shared = Shared.of([start.problem for start in starts])  # type: ignore[misc]
+        shared = ColumnProblems.of([start.problem for start in starts])  # type: ignore[misc]
         W = like(np.stack([start.x for start in starts], axis=1), shared.l2)
         made = like(np.array([float(start.state.k) for start in starts]), shared.l2)
         ended = like(np.array([float(start.state.ended) for start in starts]), shared.l2) > 0.5
@@ -145,22 +103,13 @@ class NewtonBatch:
         return replace(self, columns=columns)
 
     def estimates(self, start_radii: Array) -> Array:
-        s, shared = self.columns, self.shared
-        V = shared.l2 * s.W - s.G
-        p = V.clamp(-shared.l1, shared.l1)
-        B = (shared.l1 * s.W.abs() - s.W * p).sum(0)
-        D = ((s.W - (V - p) / shared.l2) ** 2).sum(0)
-        return host(0.5 * D.sqrt() + (B / shared.l2 + 0.25 * D).sqrt())
+        return host(self.shared.gaps(self.columns.W, self.columns.G))
 
     def finite(self) -> npt.NDArray[np.bool_]:
         return np.asarray(host(self.columns.W.isfinite().all(0)), dtype=np.bool_)
 
     def ended(self) -> npt.NDArray[np.bool_]:
         return np.asarray(host(self.columns.ended), dtype=np.bool_)
-
-    def start_radius(self, j: int) -> float:
-        """Nothing is known of the start any more, and no rule needs it."""
-        return math.inf
 
     def solution(self, j: int, start: Solution) -> Solution:
         s, problem = self.columns, self.shared.problems[j]
@@ -189,16 +138,16 @@ def goes_together(design: Design) -> bool:
     return type(design.X).__module__.partition(".")[0] == "torch" and design.shape[1] <= MOST_COLUMNS
 
 
-def _at(shared: Shared, W: Any, M: Any, made: Any, ended: Any) -> Columns:
+def _at(shared: ColumnProblems, W: Any, M: Any, made: Any, ended: Any) -> NewtonColumns:
     m = shared.losses.shifted(M)
     G = shared.gradients(W, m)
-    return Columns(W, m, G, shared.least(W, G).norm(dim=0), made, ended)
+    return NewtonColumns(W, m, G, _least(W, G, shared.l1).norm(dim=0), made, ended)
 
 
-def _step(shared: Shared, s: Columns) -> Columns:
+def _step(shared: ColumnProblems, s: NewtonColumns) -> NewtonColumns:
     """One step of every column that has not ended."""
     torch = _torch()
-    least = shared.least(s.W, s.G)
+    least = _least(s.W, s.G, shared.l1)
     moving = ~s.ended & (s.length > 0.0)
     if not bool(moving.any()):
         return replace(s, ended=s.ended | (s.length == 0.0))
@@ -212,10 +161,10 @@ def _step(shared: Shared, s: Columns) -> Columns:
     worse = (t == 0.0) | (hidden & ~(there.length < s.length))
     ended = s.ended | worse | (hidden & (there.length > SEEN * s.length)) | (there.length == 0.0)
     pairs = zip(vars(s).values(), vars(there).values(), strict=True)
-    return replace(Columns(*(torch.where(worse, old, new) for old, new in pairs)), ended=ended)
+    return replace(NewtonColumns(*(torch.where(worse, old, new) for old, new in pairs)), ended=ended)
 
 
-def _targets(shared: Shared, s: Columns, least: Any, moving: Any) -> Any:
+def _targets(shared: ColumnProblems, s: NewtonColumns, least: Any, moving: Any) -> Any:
     """The minimisers of q, columns that do not move left where they are."""
     torch = _torch()
     target = s.W.clone()
@@ -354,13 +303,13 @@ def _with_signs_of(v: Any, at_v: Any, H: Any, g: Any, w: Any, l1: Any, goal: Any
     return exact, right & close
 
 
-def _lengths(shared: Shared, s: Columns, target: Any) -> tuple[Any, Any, Any]:
+def _lengths(shared: ColumnProblems, s: NewtonColumns, target: Any) -> tuple[Any, Any, Any]:
     """The share of the way to the target that every column goes, the targets' margins, and whose decrease is hidden by
     rounding."""
     torch = _torch()
     direction, M_target = target - s.W, shared.design.margins(target)
     along = M_target - s.M
-    value = shared.values(s.W, s.M)
+    value = _values(shared, s.W, s.M)
     slope = ((s.G * direction).sum(0) + shared.l1 * (target.abs() - s.W.abs()).sum(0)).clamp(max=0.0)
     noise = EPS * (8.0 + math.sqrt(s.M.shape[0])) * value.abs()
     clear = slope.abs() > BLURRED * value.abs()
@@ -368,7 +317,7 @@ def _lengths(shared: Shared, s: Columns, target: Any) -> tuple[Any, Any, Any]:
     t, done = torch.ones_like(value), hidden  # whole steps there: the least subgradient tells whether they are made
     for _ in range(HALVINGS):
         W, m = s.W + t * direction, shared.losses.shifted(s.M + t * along)
-        change = shared.values(W, m) - value
+        change = _values(shared, W, m) - value
         enough = clear & (change <= 1e-3 * t * slope + noise)
         if not bool((enough | done).all()):
             end = _derivative(shared, s, direction, along, t)
@@ -380,7 +329,12 @@ def _lengths(shared: Shared, s: Columns, target: Any) -> tuple[Any, Any, Any]:
     return torch.where(done, t, 0.0), M_target, hidden
 
 
-def _derivative(shared: Shared, s: Columns, direction: Any, along: Any, t: Any) -> Any:
+def _values(shared: ColumnProblems, W: Any, m: Any) -> Any:
+    """Phi, for margins that are shifted."""
+    return shared.losses.values(m) + 0.5 * shared.l2 * (W * W).sum(0) + shared.l1 * W.abs().sum(0)
+
+
+def _derivative(shared: ColumnProblems, s: NewtonColumns, direction: Any, along: Any, t: Any) -> Any:
     """phi'(t) from the left."""
     torch = _torch()
     W, m = s.W + t * direction, shared.losses.shifted(s.M + t * along)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from suffice.penalties.prox import Zero
 from suffice.solvers.certificate import Evidence, certify_step, fixed_point_radius, smooth_gap
 from suffice.solvers.momentum import FistaState, momentum
 from suffice.solvers.problem import Canonical, Composite
-from suffice.solvers.solution import Ask, Outcome, Solution, initial_radius
+from suffice.solvers.solution import Ask, Batch, Outcome, Solution, initial_radius
 
 SMALL = 10_000  # unknowns up to which a stack is faster than one image after the other, which fits the cache
 
@@ -42,13 +42,10 @@ def share_a_format(problems: Sequence[Composite]) -> bool:
 
 
 @dataclass(frozen=True)
-class ImageStack:
+class ImageStack(Batch):
     """One row per image: the points of FISTA or gradient descent, z and the gradient there, and numbers t and k."""
 
-    look: ClassVar[int] = 1
-    crowd: ClassVar[float] = 1.0
-    again: ClassVar[float] = 1.0
-    alone: ClassVar[bool] = False
+    again = 1.0
 
     solver: Any
     problems: tuple[Composite, ...]
@@ -68,10 +65,6 @@ class ImageStack:
         cold = all(ask.warm is None for ask in asks) and first.steps != 0
         stacked = (first.problem.size or math.inf) <= SMALL if first.steps is None else cold
         return stacked and share_a_format([ask.problem for ask in asks])
-
-    @classmethod
-    def start(cls, solver: Any, problem: Canonical, x: Array) -> Any:
-        return solver.start(problem, x)
 
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> ImageStack:
@@ -121,9 +114,6 @@ class ImageStack:
 
     def finite(self) -> npt.NDArray[np.bool_]:
         return np.asarray(np.isfinite(self.X).all(axis=1))
-
-    def ended(self) -> npt.NDArray[np.bool_]:
-        return np.zeros(len(self.problems), dtype=np.bool_)
 
     def evidence(self, j: int) -> Evidence:
         canonical, solver = self.canonical, self.solver

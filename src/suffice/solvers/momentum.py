@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, namespace, norm
 from suffice.penalties.prox import Indices
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 
@@ -34,8 +34,11 @@ def momentum(t: Any, q: Any = 0.0, q_next: Any = None) -> tuple[Any, Any]:
     ratio, q_next = (1.0, q) if q_next is None else (q / q_next, q_next)
     a = 1.0 - q * t * t
     t_next = 0.5 * (a + (a * a + 4.0 * ratio * t * t) ** 0.5)
-    counts = 1.0 * (1.0 - q_next >= 1e-12)
-    return t_next, counts * (t - 1.0) * (1.0 - q_next * t_next) / (t_next * (1.0 - counts * q_next))
+    rest, ahead = 1.0 - q_next, (t - 1.0) * (1.0 - q_next * t_next)
+    if isinstance(rest, float):
+        return t_next, ahead / (t_next * rest) if rest >= 1e-12 else 0.0
+    xp, known = namespace(rest), rest >= 1e-12
+    return t_next, xp.where(known, ahead / (t_next * xp.where(known, rest, 1.0)), 0.0)
 
 
 def carried_size(x: Array, z: Array) -> float:

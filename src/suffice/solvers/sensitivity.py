@@ -38,7 +38,7 @@ import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array, host, like
-from suffice.cuda.column_losses import are_alike
+from suffice.cuda.columns import are_alike
 from suffice.cuda.newton_columns import goes_together, solve_systems
 from suffice.imaging.newton_tv import has_factor, hessian_solver
 from suffice.imaging.variation import Variation

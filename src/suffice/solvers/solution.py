@@ -38,20 +38,10 @@ class Outcome(Enum):
     PRECISION = "the requested accuracy is finer than floating-point arithmetic can prove here"
 
 
-class State(Protocol):
-    """A solver's immutable state: the current point, its linear image where it is known, and its evidence."""
-
-    @property
-    def x(self) -> Array: ...
-    @property
-    def image(self) -> Array | None: ...
-    @property
-    def evidence(self) -> Evidence | None: ...
-
-
 class Solver(Protocol):
-    """A lower-level method. States are never modified; `step` returns a new one with its evidence, or the very state
-    it was given if rounding is all that is left."""
+    """A lower-level method. A state is never modified; it has the current point `x`, its linear `image` where it is
+    known or None, and the `evidence` for a certificate. `step` returns a new one, or the very state it was given if
+    rounding is all that is left."""
 
     @property
     def name(self) -> str:
@@ -123,68 +113,57 @@ class Ask:
     certificate: Rule = "tightest"
 
 
-class Batch(Protocol):
+class Batch:
     """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
 
-    alone: ClassVar[bool]  #: whether a single problem goes this way, too
-
-    @property
-    def look(self) -> int:
-        """The steps between two looks at the radii."""
-        ...
-
-    @property
-    def crowd(self) -> float:
-        """Problems that are proven leave when those that are not make up less than this share."""
-        ...
-
-    @property
-    def again(self) -> float:
-        """The share of an estimated radius whose proof rounding has spoilt, at which the next proof is tried."""
-        ...
+    alone = False  #: whether a single problem goes this way, too
+    look = 1  #: the steps between two looks at the radii
+    crowd = 1.0  #: problems that are proven leave when those that are not make up less than this share
+    again = 0.9  #: the share of an estimated radius whose proof rounding has spoilt, at which the next proof is tried
 
     @classmethod
     def holds(cls, asks: Sequence[Ask]) -> bool:
         """Whether these can be one batch."""
-        ...
+        raise NotImplementedError
 
     @classmethod
     def start(cls, solver: Any, problem: Canonical, x: Array) -> Any:
         """The solver's state at x as the batch wants it."""
-        ...
+        return solver.start(problem, x)
 
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> Self:
         """A batch that goes on from these."""
-        ...
+        raise NotImplementedError
 
     def advanced(self, steps: int) -> Self:
         """The batch after so many further steps."""
-        ...
+        raise NotImplementedError
 
     def estimates(self, start_radii: Array) -> Array:
         """The radii that would be proven, but for rounding."""
-        ...
+        raise NotImplementedError
 
     def finite(self) -> npt.NDArray[np.bool_]:
         """Which problems are still in the range of floats."""
-        ...
+        raise NotImplementedError
 
-    def ended(self) -> npt.NDArray[np.bool_]:
+    def ended(self) -> npt.NDArray[np.bool_] | bool:
         """Which problems no step can bring on, as far as the method can tell."""
-        ...
+        return False
 
     def start_radius(self, j: int) -> float:
-        """A proven bound on the distance of problem j's start, after the very first step from there."""
-        ...
+        """A proven bound on the distance of problem j's start, after the very first step from there, where a rule needs
+        it."""
+        return math.inf
 
     def solution(self, j: int, start: Solution) -> Solution:
         """Where problem j is, with its proof; `start` is where it came from."""
-        ...
+        raise NotImplementedError
 
     def only(self, kept: list[int]) -> Self:
         """The batch without the others."""
-        ...
+        raise NotImplementedError
 
 
 @runtime_checkable

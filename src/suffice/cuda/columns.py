@@ -1,4 +1,4 @@
-r"""Losses of many linear models that share an X of torch, where their margins are: column j of a matrix is model j.
+r"""Many linear models that share X, where X is: column j of every matrix is model j.
 
     loss_j(M) = min_b sum_i a_ij psi(m_ij + b, y_ij),        b = 0 where no intercept is minimised out.
 
@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, like
+from suffice.arrays import EPS, Array, host, like, namespace
 from suffice.models.intercept import MOST_STEPS, Intercepted
 from suffice.models.linear import LinearModel, LossModel
 from suffice.models.margin_losses import MarginLoss, slope_and_bend
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 ROUNDED = 4.0 * EPS  # of sum a (|psi'| + psi'' |m|): what a sum of slopes is rounded by, roughly
 CLOSED = 4.0 * EPS  # of b: a bracket of this width
@@ -43,16 +45,16 @@ class ColumnLosses:
     loss: MarginLoss
     a: Any
     Y: Any
-    origins: Any
+    origins: Any = None
 
     @classmethod
     def of(cls, models: Sequence[LossModel]) -> ColumnLosses:
         """Those of models that are alike."""
-        torch, first = _torch(), models[0]
-        X = first.design.X
+        first, X = models[0], models[0].design.X
 
         def columns(vectors: list[Any]) -> Any:
-            return torch.stack([like(vector, X) for vector in vectors], dim=1)
+            there = [like(vector, X) for vector in vectors]
+            return namespace(there[0]).stack(there, axis=1)
 
         one = all(model.design is first.design for model in models)
         a = columns([model.design.weights for model in models[: 1 if one else None]])
@@ -62,8 +64,9 @@ class ColumnLosses:
 
     def only(self, kept: list[int]) -> ColumnLosses:
         """Some of the columns."""
-        a = self.a if self.a.shape[1] == 1 else self.a[:, kept]
-        return replace(self, a=a, Y=self.Y[:, kept], origins=None if self.origins is None else self.origins[kept])
+        a = self.a if self.a.shape[1] == 1 else chosen(self.a, kept)
+        origins = None if self.origins is None else chosen(self.origins, kept)
+        return replace(self, a=a, Y=chosen(self.Y, kept), origins=origins)
 
     def values(self, m: Any) -> Any:
         """The sum of psi of every column, for margins that are shifted."""
@@ -71,7 +74,9 @@ class ColumnLosses:
 
     def slopes(self, m: Any) -> Any:
         """a psi' of every row."""
-        return self.loss.derivative(m, self.Y) * self.a
+        slopes = self.loss.derivative(m, self.Y)
+        slopes *= self.a
+        return slopes
 
     def curvature(self, m: Any) -> Any:
         """a psi'' of every row."""
@@ -83,7 +88,7 @@ class ColumnLosses:
 
     def intercepts(self, M: Any) -> Any:
         """b of every column at these margins."""
-        torch, counts = _torch(), self.a > 0.0
+        torch, counts = importlib.import_module("torch"), self.a > 0.0
         low = self.origins - torch.where(counts, M, -torch.inf).amax(0)
         high = self.origins - torch.where(counts, M, torch.inf).amin(0)
         b, done = self.origins - (self.a * M).sum(0), torch.zeros_like(self.origins, dtype=torch.bool)
@@ -103,5 +108,61 @@ class ColumnLosses:
         return b
 
 
-def _torch() -> Any:
-    return importlib.import_module("torch")
+@dataclass(frozen=True)
+class ColumnProblems:
+    """What stays the same while columns move: X, and their losses, penalties and constants."""
+
+    problems: tuple[Composite, ...]
+    design: Design
+    losses: ColumnLosses
+    l1: Any
+    l2: Any
+    mu: Any
+    L: Any
+
+    @classmethod
+    def of(cls, problems: Sequence[Composite]) -> ColumnProblems:
+        models: list[Any] = [problem.smooth for problem in problems]
+        penalties: list[Any] = [problem.prox for problem in problems]
+        canonical, design = [problem.canonical for problem in problems], models[0].design
+        numbers = (
+            [one.l1 for one in penalties],
+            [one.l2 for one in models],
+            [one.mu for one in canonical],
+            [one.L for one in canonical],
+        )
+        columns = (like(np.array(one, dtype=np.float64), design.X) for one in numbers)
+        return cls(tuple(problems), design, ColumnLosses.of(models), *columns)
+
+    def only(self, kept: list[int]) -> ColumnProblems:
+        """Some of the columns."""
+        numbers = {name: chosen(getattr(self, name), kept) for name in ("l1", "l2", "mu", "L")}
+        problems = tuple(self.problems[j] for j in kept)
+        return replace(self, problems=problems, losses=self.losses.only(kept), **numbers)
+
+    def gradients(self, W: Any, m: Any) -> Any:
+        """Those of f, for margins that are shifted."""
+        return self.design.pull(self.losses.slopes(m)) + self.l2 * W
+
+    def gaps(self, Z: Any, G: Any) -> Any:
+        """The radii of the gap at Z, where gradients are G, but for rounding (`suffice.solvers.certificate`)."""
+        xp, V = namespace(Z), self.mu * Z - G
+        p = xp.minimum(xp.maximum(V, -self.l1), self.l1)
+        B = xp.sum(self.l1 * xp.abs(Z) - Z * p, axis=0)
+        D_squared = xp.sum((Z - (V - p) / self.mu) ** 2, axis=0)
+        return 0.5 * xp.sqrt(D_squared) + xp.sqrt(B / self.mu + 0.25 * D_squared)
+
+
+def column(matrix: Any, j: int) -> Array:
+    """Column j on the host, a copy that nobody writes to."""
+    column = np.ascontiguousarray(host(matrix[:, j]))
+    column = column.copy() if column.base is not None else column
+    column.setflags(write=False)
+    return column
+
+
+def chosen(value: Any, kept: list[int]) -> Any:
+    """These columns of a matrix, or numbers of them."""
+    xp = namespace(value)
+    index = np.array(kept) if xp is np else xp.asarray(np.array(kept), device=value.device)
+    return xp.take(value, index, axis=-1)
