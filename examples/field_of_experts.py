@@ -24,7 +24,7 @@ from scipy.signal import correlate2d
 import suffice
 from suffice.losses import LossAt
 from suffice.problems import Denoising
-from suffice.prove.held_out import Linear
+from suffice.prove.loss_at import Linear
 
 NOISE, EPS = 0.1, 0.01
 SHAPE = (12, 5, 5)

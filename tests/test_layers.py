@@ -45,10 +45,7 @@ ROOMS = {
     **dict.fromkeys(("rows", "models", "penalties", "kernels.functions"), "terms"),
     **dict.fromkeys(("imaging.variation", "imaging.variation_change", "imaging.measurement"), "terms"),
     **dict.fromkeys(("solvers", "prove", "imaging", "kernels", "cuda"), "lower"),
-    **dict.fromkeys(
-        ("prove.held_out", "prove.held_out_softmax", "prove.held_out_rows", "prove.held_out_softmax_rows"), "held_out"
-    ),
-    "prove.held_out_targets_rows": "held_out",
+    **dict.fromkeys(("prove.held_out", "prove.loss_at", "prove.scores"), "held_out"),
 }
 
 # Two wings that know nothing of each other, so that either may be used, read and tested without the other.

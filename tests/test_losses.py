@@ -10,16 +10,9 @@ import scipy.sparse as sp
 from flint import arb, ctx, fmpq
 
 from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError, SquaredErrors
-from suffice.prove.held_out import (
-    BRIER_CURVATURE,
-    BrierScore,
-    HeldOut,
-    LogScore,
-    LossAt,
-    SquaredScore,
-    error_of_moved,
-    least_error,
-)
+from suffice.prove.held_out import HeldOut, error_of_moved, least_error
+from suffice.prove.loss_at import LossAt
+from suffice.prove.scores import BRIER_CURVATURE, BrierScore, LogScore, SquaredScore
 from suffice.rows.design import Design
 from suffice.rows.rounding import norm_rounding
 from suffice.terms import POISSON, RowBlocks
@@ -137,8 +130,8 @@ def test_the_error_for_an_enormous_radius_is_large_and_no_failure(name, radius):
 def test_first_order_is_far_tighter_than_lipschitz_for_a_small_radius(name):
     loss = LOSSES[name][0]
     for w in WEIGHTS.values():
-        assert loss.at(w).error(1e-4) <= 0.25 * loss.norm * 1e-4
-    assert loss.at(WEIGHTS["confident"]).error(1e-4) <= 0.25 * loss.norm * 1e-4 / 5
+        assert loss.at(w).error(1e-4) <= 0.25 * math.sqrt(N * loss.design.squared_norm) * 1e-4
+    assert loss.at(WEIGHTS["confident"]).error(1e-4) <= 0.25 * math.sqrt(N * loss.design.squared_norm) * 1e-4 / 5
 
 
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
@@ -154,7 +147,7 @@ def test_per_sample_ranges_bound_a_large_radius(name):
     loss = LOSSES[name][0]
     for w in WEIGHTS.values():
         assert loss.at(w).error(1e3) <= math.sqrt(N)
-        assert 0.25 * loss.norm * 1e3 > 100 * math.sqrt(N)
+        assert 0.25 * math.sqrt(N * loss.design.squared_norm) * 1e3 > 100 * math.sqrt(N)
 
 
 def test_the_brier_curvature_is_the_largest_second_derivative():

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from suffice.models import cox, multinomial
-from suffice.prove import signed_factor
+from suffice.prove import factor, outputs
 from suffice.rows import design
 from suffice.solvers import hessian, quadratic, softmax_product
 
@@ -67,9 +67,9 @@ def install() -> None:
     design.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
 
-    for module in (hessian, signed_factor):
+    for module in (hessian, outputs):
         _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
-    _count(signed_factor.SignedFactor, "over_rows", lambda self, X, n: X.shape[0] * len(n) * (len(n) + 1) / 2)
+    _count(factor.Factor, "_lengths", lambda self, rows: len(rows[0]) * len(self) * (len(self) + 1) / 2)
 
     N = lambda part: float(len(part.B))  # noqa: E731 (a symbol)
     _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)

@@ -23,7 +23,8 @@ from benchmarks.tuners import data
 from benchmarks.tuners.protocol import Problem
 from suffice import losses, problems
 from suffice.datasets import load_mnist
-from suffice.prove.held_out_softmax import HeldOutSoftmax
+from suffice.prove.held_out import HeldOut
+from suffice.prove.scores import SoftmaxBrier
 from suffice.rows.design import Design
 
 BOX = (1e-6, 1e2)
@@ -95,10 +96,10 @@ def multinomial(load: Callable[[], data.Split], solver: str) -> suffice.BilevelP
     """Multinomial logistic regression, mean Brier loss, l1 and l2."""
     X, y, Z, t = load()
     model = _OneSolve(with_ones(X), y)
-    onehot = (t[:, None] == model.classes).astype(np.float64)
+    numbers = np.searchsorted(model.classes, t)
     return suffice.BilevelProblem(
         lower=[model],
-        losses=[HeldOutSoftmax(Design.of(with_ones(Z)), onehot, "neg_brier_score", 1.0, model.model())],
+        losses=[HeldOut(Design.of(with_ones(Z)), numbers, SoftmaxBrier(), 1.0, model.model())],
         space=suffice.Space(l1=BOX, l2=BOX),
         solver=solver,
     )

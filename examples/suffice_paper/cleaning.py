@@ -27,7 +27,7 @@ d_i = gamma_d ||x_i|| ||W||, probabilities by d_i / 2 + c, c = eps sqrt(K) (K + 
     e_F = mean_j (2^(1/2) d_j) + c + gamma_(M+8) F.
 
 *The gradient.* On the way to W_s margins of row i move by no more than ||x_i|| R + d_i, so that H changes by no more
-than the factor e^(+-a), a = 2^(1/2) max_i (||x_i|| R + d_i) (`suffice.prove.verified_softmax`). With r = grad F(W) -
+than the factor e^(+-a), a = 2^(1/2) max_i (||x_i|| R + d_i) (`suffice.prove.verified`). With r = grad F(W) -
 H q as computed, and what rounding, R and |ce''| add to it,
 
     ||q^ - q||  <=  e^(a/2) / mu ( ||r|| + ||Z||^2 R / (2 M) + rounding + mu^(1/2) (e^a - 1) ||q||_H ),
@@ -49,7 +49,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, host, like, namespace, norm, positive, vector
 from suffice.evaluation import Evaluation
 from suffice.lazy import cached_property
-from suffice.prove.held_out import root_error
+from suffice.prove.loss_at import root_error
 from suffice.prove.stationarity import projected
 from suffice.rows.design import Design
 from suffice.rows.gram import gram

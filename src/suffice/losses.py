@@ -10,8 +10,7 @@ argument:
     `LogLoss`       phi = log(1 + exp(-y m)):             c = 1/4
     `SquaredError`  phi = (m - y)^2:                      c = 2,       slope 1
     `Deviance`      phi = the unit deviance of any family of `suffice.models.families`, with weights and offsets
-- `SquaredErrors`: the same squares of several targets, whose root is a norm that is linear in w.
-- `MultinomialLogLoss`, `MultinomialBrier`: of several classes, by `suffice.prove.held_out_softmax`.
+    `SquaredErrors`, `MultinomialLogLoss`, `MultinomialBrier`    the same with several targets, or classes
 - `PartialLikelihood`: minus Cox's mean partial log-likelihood, by a bound of its own.
 - `Lipschitz(loss, constant)`: any non-negative function of w that is Lipschitz with that constant.
 """
@@ -25,30 +24,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, frozen, host, lives_elsewhere, norm, positive, vector
-from suffice.lazy import cached_property
+from suffice.arrays import EPS, Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
 from suffice.models.labels import signs
 from suffice.models.margin_losses import Real
 from suffice.models.offset import offsets
-from suffice.models.row_softmax import RowsMultinomial
 from suffice.models.row_targets import rows_of_targets
-from suffice.prove.held_out import (
+from suffice.prove.held_out import HeldOut
+from suffice.prove.loss_at import Linear, LossAt, root_error
+from suffice.prove.scores import (
     BrierScore,
     DevianceScore,
-    HeldOut,
-    Linear,
     LogScore,
-    LossAt,
     Phi,
+    SoftmaxBrier,
+    SoftmaxLog,
     SquaredScore,
-    root_error,
+    SquaredScores,
 )
-from suffice.prove.held_out_rows import HeldOutRows
-from suffice.prove.held_out_softmax import HeldOutSoftmax
-from suffice.prove.held_out_softmax_rows import HeldOutSoftmaxRows
-from suffice.prove.held_out_targets_rows import HeldOutTargetsRows
-from suffice.rows.blocks import Blocked, Chosen, Even
+from suffice.rows.blocks import Chosen, Even
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, norm_rounding
 from suffice.solvers.doubt import Doubt, Steep
@@ -135,46 +129,41 @@ class Lipschitz:
         return Linear(lambda V: (slope @ V)[None, :], lambda u: slope * float(u[0]))
 
 
-class _MarginLoss:
-    """loss = sum_i phi(x_i . w); final classes below choose phi.
+class _HeldOutLoss:
+    """A loss that is a sum over held-out rows.
 
     `X` may also be the `design` of another loss, to share one matrix and its norms between losses.
     """
 
-    score: Phi
-
-    def __init__(self, X: Any) -> None:
-        self.design = X if isinstance(X, Design) else Design.of(X)
-        self.norm = math.sqrt(_counted(self.design) * self.design.squared_norm)  # an upper bound of ||X||_2
-        self.row_norms = self.design.row_norms
+    held_out: HeldOut
 
     @property
-    def targets(self) -> Any:
-        """y as phi takes it."""
-        raise NotImplementedError
+    def design(self) -> Design:
+        """The held-out rows."""
+        return self.held_out.design
 
-    @cached_property
-    def held_out(self) -> HeldOut:
-        """The loss as a sum over held-out rows."""
-        kind = HeldOutRows if isinstance(self.design.X, Blocked) else HeldOut
-        return kind(self.design, self.targets, self.score, counted=True)
+    def fingerprint(self) -> dict[str, Any]:
+        return self.held_out.fingerprint()
 
     def at(self, w: Array) -> LossAt:
-        return self.held_out.at(_weights(w, self.design.shape[1]))
+        outputs = getattr(self.held_out.train, "classes", len(np.atleast_1d(self.held_out.score.units)))
+        return self.held_out.at(_weights(w, self.design.shape[1] * outputs))
 
 
-class _LabelLoss(_MarginLoss):
+class _Counted(_HeldOutLoss):
+    """Every row counts 1."""
+
+    score: Phi
+
+    def __init__(self, X: Any, y: Any, targets: Callable[[Any], Array], labels: bool) -> None:
+        design = _design(X)
+        _counted(design)
+        self.held_out = HeldOut(design, _targets(design, y, targets, labels), self.score, counted=True)
+
+
+class _LabelLoss(_Counted):
     def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
-        super().__init__(X)
-        rows = self.design.X
-        if isinstance(rows, Blocked):
-            self.sign: Any = rows.targets(y, lambda labels: _signs(labels, positive, len(labels)), True)
-        else:
-            self.sign = _signs(y, positive, self.design.shape[0])
-
-    @property
-    def targets(self) -> Any:
-        return self.sign
+        super().__init__(X, y, partial(_signs, positive=positive), True)
 
 
 class Brier(_LabelLoss):
@@ -193,26 +182,16 @@ class LogLoss(_LabelLoss):
     score = LogScore()
 
 
-class SquaredError(_MarginLoss):
+class SquaredError(_Counted):
     """loss = ||X w - y||^2 on held-out data."""
 
     score = SquaredScore()
 
     def __init__(self, X: Any, y: Any) -> None:
-        super().__init__(X)
-        if isinstance(self.design.X, Blocked):
-            self.y: Any = self.design.X.targets(y, Real().targets, False)
-            return
-        self.y = frozen(vector(host(y) if lives_elsewhere(y) else y, "y"))
-        if self.y.shape != (self.design.shape[0],):
-            raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {self.y.shape}")
-
-    @property
-    def targets(self) -> Any:
-        return self.y
+        super().__init__(X, y, Real().targets, False)
 
 
-class SquaredErrors:
+class SquaredErrors(_HeldOutLoss):
     """loss = sum_k c_k sum_i s_i (x_i . w_k - y_ik)^2 on held-out data, of t targets: w holds w_1, ..., w_t, `Y` is N x
     t. s_i are the `sample_weight`, or 1, and c_k the `scales`, or 1.
 
@@ -223,64 +202,17 @@ class SquaredErrors:
     """
 
     def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
-        taken = isinstance(X, Design) and sample_weight is None and isinstance(X.X, Blocked)
-        self.design = X if taken else Design.of(X, sample_weight)
-        rows, count = self.design.shape[0], 0
-        if isinstance(self.design.X, Blocked):
-            self.Y, count = rows_of_targets(self.design.X, Y)
-        else:
-            Y = np.asarray(Y, dtype=np.float64)
-            if Y.ndim != 2 or Y.shape[0] != rows or not np.isfinite(Y).all():
-                raise ValueError(f"Y must be finite and have {rows} rows to match X, got shape {Y.shape}")
-            self.Y, count = frozen(Y), int(Y.shape[1])
-        weighted = sample_weight is not None
-        self.total = (
-            math.fsum(np.asarray(sample_weight, dtype=np.float64)) if weighted else float(_counted(self.design))
-        )
+        design = _design(X, sample_weight)
+        Y, count = rows_of_targets(design.rows, Y)
+        total = float(_counted(design)) if sample_weight is None else _summed(sample_weight)
         self.scales = np.ones(count) if scales is None else frozen(np.array(scales, dtype=np.float64))
         if self.scales.shape != (count,) or not (self.scales >= 0.0).all():
             raise ValueError(f"scales must be {count} numbers that are not negative, got {scales!r}")
-        self.blur = positive(blur, "blur", zero=True)
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"design": self.design, "Y": self.Y, "scales": self.scales, "total": self.total}
-
-    def at(self, w: Array) -> LossAt:
-        design, t = self.design, len(self.scales)
-        W = _weights(w, design.shape[1] * t).reshape(t, -1)
-        if isinstance(design.X, Blocked):
-            return HeldOutTargetsRows(design, self.Y, self.scales, self.total, self.blur).at(W.ravel())
-        s, c = self.total * design.weights, self.scales
-        residuals = np.sqrt(s)[:, None] * np.sqrt(c) * (host(design.margins(W.T)) - self.Y)
-        loss = float(np.sum(residuals**2))
-        pulls = 2.0 * np.sqrt(s)[:, None] * np.sqrt(c) * residuals
-        sizes = design.pull_rounding * 2.0 * math.sqrt(self.total) * np.sqrt(c) * np.sqrt(np.sum(residuals**2, axis=0))
-        steep = norm(design.adjoint(pulls).ravel()) + norm(sizes)
-        largest, length = math.sqrt(float(c.max())), math.sqrt(self.total * design.squared_norm)
-        each = [math.sqrt(self.total) * (design.spread(one) + self.blur) for one in W]
-        spread = norm(np.sqrt(c) * np.array(each))
-        rounding = norm_rounding(residuals.ravel()) + 4.0 * EPS * norm(np.sqrt(s)[:, None] * np.sqrt(c) * self.Y)
-
-        def error(radius: float) -> float:
-            R = min(radius, 1e150)
-            far = largest * length * R + spread
-            change = steep * R + 2.0 * math.sqrt(loss) * spread + far * far
-            return min(root_error(loss, loss - change, loss + change), far) + rounding
-
-        def forward(V: Array) -> Array:
-            k = V.shape[1]
-            moved = host(design.margins(V.reshape(t, -1, k).transpose(1, 0, 2).reshape(-1, t * k))).reshape(-1, t, k)
-            result: Array = (np.sqrt(s)[:, None] * np.sqrt(c))[:, :, None] * moved
-            return result.reshape(-1, k)
-
-        def adjoint(u: Array) -> Array:
-            pulled = design.adjoint(np.sqrt(s)[:, None] * np.sqrt(c) * u.reshape(-1, t))
-            return np.ascontiguousarray(pulled.T).ravel()
-
-        return LossAt(residuals.ravel(), error, linear=Linear(forward, adjoint))
+        score = SquaredScores(np.sqrt(self.scales))
+        self.held_out = HeldOut(design, Y, score, total, blur=positive(blur, "blur", zero=True))
 
 
-class Deviance:
+class Deviance(_HeldOutLoss):
     """loss = sum_i s_i d(y_i, m_i) on held-out data, d the unit deviance of a family: `family` is its psi, such as
     `suffice.terms.POISSON`, `GAMMA`, `BINOMIAL`, `Tweedie(1.5)` or `NegativeBinomial(theta)`.
 
@@ -291,55 +223,26 @@ class Deviance:
     def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if not callable(getattr(family, "excess", None)):
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
-        design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
-        rows = design.shape[0]
-        total = float(rows) if sample_weight is None else _summed(sample_weight)
-        offset = None if offset is None else offsets(offset, rows)
-        kind = HeldOut
-        if isinstance(design.X, Blocked):
-            kind, y = HeldOutRows, design.X.targets(y, family.targets, False)
-            total = float(design.weights.count) if isinstance(design.weights, Even | Chosen) else total
-            offset = None if offset is None else design.X.rows_of(offset)
-        else:
-            y = frozen(family.targets(np.asarray(y)))
-            if y.shape != (rows,):
-                raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
-        self.design = design
-        self.held_out = kind(design, y, DevianceScore(family), total, offset=offset)
-
-    def fingerprint(self) -> dict[str, Any]:
-        return self.held_out.fingerprint()
-
-    def at(self, w: Array) -> LossAt:
-        return self.held_out.at(_weights(w, self.design.shape[1]))
+        design = _design(X, sample_weight)
+        total = float(design.shape[0]) if sample_weight is None else _summed(sample_weight)
+        total = float(getattr(design.weights, "count", total))
+        offset = None if offset is None else design.rows.rows_of(offsets(offset, design.shape[0]))
+        y = _targets(design, y, family.targets, False)
+        self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
 
 
-class _Multinomial:
+class _Multinomial(_HeldOutLoss):
     """loss = sum_i phi(m_i, y_i) on held-out data, of the classes and intercepts of `problem`, an
     `ElasticNetMultinomial`; `y` holds its labels."""
 
-    scoring: str
+    score: Phi
 
     def __init__(self, X: Any, y: Any, problem: Any) -> None:
-        rows = self.design = X if isinstance(X, Design) and isinstance(X.X, Blocked) else Design.of(X)
-        train = problem.model()
-        self.held_out: HeldOutSoftmax | HeldOutSoftmaxRows
-        if isinstance(rows.X, Blocked):
-            if not isinstance(train, RowsMultinomial):
-                raise TypeError("X is in blocks of rows, and the problem's is not")
-            numbers = rows.X.targets(y, partial(_numbers, problem.classes), True)
-            self.held_out = HeldOutSoftmaxRows(rows, numbers, self.scoring, float(_counted(rows)), train)
-            return
-        y = np.asarray(y)
-        if y.shape != (self.design.shape[0],):
-            raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {y.shape}")
-        if isinstance(train, RowsMultinomial):
-            raise TypeError("the problem's X is in blocks of rows: X must be, too")
-        onehot = np.eye(len(problem.classes))[_numbers(problem.classes, y).astype(int)]
-        self.held_out = HeldOutSoftmax(self.design, onehot, self.scoring, float(self.design.shape[0]), train)
-
-    def at(self, w: Array) -> LossAt:
-        return self.held_out.at(_weights(w, self.held_out.train.classes * self.design.shape[1]))
+        design, train = _design(X), problem.model()
+        if design.rows.dear != train.design.rows.dear:
+            raise TypeError("X and the problem's X must both be in blocks of rows, or neither")
+        y = _targets(design, y, partial(_numbers, problem.classes), True)
+        self.held_out = HeldOut(design, y, self.score, float(_counted(design)), train)
 
 
 def _numbers(classes: Any, y: Any) -> Array:
@@ -355,14 +258,14 @@ class MultinomialLogLoss(_Multinomial):
     """loss = minus the sum of log p of the true classes on held-out data (`X`, `y`), p the probabilities of the model
     of `problem`, an `ElasticNetMultinomial`."""
 
-    scoring = "neg_log_loss"
+    score = SoftmaxLog()
 
 
 class MultinomialBrier(_Multinomial):
     """loss = sum_i ||p_i - onehot(y_i)||^2 on held-out data (`X`, `y`), p the probabilities of the model of `problem`,
     an `ElasticNetMultinomial`."""
 
-    scoring = "neg_brier_score"
+    score = SoftmaxBrier()
 
 
 class PartialLikelihood:
@@ -418,6 +321,20 @@ def _summed(sample_weight: Any) -> float:
     return math.fsum(np.asarray(sample_weight, dtype=np.float64))
 
 
+def _design(X: Any, sample_weight: Any = None) -> Design:
+    return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+
+
+def _targets(design: Design, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
+    """`function` of y, to go with the rows; with `labels` it depends on the set of different y as well."""
+    if design.rows.dear:
+        return design.rows.targets(y, function, labels)
+    y = host(y)
+    if y.shape != design.shape[:1]:
+        raise ValueError(f"y must have shape {design.shape[:1]} to match X, got {y.shape}")
+    return frozen(function(y))
+
+
 def _counted(design: Design) -> int:
     """How many rows count."""
     weights = design.weights
@@ -428,10 +345,8 @@ def _counted(design: Design) -> int:
     return design.shape[0]
 
 
-def _signs(y: Any, positive: Any, rows: int) -> Array:
-    y = host(y) if lives_elsewhere(y) else np.asarray(y)
-    if y.shape != (rows,):
-        raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
+def _signs(y: Any, positive: Any) -> Array:
+    y = np.asarray(y)
     if positive is None:
         return signs(y)[0]
     if y.dtype.kind == "f" and np.isnan(y).any():

@@ -14,7 +14,7 @@ from suffice.globally.expansions import (
 )
 from suffice.globally.quadratics import BoxQuadratic
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
-from suffice.prove.held_out import BrierScore, DevianceScore, LogScore, SquaredScore
+from suffice.prove.scores import BrierScore, DevianceScore, LogScore, SquaredScore
 
 M = np.linspace(-6.0, 6.0, 61)[:, None]
 S = np.concatenate([-np.geomspace(5.0, 1e-2, 25), np.geomspace(1e-2, 5.0, 25)])[None, :]

@@ -8,8 +8,9 @@ from sklearn.model_selection import cross_val_score
 
 import suffice
 from suffice import problems
-from suffice.models.quantile import PinballScore, Quantile
+from suffice.models.quantile import Quantile
 from suffice.prove.held_out import HeldOut
+from suffice.prove.scores import PinballScore
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.adapters import find_adapter

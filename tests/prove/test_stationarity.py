@@ -26,8 +26,8 @@ from suffice.problems import (
     SampledFourier,
     SampleWeights,
 )
-from suffice.prove.held_out import HeldOut, LogScore
-from suffice.prove.held_out_softmax import HeldOutSoftmax
+from suffice.prove.held_out import HeldOut
+from suffice.prove.scores import LogScore, SoftmaxLog
 from suffice.prove.stationarity import projected
 from suffice.rows.design import Design
 from suffice.sklearn.folds import LinearFold, Softmax
@@ -229,7 +229,7 @@ def test_several_classes(intercept, seed):
     rng = np.random.default_rng(seed)
     X, Z, y, t = rng.standard_normal((12, 2)), rng.standard_normal((6, 2)), np.arange(12) % 3, rng.integers(0, 3, 6)
     fold = LinearFold(X, y, Softmax(3), np.ones(12), "free" if intercept else "none", centre=False)
-    loss = HeldOutSoftmax(Design.of(Z), np.eye(3)[t], "neg_log_loss", 6.0, fold.unpenalised)
+    loss = HeldOut(Design.of(Z), t, SoftmaxLog(), 6.0, fold.unpenalised)
     space = suffice.Space(l2=(1e-4, 1.0))
     problem = suffice.BilevelProblem([Penalised(fold, 0.0)], [loss], space=space)
     found = problem.evaluate(space.theta({"l2": 0.05}), within=1e-2)

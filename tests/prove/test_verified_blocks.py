@@ -9,7 +9,9 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems, terms
-from suffice.prove import verified_blocks
+from suffice.prove.factor import Variables
+from suffice.prove.verified import Verifiable
+from suffice.prove.verified_rows import Questions
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.rounding import gamma
 from suffice.solvers.solver import iterate
@@ -123,10 +125,11 @@ def test_a_hessian_of_blocks_errs_by_no_more_than_is_counted():
     X = 1.0 + 2.0**-30 * rng.standard_normal((5000, 3))
     problem = problems.ElasticNetLogistic(RowBlocks.of(X, block=640), rng.random(5000) > 0.5).at(l1=0.0, l2=1.0)
     w = np.array([0.3, -0.2, 0.1])
-    model_ = problem.smooth
-    rows = verified_blocks.InBlocks(model_, w, model_.image(w), 0.0, np.arange(3), False)
-    factor = rows.factor(np.zeros(3))
-    H = np.asarray(rows.facts[8])
+    stated, image = Verifiable.of(problem.canonical, 3), problem.smooth.image(w)
+    on = Variables((np.arange(3),), False)
+    rows = Questions(stated.design, stated.loss, stated.given, w[None, :], image, np.zeros(1), on)
+    _, (*_, terms, H) = rows.facts()
+    factor = rows.factor(H, terms, np.zeros((1, 3)))
     C = np.array([math.exp(-m) / (1.0 + math.exp(-m)) ** 2 / 5000 for m in X @ w])
     true = np.array([[math.fsum(C * X[:, j] * X[:, k]) for j in range(3)] for k in range(3)])
     assert factor is None  # nearly equal columns: nothing is claimed

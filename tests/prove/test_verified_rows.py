@@ -8,7 +8,8 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems
-from suffice.prove.signed_factor import SignedFactor
+from suffice.prove.factor import Factor, Variables
+from suffice.prove.outputs import weighted_gram
 from suffice.rows import gram
 from suffice.rows.design import Design
 from suffice.solvers.solution import Outcome
@@ -23,7 +24,6 @@ def sizes(request, monkeypatch):
     if request.param == "many blocks":
         monkeypatch.setattr(gram, "GRAM_ROWS", 7)
         monkeypatch.setattr(gram, "BYTES_ELSEWHERE", 900)
-        monkeypatch.setattr("suffice.rows.design.ABSOLUTE_ELSEWHERE", 50)
 
 
 @pytest.mark.parametrize("loss", PSI)
@@ -64,16 +64,12 @@ def test_a_device_verifies_what_main_memory_does_and_about_as_sharply(library, l
 def test_norms_and_steps_of_rows_are_those_of_main_memory(library, sizes):
     rng = np.random.default_rng(0)
     X, C = rng.standard_normal((50, 6)), rng.random(50) / 50
-    support = np.array([0, 2, 3, 5])
-    factors = [SignedFactor.of(Design.of(A), support, C, np.full(4, 1e-3), True) for A in (X, array(library, X))]
-    pairs = zip(factors, (X, array(library, X)), strict=True)
-    here, there = (factor.over_rows(A, np.arange(5.0)) for factor, A in pairs)
+    on, l2 = Variables((np.array([0, 2, 3, 5]),), True), np.r_[np.full(4, 1e-3), 0.0]
+    pairs = [(Factor.of(*weighted_gram(A, on, C), 50, on, l2), A) for A in (X, array(library, X))]
+    here, there = ((*factor.moved(A, np.arange(5.0), norms=True), factor.norms(A)) for factor, A in pairs)
     for one, other in zip(here, there, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9)
-    np.testing.assert_allclose(factors[1].R, factors[0].R, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(
-        factors[1].norms(Design.of(array(library, X)), 0.0), factors[0].norms(Design.of(X), 0.0), rtol=1e-9
-    )
+    np.testing.assert_allclose(pairs[1][0].R, pairs[0][0].R, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("library", ["torch", "torch on cuda"])

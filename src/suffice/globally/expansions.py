@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from suffice.arrays import Array
 from suffice.models.margin_losses import Logistic, Poisson, Squared
-from suffice.prove.held_out import BrierScore, DevianceScore, LogScore, SquaredScore
+from suffice.prove.scores import BrierScore, DevianceScore, LogScore, SquaredScore
 
 LOSSES = (Squared, Logistic, Poisson)
 

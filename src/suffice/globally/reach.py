@@ -53,7 +53,8 @@ from suffice.globally.expansions import least_secant, most_bend
 from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import Indices, Path, PenaltyBox
 from suffice.globally.quadratics import pairs
-from suffice.prove.signed_factor import SignedFactor
+from suffice.prove.factor import Factor, Variables
+from suffice.prove.outputs import weighted_gram
 from suffice.rows.design import largest_matrix
 
 DAMPINGS = 6  # to find how far margins move
@@ -65,7 +66,7 @@ LIGHT = 100.0  # rows with less than one over LIGHT times their number of H coun
 class Ball:
     """Minimisers are w~ + h, h on the columns of `factor`, ||h|| <= rho by the factor's R^T R, for all t of the box."""
 
-    factor: SignedFactor | None  # None where h is 0: no columns
+    factor: Factor | None  # None where h is 0: no columns
     rho: float
     clips: Array  # k^max, on S and the intercept
     turned: Array  # on S: what e has at most where a weight may change its sign and is not clipped
@@ -101,7 +102,7 @@ class RowCurvature:
 class Reached:
     """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
 
-    factor: SignedFactor
+    factor: Factor
     rows: RowCurvature
     rho: float
     moves: Array
@@ -178,7 +179,9 @@ class Reach:
             return None
         C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y) if bends else a
         gram = design.gram if not bends and not fold.intercept else None
-        factor = SignedFactor.of(design, P, C, np.full(len(P), l2_low), fold.intercept, gram)
+        on_P, l2 = Variables((P,), fold.intercept), np.append(np.full(len(P), l2_low), np.zeros(int(fold.intercept)))
+        H, terms = weighted_gram(design.X, on_P, C) if gram is None else (gram[np.ix_(P, P)], len(a) + 12.0)
+        factor = Factor.of(H, terms, len(a), on_P, l2)
         if factor is None:
             return None
         up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
@@ -186,7 +189,7 @@ class Reach:
         at = np.append(at, len(P)) if fold.intercept else at
         rows = RowCurvature(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
         if bends:
-            rows = RowCurvature.of(fold, ranges, C, up * factor.norms(design, 0.0))
+            rows = RowCurvature.of(fold, ranges, C, up * factor.norms(design.X)[:, 0])
         columns = fold.column_norms(rows.E) if bends else design.column_norms
 
         lam = _polynomial(factor, at, residual, plain.sizes) * up
@@ -219,7 +222,7 @@ class Reach:
         return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
 
 
-def _polynomial(factor: SignedFactor, at: Indices, residual: Residual, sizes: Array) -> float:
+def _polynomial(factor: Factor, at: Indices, residual: Residual, sizes: Array) -> float:
     """||u0 + E1 t + E2[t, t] + .. + (B_2 t)(V[t, t] + ..)||_{(R^T R)^-1} at most, on S and the intercept."""
 
     def norms_of(on_S: Array, error: Array) -> Array:

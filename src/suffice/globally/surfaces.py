@@ -126,7 +126,7 @@ def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) ->
         blur += fold.rotation.held_out_margins(path.length(sizes) + ball.rho * SAFE / math.sqrt(l2), l2, ball.slopes)
     norms = np.zeros(len(m0))
     if ball.factor is not None:
-        norms = ball.factor.over_rows(design.X, np.zeros(len(ball.factor)))[2]
+        norms = ball.factor.norms(design.X)[:, 0]
     s1 = np.abs(T[:, :m]) @ sizes[:m]
     z = (np.abs(T[:, m:]) @ sizes[m:] + np.abs(X) @ ball.clips + norms * ball.rho + blur) * SAFE
     moved = (s1 + z) * SAFE

@@ -15,7 +15,7 @@ What is proven about b:
   eigenvalue of sum_i a_i H_i across sum b = 0, if  2^(1/2) (max_i ||x_i|| rho + B) <= 2 log 2. Proof: in the norm of
   sum_i a_i H_i, db is no longer than dm in that of a_i H_i, which is at most (1/2)^(1/2) ||diag(a)^(1/2) X|| rho as
   H_i <= 1/2; and no H_i has become less than a quarter of what it was where no row's range has moved by 2 log 2
-  (`suffice.prove.verified_softmax`).
+  (`suffice.prove.verified`).
 - A computed b with s = sum_i a_i (p_i - onehot_i) errs by at most -log(1 - R ||s|| / h) / R, R = 2^(1/2), if that is
   a number. Proof: in a direction u of length 1 the third
   derivative is a sum of third central moments of u, each at most range(u) <= R times the variance: the second

@@ -18,8 +18,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from suffice.arrays import Array, namespace, positive
 from suffice.models.margin_losses import Real
 
@@ -72,31 +70,3 @@ class Quantile(Real):
         t = y - m
         result: Array = namespace(m).minimum(abs(t - self.h * self.q), abs(t + self.h * (1.0 - self.q)))
         return result
-
-
-@dataclass(frozen=True)
-class PinballScore:
-    """phi = rho(y - m) of held-out rows, without smoothing. Where y lies within h of m the slope may jump by 1, which
-    adds at most h to the first order; `bend` says so as 2/h."""
-
-    q: float
-    curvature: float = float("inf")
-    slope: float = float("inf")
-
-    def _loss(self, m: Array, y: Array) -> Array:
-        t = y - m
-        return np.maximum(self.q * t, (self.q - 1.0) * t)
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        return np.sqrt(self._loss(m, y))
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return np.where(y >= m, -self.q, 1.0 - self.q)
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self._loss(m - h, y), self._loss(m + h, y)
-        return np.where(np.abs(y - m) <= h, 0.0, np.minimum(*ends)), np.maximum(*ends)
-
-    def bend(self, m: Array, h: Array, y: Array) -> Array:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(np.abs(y - m) <= h, 2.0 / np.maximum(h, 1e-300), 0.0)

@@ -1,11 +1,13 @@
 r"""Losses of margins on held-out data, and how far the error of the weights can move them.
 
-    loss(w) = share sum_i v_i phi(m_i, y_i) = r(w)^2,        m_i = x_i . w + b(w).
+    loss(w) = share sum_i v_i phi(m_i, y_i) = r(w)^2,        m_i = x_i . w + o_i + b(w),
+
+of one output or of K of them, W being K x d and m_i, b in R^K, with norms that are Frobenius' (`prove.scores`).
 
 Let ||w - w_hat|| <= R. If an intercept b is minimised out, the computed b is within S = S(R) of b(w_hat): B R + e, B =
 max ||x_j|| over training rows and e the error of b (`suffice.models.intercept`), or what an enclosure proves
-(`suffice.models.concomitant`); else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and with |phi''| <= c
-the loss moves by at most the least of
+(`suffice.models.concomitant`, `.multinomial`); else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and
+with |phi''| <= c the loss moves by at most the least of
 
     first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| S + (1/2) sum_i v_i phi''-bound d_i^2 ),
                    where the last sum is at most c (||diag(v)^(1/2) X|| R + S)^2, and at most sum_i v_i c_i h_i^2,
@@ -14,104 +16,58 @@ the loss moves by at most the least of
 
 The first is tight for a small radius, the second for a large one. All of them include the rounding of the margins:
 |fl(x_i . w) - x_i . w| <= delta_i (`Design.margin_rounding`) adds to h_i, its norm to ||X|| R, and sum_i v_i
-|phi'(m_i)| delta_i to the first order. Where a model nearly interpolates, nothing else is left of the error.
+|phi'(m_i)| delta_i to the first order. Where a model nearly interpolates, nothing else is left of the error. Where the
+minimiser w + h is verified (`suffice.prove.verified`) h bounds what margins move, b included.
 
 `Brier`, `LogLoss` and `SquaredError` of `suffice.losses` are sums over rows as they were given, v_i = 1. Folds of
 `suffice.sklearn` have weights, and dense rows relative to the training mean, which changes b and nothing else, and
 makes ||x_i|| and S as small as a shift can; what such sums round to counts in S.
+
+Residuals are one or more for every row at hand. Of blocks of rows that are read from elsewhere (`suffice.rows.blocks`)
+there is one for every block, the root of its rows' part: what every single row has stays with it. The first order and
+the Lipschitz bound need no more than a few sums that one pass over X gives; the one per sample, which takes a pass over
+the margins for every radius, is used there where phi'' has no bound. With a verification all of them are, in one more
+pass over X. Of a block,  d r_b / d w = (share / (2 r_b)) sum_i v_i phi'_i x_i.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.models.margin_losses import LARGEST, slope_size
-from suffice.protocols import conforms
-from suffice.prove.verified import LinearVerification, Verification
+from suffice.lazy import cached_property
+from suffice.models.multinomial import Multinomial
+from suffice.prove.factor import Factor
+from suffice.prove.loss_at import Linear, LossAt, root_error
+from suffice.prove.scores import Phi, lengths
+from suffice.prove.verified import Verification
+from suffice.prove.verified_rows import entry_gammas
+from suffice.rows.blocks import Block, Length, Most
 from suffice.rows.design import Design
-from suffice.rows.rounding import TINY, gamma, norm_rounding
+from suffice.rows.products import absolute_product
+from suffice.rows.rounding import gamma, norm_rounding
 from suffice.solvers.doubt import Doubt, Steep
 
-# max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
-BRIER_CURVATURE = 0.15406
 
-SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
-MOST_GUESSES = 12  # of a radius, before bisection takes over
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The derivative R = d residuals / d w at one w, as products."""
-
-    forward: Callable[[Array], Array]  #: V -> R V, for a matrix V of one row per weight
-    adjoint: Callable[[Array], Array]  #: u -> R^T u, for a vector u of one entry per residual
-
-
-@dataclass(frozen=True)
-class LossAt:
-    """A loss at one w: its residuals, and the proven error of their norm r as a function of the radius."""
-
-    residuals: Array
-    error: Callable[[float], float]
-    verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
-    linear: Linear | None = None  #: how the residuals move with w, where that is known
-    steep: Callable[[Doubt], Steep] | None = None  #: the gradient of the loss, with what is proven of it
-
-    @property
-    def residual(self) -> float:
-        """r, the root of the loss."""
-        return norm(self.residuals)
-
-    def radius(self, within: float) -> float:
-        """The largest radius, up to 1 %, whose error is at most `within`; 0 if there is none."""
-        blur = self.error(0.0)
-        if within <= blur:
-            return 0.0
-        low, high, at = 0.0, sys.float_info.max, 1.0
-        known = {high: self.error(high)}
-        if known[high] <= within:
-            return math.inf
-        for trial in itertools.count():
-            known[at] = self.error(at)
-            low, high = (at, high) if known[at] <= within else (low, at)
-            if high <= 1.01 * low:
-                return low
-            if high < 1e-300:
-                return 0.0
-            if low == 0.0 or high == sys.float_info.max:
-                reach = (within - blur) / (known[at] - blur) if known[at] > blur else math.inf
-                far = min(1e3, math.sqrt(high / at))
-                at *= min(max(reach, 1e-3), 0.5) if low == 0.0 else min(max(reach, 2.0), far)
-            else:
-                at = _between(low, high, known[low] - blur, known[high] - blur, within - blur, trial > MOST_GUESSES)
-        raise AssertionError("the search has no end of its own")
-
-
-def _between(low: float, high: float, e_low: float, e_high: float, e: float, halve: bool) -> float:
-    """Where e lies on the power of the radius through both ends, up to half of a percent beyond, so that the next one
-    lies at its other side; by bisection where that has come to nothing."""
-    if halve or not 0.0 < e_low < e < e_high < math.inf:
-        return math.sqrt(low) * math.sqrt(high)
-    power = math.log(e_high / e_low) / math.log(high / low)
-    guess = low * math.pow(e / e_low, 1.0 / power)
-    if guess < 1.004 * low:
-        return min(1.0099 * low, math.sqrt(low) * math.sqrt(high))
-    return max(0.998 * guess, high / 1.0099) if guess > high / 1.004 else 0.998 * guess
-
-
-def root_error(loss: float, low: float, high: float) -> float:
-    """How far sqrt(loss) can be from the root of anything in [low, high]."""
-    r = math.sqrt(loss)
-    return max(r - math.sqrt(max(low, 0.0)), math.sqrt(max(high, 0.0)) - r, 0.0)
+def ranges(
+    score: Phi, m: Array, y: Array, v: Array, h: Array, steep: Array, first: float
+) -> tuple[float, float, float]:
+    """The least and the largest sum of v phi for margins that move by no more than h each, and the second-order bound;
+    `steep` are v |phi'|. Nothing is said of the former if they cannot be closer than `first` and second order are."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
+        # phi changes by no less than |phi'| h - phi''-bound h^2 / 2 on one side of m: ranges that must be wider
+        # than what the first order leaves are not looked at.
+        if float(steep @ h) - second > first + second:
+            return -math.inf, math.inf, second
+        low, high = score.range(m, h, y)
+        return float(v @ low), float(v @ high), second
 
 
 def error_of_moved(
@@ -119,20 +75,11 @@ def error_of_moved(
 ) -> Callable[[float, Array, float], float]:
     """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
     function of these three; `pulls` are v phi'."""
-    loss, rounding = float(residuals @ residuals), norm_rounding(residuals, share)
-    steep = np.abs(pulls)
+    loss, rounding, steep = float(residuals @ residuals), norm_rounding(residuals, share), np.abs(pulls)
 
     def bound(first: float, h: Array, far: float) -> float:
-        with np.errstate(over="ignore", invalid="ignore"):
-            second = 0.5 * float(v @ (score.bend(m, h, y) * h * h))
-            # phi changes by no less than |phi'| h - phi''-bound h^2 / 2 on one side of m: ranges that must be wider
-            # than what the first order leaves are not looked at.
-            if float(steep @ h) - second > first + second:
-                ends = -math.inf, math.inf
-            else:
-                low, high = score.range(m, h, y)
-                ends = float(v @ low), float(v @ high)
-        return least_error(score, share, loss, first, second, ends, far) + rounding
+        low, high, second = ranges(score, m, y, v, h, steep, first)
+        return least_error(score, share, loss, first, second, (low, high), far) + rounding
 
     return bound
 
@@ -153,174 +100,159 @@ def least_error(
     return min(root_error(loss, low, high), lipschitz if lipschitz == lipschitz else math.inf)
 
 
-class Phi(Protocol):
-    """phi(m, y) >= 0 with |phi''| <= curvature; sqrt(phi) is slope-Lipschitz in m (infinite: unknown)."""
-
-    @property
-    def curvature(self) -> float: ...
-    @property
-    def slope(self) -> float: ...
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        """Their squares are phi."""
-        ...
-
-    def derivative(self, m: Array, y: Array) -> Array: ...
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        """The least and the largest phi on [m - h, m + h]."""
-        ...
-
-    def bend(self, m: Array, h: Array, y: Array) -> Array:
-        """A bound on |phi''| on [m - h, m + h]."""
-        ...
-
-
-@runtime_checkable
-class SmoothPhi(Protocol):
-    """A phi that knows how its residuals move."""
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        """d residuals / d m."""
-        ...
-
-
-class _EvenlyBent:
-    """phi'' is bounded by the same number everywhere."""
-
-    curvature: float
-
-    def bend(self, m: Array, h: Array, y: Array) -> Array:
-        return np.full(len(m), self.curvature)
-
-
 @dataclass(frozen=True)
-class BrierScore(_EvenlyBent):
-    """phi = (sigm(m) - p)^2, p = (1 + y)/2, labels y in {-1, 1}."""
+class HeldJob:
+    """A job on held-out rows: what a method of `HeldRows` gives for a block, or these themselves. a, y, norms are
+    given."""
 
-    curvature: float = BRIER_CURVATURE
-    slope: float = 0.25
+    score: Phi
+    b: Any
+    slack: float  # what margins are off by, times ||x_i||
+    counted: bool
+    method: str = ""
+    arguments: tuple[Any, ...] = ()
+    reads: bool = True
+    keeps: bool = False
 
-    def residuals(self, m: Array, y: Array) -> Array:
-        result: Array = -y * expit(-y * m)
-        return result
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        result: Array = expit(m) * expit(-m)
-        return result
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        q = expit(-y * m)
-        result: Array = -2.0 * y * q * q * (1.0 - q)
-        return result
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self.residuals(m - h, y) ** 2, self.residuals(m + h, y) ** 2
-        return np.minimum(*ends), np.maximum(*ends)
+    def __call__(self, block: Block) -> Any:
+        rows = HeldRows(block, self)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return getattr(rows, self.method)(*self.arguments) if self.method else rows
 
 
-@dataclass(frozen=True)
-class LogScore(_EvenlyBent):
-    """phi = log(1 + exp(-y m)), labels y in {-1, 1}."""
+@dataclass(frozen=True, eq=False)
+class HeldRows:
+    """HeldJob-out rows of a block; those that do not count have v = 0, and are at margins 0."""
 
-    curvature: float = 0.25
-    slope: float = math.inf
+    block: Block
+    job: HeldJob
 
-    def residuals(self, m: Array, y: Array) -> Array:
-        return np.sqrt(np.logaddexp(0.0, -y * m))
+    @cached_property
+    def counts(self) -> Any:
+        """A mask, or None for all."""
+        counts = host(self.block["a"]) > 0.0
+        return None if counts.all() else counts
 
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
+    def masked(self, values: Array) -> Array:
+        """0 for rows that do not count."""
+        return values if self.counts is None else np.where(_like(self.counts, values), values, 0.0)
 
-    def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = -y * expit(-y * m)
-        return result
+    @cached_property
+    def v(self) -> Array:
+        a = host(self.block["a"])
+        return self.masked(np.ones(len(a))) if self.job.counted else a
 
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = np.logaddexp(0.0, -y * (m - h)), np.logaddexp(0.0, -y * (m + h))
-        return np.minimum(*ends), np.maximum(*ends)
+    @cached_property
+    def y(self) -> Array:
+        return host(self.block["y"])
+
+    @cached_property
+    def m(self) -> Array:
+        return self.masked(host(self.block.margins[0]) + self.job.b)
+
+    @cached_property
+    def norms(self) -> Array:
+        return self.masked(host(self.block["norms"]))
+
+    @cached_property
+    def own_blur(self) -> Any:
+        """What the rounding of phi is worth, as an error of margins."""
+        return self.job.score.blur(self.m, self.y)
+
+    @cached_property
+    def blur(self) -> Array:
+        """How far margins may be off, in all."""
+        return self.masked(self.job.slack * self.norms + self.own_blur)
+
+    @cached_property
+    def residuals(self) -> Array:
+        residuals = self.job.score.residuals(self.m, self.y)
+        return _like(np.sqrt(self.v), residuals) * residuals
+
+    @cached_property
+    def slopes(self) -> Array:
+        return self.job.score.derivative(self.m, self.y)
+
+    @cached_property
+    def pulls(self) -> Array:
+        return _like(self.v, self.slopes) * self.slopes
+
+    @cached_property
+    def steep(self) -> Array:
+        """v |phi'|, in units of margins."""
+        return lengths(self.pulls / self.job.score.units)
+
+    def sums(self) -> Any:
+        """The loss, block by block; X^T v phi', v phi' and what these are rounded relative to, output by output; what
+        margins that are off move the loss by; and the largest margin, and what it is off by without its products."""
+        sizes = self.job.score.sizes(self.slopes, self.m)
+        return (
+            [float(np.vdot(self.residuals, self.residuals))],
+            self.block.pull(self.pulls),
+            self.pulls.sum(axis=0),
+            self.v @ sizes,
+            tuple(Length(norm(one)) for one in (_like(np.sqrt(self.v), sizes) * sizes).T.reshape(-1, len(sizes))),
+            float(self.steep @ self.blur),
+            Most(np.abs(self.m).max(initial=0.0)),
+            Most(np.max(self.own_blur, initial=0.0)) if sizes.ndim > 1 else 0.0,
+        )
+
+    def ranges(self, R: float, even: float, first: float) -> tuple[float, float, float]:
+        """For margins that move by no more than R ||x_i|| + `even`."""
+        h = self.masked(R * self.norms + even + self.blur)
+        return ranges(self.job.score, self.m, self.y, self.v, h, self.steep, first)
+
+    def moved(self, factor: Factor, n: Array, doubt: float, even: float, known: float) -> Any:
+        """For margins that move by B_i n, n being scaled, and no more than `doubt` times the norms of B_i, `even` and
+        their blur besides, what is `known` of the first order before: sum v phi' . B_i n, with its size, what rounds
+        there, ||v^(1/2) h||, and the ranges."""
+        score, X, v, shape = self.job.score, self.block.X, self.v, self.m.shape
+        several = len(shape) > 1
+        moved, rounding, norms = factor.moved(X, n, norms=not several)
+        along, rounded = (self.masked(one.reshape(shape)) for one in score.moves(moved, rounding))
+        if several:  # what h - n moves them by need not be known better than to a tenth of the rest
+            rest = math.sqrt(float(np.sum(v @ along**2)) / max(float(v.sum()), 1e-300) + known)
+            rough = self.masked(factor.rough_norms(self.norms, math.inf))
+            norms = factor.norms(X, rough, 0.1 * rest / doubt)
+        h = self.masked(lengths(np.abs(along) + rounded + doubt * norms.reshape(shape)) + even + self.blur)
+        sizes = score.sizes(self.slopes, self.m)
+        first = float(np.vdot(self.pulls, along))
+        low, high, second = ranges(score, self.m, self.y, v, h, self.steep, math.inf)
+        return (
+            first,
+            float(np.sum(v @ (sizes * np.abs(along)))),
+            float(np.sum(v @ (sizes * rounded))),
+            Length(norm(np.sqrt(v) * h)),
+            low,
+            high,
+            second,
+        )
+
+    def uncertain(self, each: Array, even: Array) -> tuple[Length, float]:
+        """||v^(1/2) off|| and sum v off, off what slopes may be off by for weights that are by no more than `each`."""
+        move = absolute_product(self.block.X, each) * (1.0 + gamma(len(each) + 16)) + even + 4.0 * EPS * np.abs(self.m)
+        h = self.masked(lengths(move) + self.blur)
+        off = self.job.score.slope_error(self.m, self.y, self.slopes, h)
+        return Length(norm(np.sqrt(self.v) * off)), float(self.v @ off)
+
+    def pushed(self, V: Array, b: Array) -> list[Array]:
+        """sum_i v_i phi'_i . (dm_i), for weights that move by the columns of V, and b by those of `b`."""
+        return [_flat(self.block.pull(self.pulls)) @ V + np.dot(self.pulls.sum(axis=0), b)]
+
+    def pulled(self, u: Array, length: int) -> tuple[Array, Any]:
+        """u_b sum_i v_i phi'_i x_i, of which there is one u for every block of so many rows; and without x_i."""
+        pulls = u[self.block.start // length] * self.pulls
+        return self.block.pull(pulls), pulls.sum(axis=0)
 
 
-@dataclass(frozen=True)
-class SquaredScore(_EvenlyBent):
-    """phi = (m - y)^2."""
-
-    curvature: float = 2.0
-    slope: float = 1.0
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        return m - y
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        return np.ones_like(m)
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return 2.0 * (m - y)
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        size = np.abs(m - y)
-        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+def _like(v: Array, A: Array) -> Array:
+    """v as a factor of rows."""
+    return v if A.ndim == 1 else v[:, None]
 
 
-@dataclass(frozen=True)
-class HingeScore(_EvenlyBent):
-    """phi = max(0, 1 - y m)^2, labels y in {-1, 1}: what LinearSVC minimises, on held-out data."""
-
-    curvature: float = 2.0
-    slope: float = 1.0
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1.0 - y * m)
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        return np.where(y * m < 1.0, -y, 0.0)
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        return np.maximum(0.0, 1.0 - y * m - h) ** 2, np.maximum(0.0, 1.0 - y * m + h) ** 2
-
-
-@dataclass(frozen=True)
-class DevianceScore:
-    """phi = 2 (psi(m, y) - min psi): the unit deviance of a family of `suffice.models.families`; phi'' = 2 psi''."""
-
-    loss: Any
-    curvature: float = math.inf
-    slope: float = math.inf
-
-    def _deviance(self, m: Array, y: Array) -> Array:
-        deviance: Array = 2.0 * self.loss.excess(m, y)
-        return deviance
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        size: Array = np.sqrt(self._deviance(m, y))
-        return np.where(m >= self.loss.best(y), size, -size)
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        residuals, root = self.residuals(m, y), np.sqrt(self.loss.second(self.loss.best(y), y))
-        near = np.abs(residuals) <= 1e-6 * root  # there they are root (m - best), but for higher orders
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(near, root, 0.5 * self.derivative(m, y) / residuals)
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        derivative: Array = 2.0 * self.loss.derivative(m, y)
-        return derivative
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self._deviance(m - h, y), self._deviance(m + h, y)
-        inside = np.abs(self.loss.best(y) - m) <= h
-        return np.where(inside, 0.0, np.minimum(*ends)), np.maximum(*ends)
-
-    def bend(self, m: Array, h: Array, y: Array) -> Array:
-        bend: Array = 2.0 * self.loss.curvature_between(m - h, m + h, y)
-        return np.where(bend < LARGEST, bend, math.inf)
-
-    def blur(self, m: Array, y: Array) -> Array:
-        """What the rounding of the best margin is worth, as an error of m."""
-        best = self.loss.best(y)
-        return 2.0 * EPS * (np.abs(m) + np.where(np.isfinite(best), 1.0 + np.abs(best), 0.0))
+def _flat(G: Array) -> Array:
+    """A matrix d x K, output by output."""
+    return np.ascontiguousarray(G.T).ravel()
 
 
 class MinimisedIntercept(Protocol):
@@ -349,12 +281,13 @@ class HeldOut:
     belongs to. With `counted` every row counts 1, v_i = 1, and neither rows nor targets were shifted."""
 
     design: Design
-    y: Array
+    y: Any
     score: Phi
     share: float = 1.0
-    train: MinimisedIntercept | None = None
+    train: MinimisedIntercept | Multinomial | None = None
     counted: bool = False
-    offset: Array | None = None  # of every row, a known part of its margin
+    offset: Any = None  # of every row, a known part of its margin
+    blur: float | None = None  # what margins are off by besides their own rounding, where that is known
 
     def fingerprint(self) -> dict[str, Any]:
         known = {"design": self.design, "y": self.y, "score": self.score, "share": self.share, "train": self.train}
@@ -366,107 +299,213 @@ class HeldOut:
         known: tuple[Array, LossAt] | None = self.__dict__.get("_latest")
         if known is None or not np.array_equal(known[0], w):
             with np.errstate(over="ignore", invalid="ignore"):  # what is not finite proves nothing
-                known = np.array(w), self._at(w)
+                known = np.array(w), _At(self, w).loss_at()
             object.__setattr__(self, "_latest", known)
         return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_latest"}
 
-    def _at(self, w: Array) -> LossAt:
-        design, score, y, train = self.design, self.score, self.y, self.train
-        times = design.shape[0] if self.counted else 1  # v in units of the design's weights, which sum to 1
-        v = np.ones(design.shape[0]) if self.counted else host(design.weights)
-        m: Array = host(design.margins(w))
-        m = m if self.offset is None else m + self.offset
-        image, b = m, 0.0
-        if train is not None:
-            image = train.image(w)
-            b = train.intercept(image)[0]
-            m = m + b
-        residuals = math.sqrt(self.share) * np.sqrt(v) * score.residuals(m, y)
-        slopes = score.derivative(m, y)
-        pulls = v * slopes
-        weighted = math.sqrt(times) * norm(np.sqrt(v) * slopes)
-        adjoint = design.adjoint(pulls)
-        gradient = norm(adjoint) + design.pull_rounding * weighted
-        pull = abs(float(pulls.sum())) + gamma(len(m)) * float(np.abs(pulls).sum())
-        spectral, row_norms = math.sqrt(times * design.squared_norm), design.row_norms
-        blur = design.margin_rounding(w) * norm(w) * row_norms  # of the margins
-        if isinstance(score, DevianceScore):
-            blur = blur + score.blur(m, y)
-        blurred, spread = float(np.abs(pulls) @ blur), math.sqrt(times) * design.spread(w)
-        of_sums = 0.0 if self.counted else 4.0 * EPS * float(np.abs(m).max(initial=0.0))
 
-        bound = error_of_moved(score, m, y, v, self.share, residuals, pulls)
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is known of a held-out loss at w, with what rounding does to it."""
 
-        def error(radius: float) -> float:
-            # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
-            R = min(radius, sys.float_info.max)
-            shift = of_sums + (0.0 if train is None else train.shift_within(image, R))
+    residuals: Array
+    loss: float
+    rounding: float  # of r itself
+    adjoint: Array  # X^T v phi', K x d
+    weighted: Array  # what it is rounded relative to, output by output
+    total: Array  # sum v phi', output by output,
+    absolute: Array  # and its size
+    gradient: float  # ||X^T v phi'||
+    pull: float  # what a shift of all margins by 1 does to the first order
+    blurred: float  # what margins that are off do to it
+    spectral: float  # ||diag(v)^(1/2) X||
+    spread: float  # of margins, in all
+    even: float  # what all of them may be off by besides
+
+
+class _At:
+    """A held-out loss at w."""
+
+    def __init__(self, held: HeldOut, w: Array) -> None:
+        design, score = held.design, held.score
+        self.held, self.w, self.K = held, w, len(w) // design.shape[1]
+        W = w.reshape(self.K, -1)
+        self.b, self.image = self._intercept()
+        slack = norm(score.units * np.array([design.margin_rounding(one) * norm(one) for one in W]))
+        self.margins = design.rows.margins(w if self.K == 1 else W.T, held.offset)
+        self.job = HeldJob(score, self.b, slack, held.counted)
+        self.here: HeldRows | None = None if design.rows.dear else self._run(self.job)
+        self.rows = getattr(design.weights, "count", design.shape[0]) if held.counted else design.shape[0]
+        self.root = math.sqrt(float(self.rows)) if held.counted else 1.0  # of v, in units of the design's weights
+        self.unit = 1.0 if self.K == 1 else float(np.max(score.units))
+        self.up = 1.0 + gamma(sum(design.shape) + self.K + 16)
+        self.sums = self._sums()
+
+    def _intercept(self) -> tuple[Any, Any]:
+        """b, and the margins that it belongs to."""
+        train = self.held.train
+        if train is None:
+            return 0.0, None
+        image = train.image(self.w)
+        return (train.shift(image) if isinstance(train, Multinomial) else train.intercept(image))[0], image
+
+    def _shift_within(self, R: float) -> float:
+        train = self.held.train
+        if isinstance(train, Multinomial):
+            return float(train.drift(self.w, self.image, R)) + train.shift(self.image)[1]
+        return 0.0 if train is None else train.shift_within(self.image, R)
+
+    def _run(self, job: HeldJob) -> Any:
+        design = self.held.design
+        return design.rows.run(job, [self.margins], a=design.weights, y=self.held.y, norms=design.row_norms)
+
+    def ask(self, method: str, *arguments: Any, reads: bool = True) -> Any:
+        """The sum over all blocks."""
+        if self.here is not None:
+            return getattr(self.here, method)(*arguments)
+        return self._run(replace(self.job, method=method, arguments=arguments, reads=reads))
+
+    def _sums(self) -> Sums:
+        design, held, K, up, root = self.held.design, self.held, self.K, self.up, self.root
+        parts, adjoint, total, absolute, lengths, blurred, largest, off = self.ask("sums")
+        if self.here is not None:
+            residuals = math.sqrt(held.share) * self.here.residuals.ravel()
+        else:
+            residuals = np.sqrt(held.share * np.array(parts))
+        rounding = norm_rounding(residuals, held.share * self.unit**2, self.rows * K)
+        if self.here is None:
+            rounding += gamma(self.rows + K + 16) * norm(residuals)
+        weighted, absolute = root * up * np.array(lengths, dtype=np.float64), absolute.reshape(K) * up
+        total, spectral = total.reshape(K), root * math.sqrt(design.squared_norm) * self.unit
+        gradient = norm(adjoint.ravel()) + design.pull_rounding * norm(weighted)
+        pull = norm((np.abs(total) + gamma(self.rows + K + 16) * absolute) / held.score.units)
+        if K > 1:  # slopes that are a few units off, wherever they are small
+            gradient += spectral * held.score.curvature * off
+            pull += root * root * held.score.curvature * off
+        even = 0.0 if held.counted else 4.0 * EPS * math.sqrt(K) * self.unit * float(largest)
+        even = even if held.blur is None else norm(np.zeros(K) + held.score.units) * held.blur
+        return Sums(
+            residuals, float(residuals @ residuals), rounding, _flat(adjoint).reshape(K, -1), weighted, total, absolute,
+            gradient, pull, blurred * up, spectral, root * (self.job.slack * design.frobenius_norm + off), even,
+        )  # fmt: skip
+
+    def loss_at(self) -> LossAt:
+        linear = self._linear() if self.held.score.smooth else None
+        return LossAt(self.sums.residuals, self.error, self.verified, linear, self.steep)
+
+    def _bound(self, first: float, second: float, ends: tuple[float, float], far: float) -> float:
+        held, sums = self.held, self.sums
+        return least_error(held.score, held.share, sums.loss, first, second, ends, far) + sums.rounding
+
+    def error(self, radius: float) -> float:
+        """Of r, for weights within the radius."""
+        # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
+        R, sums = min(radius, sys.float_info.max), self.sums
+        shift = sums.even + self._shift_within(R)
+        far = sums.spectral * R + self.root * shift + sums.spread
+        first = sums.gradient * R + sums.pull * shift + sums.blurred
+        low, high, second = -math.inf, math.inf, math.inf
+        if self.here is not None or math.isinf(self.held.score.curvature):
+            at_once = math.inf if self.here is None else first
             with np.errstate(over="ignore", invalid="ignore"):
-                h = row_norms * R + shift + blur
-            far = spectral * R + math.sqrt(times) * shift + spread
-            return bound(gradient * R + pull * shift + blurred, h, far)
+                low, high, second = self.ask("ranges", R * self.unit, shift, at_once, reads=False)
+        return self._bound(first, second, (low, high), far)
 
-        @np.errstate(over="ignore", invalid="ignore")
-        def verified(proof: Verification) -> float:
-            assert isinstance(proof, LinearVerification)
-            along, rounded, doubt = proof.along(design.X)
-            shift = of_sums + (0.0 if train is None else 4.0 * EPS * abs(b) + abs(b - proof.b))
-            S = proof.factor.support
-            entries = design.pull_gammas[S] * design.column_norms[S] * weighted * (1.0 + gamma(sum(design.shape)))
-            vector = adjoint[S]
-            if proof.factor.intercept:
-                vector = np.append(vector, float(pulls.sum()))
-                entries = np.append(entries, gamma(len(m)) * float(np.abs(pulls).sum()))
-            first = abs(float(pulls @ along)) + gamma(len(m) + 4) * float(np.abs(pulls) @ np.abs(along))
-            first += proof.against(vector, entries + design.underflow) + pull * shift + blurred
-            first += float(np.abs(pulls) @ rounded)
-            h = np.abs(along) + rounded + doubt + shift + blur
-            far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma(len(m) + 8))
-            return bound(first, h, far)
+    def verified(self, proof: Verification) -> float:
+        """The same, where the minimiser is exhibited."""
+        design, factor, K, sums, shift = self.held.design, proof.factor, self.K, self.sums, self.sums.even
+        if self.held.train is not None:
+            shift += 4.0 * EPS * norm(np.atleast_1d(self.b)) + norm(self.b - proof.b)
+        entries = entry_gammas(design, K) * design.column_norms * sums.weighted[:, None] + design.underflow
+        of_total = gamma(self.rows + K + 16) * sums.absolute + design.underflow
+        variables = factor.variables
+        first = proof.against(variables.gathered(sums.adjoint, sums.total), variables.gathered(entries, of_total))
+        first += sums.pull * shift + sums.blurred
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.ask("moved", factor.travelling(), proof.step / factor.scale, proof.slack, shift, first)
+        along, sizes, rounded, far, low, high, second = found
+        first += abs(along) + (gamma(self.rows * K + K + 16) * sizes + rounded) * self.up
+        return self._bound(first, second * self.up, (low * (2.0 - self.up), high * self.up), float(far) * self.up)
 
-        def steep(doubt: Doubt) -> Steep:
-            """Slopes err by phi'' times what margins move, and by their own rounding."""
-            up = 1.0 + gamma(sum(design.shape) + 16)
-            shift = of_sums + (0.0 if train is None else doubt.intercept + 4.0 * EPS * abs(b))
-            shift += 0.0 if doubt.b is None else abs(b - doubt.b)
-            h = design.absolute_margins(doubt.each) * up + shift + blur
-            h += 4.0 * EPS * np.abs(m)
-            bend = score.bend(m, h, y)
-            off = bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
-            if isinstance(score, DevianceScore):
-                off = off + SLOPE_ROUNDING * slope_size(score.loss, slopes, bend, m, y)
-            columns = math.sqrt(times) * design.column_norms * norm(np.sqrt(v) * off)
-            columns += design.pull_gammas * design.column_norms * weighted + times * design.underflow
-            of_b = float(v @ off) + gamma(len(m) + 8) * float(np.abs(pulls).sum())
-            value, total = self.share * adjoint, self.share * float(pulls.sum())
-            of_value = self.share * columns * up + 4.0 * EPS * np.abs(value)
-            size = norm(of_value) * up
-            if train is None:
-                return Steep(value, of_value, size)
-            return Steep(value, of_value, size, total, self.share * of_b * up + 4.0 * EPS * abs(total))
+    def steep(self, doubt: Doubt) -> Steep:
+        """The gradient of the loss. Slopes err by phi'' times what margins move, and by their own rounding."""
+        design, share, K, up, sums = self.held.design, self.held.share, self.K, self.up, self.sums
+        even = np.zeros(K) + sums.even
+        if self.held.train is not None:
+            even = even + doubt.intercept + 4.0 * EPS * np.abs(self.b)
+        even = even if doubt.b is None else even + np.abs(self.b - doubt.b)
+        each = doubt.each if K == 1 else doubt.each.reshape(K, -1).T
+        of_slopes, summed = self.ask("uncertain", each, even if K > 1 else float(even[0]))
+        columns = self.root * float(of_slopes) + entry_gammas(design, K) * sums.weighted[:, None]
+        columns = columns * design.column_norms + self.root**2 * design.underflow
+        value, total = share * sums.adjoint.ravel(), share * sums.total
+        of_value = share * columns.ravel() * up + 4.0 * EPS * np.abs(value)
+        size = norm(of_value) * up
+        if self.held.train is None:
+            return Steep(value, of_value, size)
+        of_b = share * (summed + gamma(self.rows + K + 16) * sums.absolute) * up + 4.0 * EPS * np.abs(total)
+        return Steep(value, of_value, size, total, of_b)
 
-        return LossAt(residuals, error, verified, self._linear(m, v, image), steep)
+    def _follow(self, V: Array) -> Array:
+        """How b moves with weights that move by the columns of V."""
+        train, K, k = self.held.train, self.K, V.shape[1]
+        if train is None:
+            return np.zeros(k) if K == 1 else np.zeros((K, k))
+        if not isinstance(train, Multinomial):
+            return train.intercept_gradient(self.image) @ V
+        if hasattr(train, "intercept_jacobian"):
+            return train.intercept_jacobian(self.image) @ V if train.intercept else np.zeros((K, k))
+        moved = train.design.margins(_by_columns(V, K)).reshape(-1, K, k)
+        return train.intercept_product(self.image, moved)
 
-    def _linear(self, m: Array, v: Array, image: Array) -> Linear | None:
-        if not conforms(self.score, SmoothPhi):
-            return None
-        design, train, score = self.design, self.train, cast("SmoothPhi", self.score)
+    def _led(self, total: Any) -> Any:
+        """What b that count by `total` pull weights by."""
+        train = self.held.train
+        if train is None:
+            return 0.0
+        if not isinstance(train, Multinomial):
+            return train.intercept_gradient(self.image) * total
+        if hasattr(train, "intercept_jacobian"):
+            return total @ train.intercept_jacobian(self.image) if train.intercept else 0.0
+        return np.ravel(train.intercept_adjoint(self.image, total))
 
-        def slopes() -> Array:
-            return math.sqrt(self.share) * np.sqrt(v) * score.residual_slopes(m, self.y)
+    def _linear(self) -> Linear:
+        score, design, here, share, K = self.held.score, self.held.design, self.here, self.held.share, self.K
+        if here is None:
+            residuals = self.sums.residuals
+            inverse = 0.5 * share / np.where(residuals > 0.0, residuals, math.inf)
 
-        def forward(V: Array) -> Array:
-            moved = host(design.margins(V))
-            if train is not None:
-                moved = moved + train.intercept_gradient(image) @ V
-            return slopes()[:, None] * moved
+            def forward(V: Array) -> Array:
+                moves: Array = inverse[:, None] * np.array(self.ask("pushed", V, self._follow(V)))
+                return moves
 
-        def adjoint(u: Array) -> Array:
-            pulls = slopes() * u
-            pulled = design.adjoint(pulls)
-            return pulled if train is None else pulled + train.intercept_gradient(image) * float(pulls.sum())
+            def adjoint(u: Array) -> Array:
+                pulled, total = self.ask("pulled", inverse * u, design.rows.block)
+                result: Array = _flat(pulled) + self._led(total)
+                return result
 
-        return Linear(forward, adjoint)
+            return Linear(forward, adjoint)
+        m, y, root = here.m, here.y, np.sqrt(share * here.v)
+
+        def forward_by_rows(V: Array) -> Array:
+            k = V.shape[1]
+            moved = host(design.margins(_by_columns(V, K)))
+            moved = (moved if K == 1 else moved.reshape(-1, K, k)) + self._follow(V)
+            moves = score.forward(m, y, moved)
+            return (root.reshape(-1, *[1] * (moves.ndim - 1)) * moves).reshape(-1, k)
+
+        def adjoint_by_rows(u: Array) -> Array:
+            u = u if K == 1 else u.reshape(len(m), -1)
+            pulls = score.adjoint(m, y, _like(root, u) * u)
+            result: Array = _flat(design.adjoint(pulls)) + self._led(pulls.sum(axis=0))
+            return result
+
+        return Linear(forward_by_rows, adjoint_by_rows)
+
+
+def _by_columns(V: Array, K: int) -> Array:
+    """Weights of K outputs, of which every column of V holds one after the other, as factors of X."""
+    return V if K == 1 else V.reshape(K, -1, V.shape[1]).transpose(1, 0, 2).reshape(-1, K * V.shape[1])

@@ -36,28 +36,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, lives_elsewhere, norm
 from suffice.evaluation import Evaluation
 from suffice.imaging.variation import Variation
 from suffice.imaging.variation_change import hessian_doubt
 from suffice.losses import Loss
-from suffice.models.margin_losses import Bending
 from suffice.models.multinomial import forget
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
-from suffice.prove.signed_factor import Factor
-from suffice.prove.softmax_factor import two_largest
-from suffice.prove.verified import LinearVerification, Verifiable, Verification
-from suffice.prove.verified_softmax import SoftmaxVerification, VerifiableSoftmax
-from suffice.rows.blocks import Blocked
-from suffice.rows.rounding import TINY, U, gamma
+from suffice.prove.factor import Factor, apart
+from suffice.prove.outputs import At, MarginRows, images
+from suffice.prove.verified import Verifiable, Verification
+from suffice.rows.blocks import Block, Most
+from suffice.rows.products import absolute_product
+from suffice.rows.rounding import TINY, gamma
 from suffice.search.derivatives import AtSolution, Penalty, of_penalty
 from suffice.solvers.certificate import Evidence, certify, verified
-from suffice.solvers.doubt import Doubt, Enclosed, Steep
+from suffice.solvers.doubt import Doubt, Enclosed
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import Sensitive, Sensitivity, pulled_back, solve_together
 from suffice.solvers.solution import Solution
@@ -148,23 +148,21 @@ def gradient_of(problem: LowerLevel, loss: Loss, task: GradientTask) -> Enclosur
 
 
 Adjoint = tuple[Array, Array, Doubt, Doubt]  # w, q, and how far both may be off
-Slopes = Callable[[Doubt], Steep]
 
 
 def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     """Of a model whose support is verified."""
     canonical = problem.canonical
-    linear, softmax = Verifiable.of(canonical, len(x)), VerifiableSoftmax.of(canonical, len(x))
-    if (linear is None and softmax is None) or (linear is not None and linear.positive is not None):
+    model = Verifiable.of(canonical, len(x))
+    if model is None or model.positive is not None or loss.at(x).steep is None:
         return None
-    stated = linear or softmax
-    if loss.at(x).steep is None or stated is None or _is_elsewhere(stated.model.design.X):
-        return None
+    if model.design.rows.dear or lives_elsewhere(model.design.X):
+        return None  # the verifications that this takes cost as much as a whole search
     found = _closer(problem, x)
     if found is None:
-        solver = "newton" if softmax is None else "newton_softmax"
+        solver = "newton" if model.outputs == 1 else "newton_softmax"
         x = solve(problem, within=0.0, solver=solver, warm=x, max_steps=NEWTON_STEPS).x
-        if not x.any() and linear is not None and linear.intercept is None and isinstance(canonical.g, L1 | WeightedL1):
+        if not x.any() and not model.intercept and isinstance(canonical.g, L1 | WeightedL1):
             nothing = np.zeros_like(x)
             exact = certify(problem, x).radius == 0.0  # every entry of the gradient is below l1, strictly
             return (x, nothing, Doubt.of(nothing), Doubt.of(nothing)) if exact else None
@@ -172,20 +170,22 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     if found is None:
         return None
     x, known = found
-    image, steep = canonical.f.image(x), loss.at(x).steep
+    steep, factor, variables = loss.at(x).steep, known.factor, known.factor.variables
     if steep is None:
         return None
-    if linear is not None and isinstance(known, LinearVerification):
-        return _of_linear(linear, known, steep, x, image)
-    if softmax is not None and isinstance(known, SoftmaxVerification):
-        return _of_softmax(softmax, known, steep, x, image)
-    return None
-
-
-def _is_elsewhere(X: Any) -> bool:
-    """Blocks of rows do not tell how their margins move, one by one; on a device the verifications that this takes cost
-    as much as a whole search."""
-    return isinstance(X, Blocked) or lives_elsewhere(X)
+    single, _ = factor.spread(slice(None))
+    near = (np.abs(known.step) + known.slack * single) * (1.0 + 8.0 * EPS)  # how far variables may be off
+    free, weights, K = variables.free(len(x)), variables.weights, model.outputs
+    shift = np.zeros(K)
+    shift[[k for k in range(K) if variables.has_intercept(k)]] = near[~weights]
+    of_x = Doubt.of(_on(free, near[weights]), shift, known.b)
+    bend = _bending(model, known, x, canonical.f.image(x), of_x)
+    if bend is None:
+        return None
+    c = steep(of_x)
+    side = variables.gathered(c.weights.reshape(K, -1), np.zeros(K) + c.intercept)
+    q, of_q = solved(factor, bend, side, variables.gathered(c.of_weights.reshape(K, -1), np.zeros(K) + c.of_intercept))
+    return x, _on(free, q[weights]), of_x, Doubt.of(_on(free, of_q[weights]))
 
 
 def _closer(problem: Composite, x: Array) -> tuple[Array, Verification] | None:
@@ -194,8 +194,8 @@ def _closer(problem: Composite, x: Array) -> tuple[Array, Verification] | None:
     for _ in range(POLISHING):
         if found is None or found.radius <= 4.0 * found.rounding:
             break
-        there = x.copy()
-        there[_free(found, len(x))] += found.step[_weights_of(found)]
+        there, variables = x.copy(), found.factor.variables
+        there[variables.free(len(x))] += found.step[variables.weights]
         closer = _verified(problem, there)
         if closer is None or not closer.radius < 0.5 * found.radius:
             break
@@ -210,72 +210,6 @@ def _verified(problem: Composite, x: Array) -> Verification | None:
     return None if proof is None else proof.verification
 
 
-def _weights_of(known: Verification) -> Any:
-    """Which variables of the factor are weights, not intercepts."""
-    if isinstance(known, SoftmaxVerification):
-        return known.factor.variables.weights
-    assert isinstance(known, LinearVerification)
-    return np.arange(len(known.factor)) < len(known.factor.support)
-
-
-def _free(known: Verification, size: int) -> Any:
-    """Which of all weights are variables of the factor."""
-    free = np.zeros(size, dtype=np.bool_)
-    if isinstance(known, SoftmaxVerification):
-        for row, columns in zip(
-            free.reshape(len(known.factor.variables.columns), -1), known.factor.variables.columns, strict=True
-        ):
-            row[columns] = True
-        return free
-    assert isinstance(known, LinearVerification)
-    free[known.factor.support] = True
-    return free
-
-
-def _near(known: Verification) -> Array:
-    """How far every variable of the factor may be from the exact minimiser's."""
-    single, _ = known.factor.spread(slice(None))
-    near: Array = (np.abs(known.step) + known.slack * single) * (1.0 + 8.0 * EPS)
-    return near
-
-
-def _of_linear(model: Verifiable, known: LinearVerification, steep: Slopes, x: Array, image: Array) -> Adjoint | None:
-    factor, free, near, weights = known.factor, _free(known, len(x)), _near(known), _weights_of(known)
-    of_x = Doubt.of(_on(free, near[weights]), *((float(near[-1]), known.b) if factor.intercept else ()))
-    bend = _bending(model, known, x, image, of_x)
-    if bend is None:
-        return None
-    c = steep(of_x)
-    side, doubt = c.weights[free], c.of_weights[free]
-    if factor.intercept:
-        side, doubt = np.append(side, c.intercept), np.append(doubt, c.of_intercept)
-    q, of_q = solved(factor, bend, side, doubt)
-    return x, _on(free, q[weights]), of_x, Doubt.of(_on(free, of_q[weights]))
-
-
-def _of_softmax(
-    model: VerifiableSoftmax, known: SoftmaxVerification, steep: Slopes, x: Array, image: Array
-) -> Adjoint | None:
-    variables, near, (design, K) = known.factor.variables, _near(known), (model.model.design, image.shape[1])
-    W, up = x.reshape(K, -1), 1.0 + gamma(sum(design.shape) + 16)
-    free, weights = _free(known, len(x)), _weights_of(known)
-    shift = np.zeros(K)
-    shift[[k for k in range(K) if variables.has_intercept(k)]] = near[~weights]
-    of_x = Doubt.of(_on(free, near[weights]), shift, known.b)
-    each = of_x.each.reshape(K, -1) + design.margin_rounding(x) * np.abs(W)
-    delta = np.column_stack([design.absolute_margins(one) for one in each]) * up + shift + TINY * len(x)
-    m = image + known.b
-    delta += 8.0 * EPS * (np.abs(image) + np.abs(known.b) + (m.max(axis=1, keepdims=True) - m) + 1.0)
-    bend = float(two_largest(delta)[design.weights > 0.0].max()) + (K + 64.0) * EPS
-    if not bend < 1.0:
-        return None
-    c = steep(of_x)
-    side = variables.gathered(c.weights.reshape(K, -1), c.intercept)
-    doubt = variables.gathered(c.of_weights.reshape(K, -1), c.of_intercept)
-    q, of_q = solved(known.factor, bend, side, doubt)
-    return x, _on(free, q[weights]), of_x, Doubt.of(_on(free, of_q[weights]))
-
-
 def _on(free: Any, values: Array) -> Array:
     """Values of free weights among all."""
     whole = np.zeros(len(free))
@@ -283,21 +217,34 @@ def _on(free: Any, values: Array) -> Array:
     return whole
 
 
-def _bending(model: Verifiable, known: LinearVerification, x: Array, image: Array, of_x: Doubt) -> float | None:
+@dataclass(frozen=True)
+class Bend:
+    """What moves of margins by no more than |x_i| . each_k + even_k do to log H_i at most, their rounding included;
+    infinity where a row may reach a kink. a, y are given."""
+
+    at: At
+    each: Array
+    even: Array
+    reads: bool = True
+    keeps: bool = False
+
+    def __call__(self, block: Block) -> Most:
+        rows, image, counts = self.at(block), images(block), np.asarray(block["a"]) > 0.0
+        delta = absolute_product(block.X, self.each.T) * (1.0 + gamma(self.each.size + 16)) + self.even
+        delta = delta + 8.0 * EPS * (np.abs(image) + np.abs(self.at.b)) + 4.0 * rows.blur + TINY * self.each.size
+        if not isinstance(rows, MarginRows) or not rows.kinked:
+            return Most(rows.third * apart(delta)[counts].max(initial=0.0))
+        distance = rows.loss.kink_distance(rows.m, rows.y) - 8.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
+        return Most(math.inf if np.any((distance <= delta)[counts]) else 0.0)
+
+
+def _bending(model: Verifiable, known: Verification, x: Array, image: Any, of_x: Doubt) -> float | None:
     """a: H of the exact minimiser is the factor's times e^(+-a). None where a row may reach a kink, or a is large."""
-    design, a, y, m = model.design, host(model.design.weights), host(model.model.y), host(image) + known.b
-    up = 1.0 + gamma(sum(design.shape) + 16)
-    delta = design.absolute_margins(of_x.each + design.margin_rounding(x) * np.abs(x)) * up
-    delta += of_x.intercept + 8.0 * EPS * (np.abs(m) + 2.0 * abs(known.b)) + TINY * len(x)
-    counts, loss = a > 0.0, model.loss
-    if isinstance(loss, Bending):
-        bend = loss.third * float(delta[counts].max(initial=0.0)) * (1.0 + 8.0 * EPS) + 32.0 * U
-        return bend if bend < 1.0 else None
-    distance = loss.kink_distance(m, y) - 8.0 * EPS * (np.abs(m) + np.abs(y) + 1.0)
-    curved = np.where(loss.curvature_between(m, m, y) > 0.0, loss.curvature * a, 0.0)
-    if np.any((distance <= delta) & counts) or not np.array_equal(known.factor.curvature, curved):
-        return None
-    return 0.0
+    K = model.outputs
+    each = (of_x.each + model.design.margin_rounding(x) * np.abs(x)).reshape(K, -1)
+    found = model.design.rows.run(Bend(At(model.loss, known.b), each, of_x.intercept), [image], **model.given)
+    bend = float(found) * (1.0 + 8.0 * EPS) + (K + 64.0) * EPS
+    return bend if bend < 1.0 and known.whole else None
 
 
 def solved(factor: Factor, bend: float, c: Array, of_c: Array) -> tuple[Array, Array]:

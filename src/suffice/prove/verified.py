@@ -23,43 +23,54 @@ It lies within  ||n|| + epsilon / sqrt(lambda_min(H))  of w, and a prediction t 
 Weights that must not be negative (`penalties.prox`) are the same with sigma_j = 1, also for l1_j = 0, and in 4
 with  grad_j f(w + h) > -l1_j  for those that are zero.
 
+*Several outputs.* Multinomial logistic regression with K classes is the same, with
+
+    f(W, b) = sum_i a_i ( log sum_k exp(m_ik) - m_{i, y_i} ) + 1/2 sum_kj l2_kj W_kj^2,     m_i = W x_i + b.
+
+The variables of S are the W_kj that are not 0 or have no l1, and b but for its last entry: softmax does not see a
+constant added to all. In a direction that moves m_i by d_i, the derivative of v . H_i v, H_i = diag(p_i) - p_i p_i^T,
+is the mean of (v - mean v)^2 (d_i - mean d_i), at most range(d_i) v . H_i v. So H_i changes by no more than the factor
+e^(+-a), a = max_i range(d_i), in the order of matrices: this is all that steps 1 to 4 need, with kappa = max_i
+max_{k, l} of ||row k - row l||_{H^-1} of the map B_i: h -> d_i, and C_ik = a_i p_ik (1 - p_ik), as e_k . H_i d <=
+||e_k||_{H_i} ||d||_{H_i}. Without an l2 and an l1 a vector added to all classes' weights changes nothing: H is
+singular, and nothing is verified.
+
 Huber's psi and the squared hinge are piecewise quadratic, psi'' = 0 or c. Rows that may reach a kink within rho count
 as 0 in H, which is then no more than the Hessian anywhere near: ||h||_H <= lambda, if lambda <= rho. Since these rows
 pull by at most c a_i |x_i . h| more, ||r||_{H^-1} <= rho sum_i c a_i ||x_i||^2_{H^-1} over them.
 
 Sums over rows are made where the rows are (`suffice.prove.verified_rows`): in main memory, on a device, or block by
-block from a disk or on a cluster (`suffice.prove.verified_blocks`). What is bounded holds for any order of them.
+block from a disk or on a cluster. What is bounded holds for any order of them.
 
-Rounding. H has a factor that is good for proofs (`suffice.prove.signed_factor`). The margins' own rounding, delta_i,
-moves u by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1 whatever X is; that of sums is bounded
-entry by entry. Both are part of lambda and of epsilon.
+Rounding. H has a factor that is good for proofs (`suffice.prove.factor`). The margins' own rounding, delta_i, moves u
+by X^T C delta, which is at most ||C^(1/2) delta|| in the norm of H^-1 whatever X is, or (sum_i a_i delta_i . H_i
+delta_i)^(1/2), and delta_i . H_i delta_i <= sum_k p_ik (delta_ik - delta_il)^2 for any l, such as the most probable
+class; that of sums is bounded entry by entry. Both are part of lambda and of epsilon.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, lives_elsewhere, norm
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Bending, Kinked
-from suffice.models.row_sums import RowSums
-from suffice.penalties.prox import BoxL1, WeightedL1
+from suffice.models.multinomial import Multinomial
+from suffice.penalties.prox import BoxL1, Lasso
 from suffice.protocols import conforms
-from suffice.prove.signed_factor import LEAST, Factor, Indices, SignedFactor
-from suffice.prove.verified_blocks import InBlocks
-from suffice.prove.verified_rows import InMemory, Rows
-from suffice.rows.blocks import Blocked, Margins, one_thread
+from suffice.prove.factor import LEAST, Factor, Variables
+from suffice.prove.verified_rows import Curvature, Questions, entry_gammas
+from suffice.rows.blocks import Margins, one_thread
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
-from suffice.rows.rounding import TINY, U, gamma
-from suffice.solvers.problem import Canonical, LinearParts
+from suffice.rows.rounding import TINY, gamma
+from suffice.solvers.problem import Canonical
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
@@ -69,83 +80,93 @@ TRIES = 4  # to find the rows that may reach a kink
 
 @dataclass(frozen=True, eq=False)
 class Verifiable:
-    """Phi as it is verified: margins X w, or X w + b with a free b; l1 and l2 are one per column."""
+    """Phi as it is verified: margins X w, or X w + b with a free b; l1 and l2 are K x d."""
 
-    model: LossModel
+    model: LossModel | Multinomial
     l1: Array
     l2: Array
     positive: npt.NDArray[np.bool_] | None = None  # weights that must not be negative
 
     @classmethod
     def of(cls, problem: Canonical, size: int) -> Verifiable | None:
-        """None for anything but a linear model with a psi of known kind, and an l1 penalty or none."""
-        g, positive = problem.g, None
+        """None for anything but a linear model with a psi of known kind or a softmax, and an l1 penalty or none."""
+        model, g, positive = problem.term, problem.g, None
         if isinstance(g, BoxL1) and g.one_sided:
             positive = np.broadcast_to(np.asarray(g.lower) == 0.0, size)
-            problem = replace(problem, g=WeightedL1(np.broadcast_to(g.l1, size)))
-        parts = LinearParts.of(problem)
-        if parts is None or not conforms(parts.model.loss, Bending | Kinked):
+        elif not isinstance(g, Lasso):
             return None
-        if isinstance(parts.model.design.X, Blocked) and not isinstance(parts.model, RowSums):
-            return None  # a model that knows nothing of blocks
-        l1, l2 = (np.broadcast_to(np.asarray(one, dtype=np.float64), size) for one in (parts.l1, parts.l2))
-        return cls(parts.model, l1, l2, positive)
+        known = isinstance(model, LossModel) and conforms(model.loss, Bending | Kinked)
+        if not (known or isinstance(model, Multinomial)):
+            return None
+        assert isinstance(model, LossModel | Multinomial)
+        K = model.classes if isinstance(model, Multinomial) else 1
+        l1, l2 = (
+            np.broadcast_to(np.asarray(one, dtype=np.float64), size).reshape(K, -1)
+            for one in (g.l1, model.l2 + problem.ridge)
+        )
+        return cls(model, l1, l2, None if positive is None else positive.reshape(K, -1))
 
     @property
     def design(self) -> Design:
         return self.model.design
 
     @property
-    def loss(self) -> Any:
-        """Bending or Kinked."""
-        return self.model.loss
+    def outputs(self) -> int:
+        return len(self.l1)
 
     @property
-    def intercept(self) -> Intercepted | None:
-        """The model whose b is minimised out."""
-        return self.model if isinstance(self.model, Intercepted) else None
+    def loss(self) -> Any:
+        """Bending or Kinked; None for a softmax."""
+        return None if isinstance(self.model, Multinomial) else self.model.loss
 
-    def rows(self, w: Array, image: Any, b: float, S: Indices) -> Rows:
-        """What is asked of rows at w, S being the columns of H."""
-        intercept = self.intercept is not None
-        if isinstance(self.design.X, Blocked):
-            return InBlocks(self.model, w, image, b, S, intercept)
-        return InMemory(self.design, self.loss, host(self.model.y), w, host(image), b, S, intercept)
+    @property
+    def intercept(self) -> bool:
+        """Whether there is a b, which is minimised out."""
+        return self.model.intercept if isinstance(self.model, Multinomial) else isinstance(self.model, Intercepted)
 
-    def outward(self, gradient: Array, these: Any) -> Array:
+    def b(self, image: Any) -> Array:
+        """That of these margins, one for every output."""
+        if isinstance(self.model, Multinomial):
+            return self.model.shift(image)[0]
+        return np.array([self.model.b(image) if isinstance(self.model, Intercepted) else 0.0])
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        y: Any = self.model.onehot if isinstance(self.model, Multinomial) else self.model.y
+        y = y.argmax(axis=1) if isinstance(self.model, Multinomial) and len(y.shape) == 2 else y
+        return {"a": self.design.weights, "y": y, "norms": self.design.row_norms}
+
+    def outward(self, gradient: Array) -> Array:
         """How far entries of the gradient of f pull zeros away from 0: |.|, or downhill where that is allowed only."""
         sizes = np.abs(gradient)
-        return sizes if self.positive is None else np.where(self.positive[these], -gradient, sizes)
+        return sizes if self.positive is None else np.where(self.positive, -gradient, sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """The minimiser is w + h, h being 0 outside the support of `factor`, and ||h - step||_{R^T R} <= slack on it."""
+    """The minimiser is w + h, h being 0 outside the variables of `factor`, and ||h - step||_{R^T R} <= slack on them;
+    an output's intercept is the last of its variables."""
 
     factor: Factor
-    step: Array  # n, in units of the data, with the intercept's part
+    step: Array  # n, in units of the data, with the intercepts' part
     slack: float
-    radius: float  # a bound on ||h||, without the intercept
+    radius: float  # a bound on ||h||, without the intercepts
     rounding: float  # the part of it that no further iteration removes
+    b: Array  # the intercepts that `step` adds to
+    whole: bool = True  # whether H holds all rows, also those that are near a kink
 
     def against(self, v: Array, error: Array | float) -> float:
-        """A bound on |v . (h - n)| for a vector v in units of the data, on the support and the intercept, whose
-        entries err by `error`."""
+        """A bound on |v . (h - n)| for a vector v in units of the data, on the variables, whose entries err by
+        `error`."""
         scale = self.factor.scale
         return self.slack * self.factor.norm_of(v * scale, error * scale)
 
-
-@dataclass(frozen=True, eq=False)
-class LinearVerification(Verification):
-    """That of a model with one margin per row; an intercept's part of the step is the last."""
-
-    factor: SignedFactor
-    b: float = 0.0  # the intercept that `step` adds to
-
     def along(self, X: Any) -> tuple[Array, Array, Array]:
-        """t . n of rows t of X, its rounding, and a bound on |t . (h - n)|, row by row."""
-        along, rounding, norms = self.factor.over_rows(X, self.step / self.factor.scale)
-        return along, rounding, self.slack * norms
+        """How n moves the margins of rows of X, N x K, its rounding, and how much further h may move them; for several
+        classes that is without what all of them have in common."""
+        moved, rounding, norms = self.factor.moved(X, self.step / self.factor.scale, norms=True)
+        return moved, rounding, self.slack * norms
 
 
 @dataclass(frozen=True)
@@ -159,7 +180,9 @@ class Region:
     remainder: float  # ||r||
     pull: float  # on a column of unit ||.||_C, at most
     remainder_pull: float  # of r
-    C: Any  # largest, for columns outside the support: as `Rows.C`
+    inside: Curvature  # of H
+    outside: Curvature  # the largest, for columns outside the support
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -180,122 +203,98 @@ class Place:
         return cls(-n, epsilon, arithmetic)
 
 
-def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> LinearVerification | None:
+def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
-    if isinstance(image, Margins) and not image.is_product:
-        return None  # what was carried along straight lines errs by more
-    b = 0.0 if model.intercept is None else model.intercept.b(image)
+    if not image.is_product if isinstance(image, Margins) else model.design.rows.dear:
+        return None  # what was carried along straight lines errs by more; or the model knows nothing of blocks
     # What the host has left to do for a device is small: many threads take longer for it than one.
     threads = one_thread() if lives_elsewhere(model.design.X) else nullcontext()
     with threads, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _verify(model, w, image, gradient, b)
+        return _verify(model, w, image, gradient)
 
 
-def _verify(model: Verifiable, w: Array, image: Any, gradient: Array, b: float) -> LinearVerification | None:
-    design, l1, N = model.design, model.l1, model.design.shape[0]
+def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
+    design, l1, l2, K = model.design, model.l1, model.l2, model.outputs
+    W, gradient, N = w.reshape(K, -1), gradient.reshape(K, -1), design.shape[0]
     signed = l1 > 0.0 if model.positive is None else (l1 > 0.0) | model.positive
-    if model.positive is not None and np.any(model.positive & (w < 0.0)):
+    if model.positive is not None and np.any(model.positive & (W < 0.0)):
         return None
-    S: Indices = np.flatnonzero((w != 0.0) | ~signed)
-    size = len(S) + (model.intercept is not None)
-    if size == 0 or size > largest_matrix(design) or size > N + np.count_nonzero(model.l2[S]):
+    free = (W != 0.0) | ~signed
+    variables = Variables.of(free, model.intercept)
+    most = min(largest_matrix(design, K), N * max(K - 1, 1) + int(np.count_nonzero(l2[free])))
+    if not 0 < len(variables) <= most:
         return None
-    rows = model.rows(w, image, b, S)
-    slopes = rows.slopes()
-    if slopes is None:
+    rows = Questions(design, model.loss, model.given, W, image, model.b(image), variables)
+    facts = rows.facts()
+    if facts is None:
         return None
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
-    sigma = np.where(signed[S], np.sign(w[S]), 0.0)
-    of_sums = design.pull_gammas * design.column_norms * slopes.rough
-    of_sums += 4.0 * EPS * (np.abs(gradient) + model.l2 * np.abs(w))
+    slopes, more = facts
+    sigma = np.where(signed, np.sign(W), 0.0)
+    of_sums = entry_gammas(design, K) * design.column_norms * slopes.rough[:, None]
+    of_sums += 4.0 * EPS * (np.abs(gradient) + l2 * np.abs(W))
     of_sums += design.underflow
-    u, error = gradient[S] + l1[S] * sigma, of_sums[S] + 4.0 * EPS * l1[S]
-    if model.intercept is not None:
-        u = np.append(u, slopes.total)
-        error = np.append(error, gamma(N + OF_FACTORS) * slopes.size + design.underflow)
+    of_intercepts = gamma(N + OF_FACTORS + (K + 8 if K > 1 else 0)) * slopes.size + design.underflow
+    u = variables.gathered(gradient + l1 * sigma, slopes.total)
+    error = variables.gathered(of_sums + 4.0 * EPS * l1, of_intercepts)
 
-    found = _region(model, rows, u, error, model.l2[S])
+    found = (_kinked_region if rows.kinked else _bent_region)(rows, more, u, error, l2)
     if found is None:
         return None
     factor, region = found
     place = Place.of(factor, region, u)
-    bounds = signs_kept(factor, region, place, w[S], sigma, slice(len(S)))
-    if bounds is None or not _zeros(model, rows, factor, region, gradient, of_sums, place):
+    bounds = _signs_kept(factor, region, place, W[free], sigma[free])
+    if bounds is None or not _zeros(model, rows, free, factor, region, gradient, of_sums, place):
         return None
-    return LinearVerification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, b)
+    return Verification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, rows.b, region.whole)
 
 
-def signs_kept(
-    factor: Factor, region: Region, place: Place, w: Array, sigma: Array, these: slice | npt.NDArray[np.bool_]
-) -> tuple[float, float] | None:
-    """Step 3 of the module's text for the weights w, which are `these` variables of the factor and have the signs
-    sigma, 0 where they have no l1: a bound on ||h|| on them, and the part of it that is rounding. None where a sign may
-    be wrong."""
-    size, up = len(factor), region.up
-    step = (place.n * factor.scale)[these]  # exact: a power of two
-    single, whole = factor.spread(these)
-    doubt = 4.0 * EPS * (np.abs(w) + np.abs(step)) + TINY
-    if not np.all((sigma == 0.0) | (sigma * (w + step) - doubt > up * place.epsilon * single)):
-        return None
-    radius = norm(step) * (1.0 + gamma(size + 8)) + up * place.epsilon * whole + 8.0 * size * TINY
-    return radius * (1.0 + 16.0 * EPS), min(up * place.arithmetic * whole, radius)
-
-
-def _region(model: Verifiable, rows: Rows, u: Array, error: Array, l2: Array) -> tuple[SignedFactor, Region] | None:
+def _bent_region(rows: Questions, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
     """Steps 1 and 2; how far margins are off is roughly bounded, if that is little beside the rest of u."""
-    if not conforms(model.loss, Bending):
-        return _kinked_region(model, rows, u, error, l2)
-    M = model.loss.third
-    factor = rows.factor(l2)
+    off, shaken, steepest, terms, H = facts
+    factor, third = rows.factor(H, terms, l2), 1.0 if rows.loss is None else rows.loss.third
     if factor is None:
         return None
-
-    def bend(useful: float) -> float:
-        return M * rows.reach(factor, useful) if M > 0.0 else 0.0
-
-    for sharp in (False, True):
-        off = rows.off(sharp)
-        if off is None:
-            continue  # rates were cut off
-        own, shaken = M * off[0] + 16.0 * U if M > 0.0 else 0.0, off[1]
-        region = bent_region(factor, own, shaken, u, error, bend, rows.C)
-        if region is not None and (sharp or max(shaken, own * region.rho) <= LITTLE * region.rho):
-            return factor, region
-    return None
+    steepest = np.array([float(one) for one in steepest])
+    C = Curvature(rows.at, steepest, grow=1.0 + gamma(4 * rows.variables.outputs + 16))
+    region, own = _bent(rows, factor, C, third, off, shaken, u, error)
+    if rows.sharp or (region is not None and max(float(shaken), own * region.rho) <= LITTLE * region.rho):
+        return None if region is None else (factor, region)
+    region, _ = _bent(rows, factor, C, third, *rows.sharper(), u, error)
+    return None if region is None else (factor, region)
 
 
-def bent_region(
-    factor: Factor, own: float, shaken: float, u: Array, error: Array, bend: Callable[[float], float], C: Any
-) -> Region | None:
-    """Steps 1 and 2 of the module's text. The factor's H, and C, belong to margins that are off: by as much as changes
-    H by no more than e^(+-own), and by `shaken` in its norm. u errs by `error`, entry by entry, besides. `bend` gives
-    M max_i ||x_i||_{(R^T R)^-1}, no sharper than useful."""
+def _bent(
+    rows: Questions, factor: Factor, C: Curvature, third: float, off: float, shaken: float, u: Array, error: Array
+) -> tuple[Region | None, float]:
+    """The region for margins that are off: by as much as changes H by no more than e^(+-own), and by `shaken` in its
+    norm; and own. u errs by `error`, entry by entry, besides."""
+    own = float(off) + 16.0 * EPS if third > 0.0 else 0.0
     if not own < 1.0:
-        return None
+        return None, own
     eta = math.expm1(own)
     up = math.sqrt((1.0 + eta) / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-    of_margins = math.exp(2.0 * own) * shaken + 1e-150
+    of_margins = math.exp(2.0 * own) * float(shaken) * rows.more + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
-    kappa = up * bend(CHEAP / decrement)
+    kappa = up * third * rows.reach(factor, C, CHEAP / decrement) if third > 0.0 else 0.0
     if not kappa * decrement < LARGEST_PRODUCT:
-        return None
+        return None, own
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
     alpha = kappa * rho * (1.0 + 8.0 * EPS)
     remainder = rho * alpha * (0.5 + alpha * (1.0 + alpha) / 6.0)  # no less than (e^a - 1 - a)/a for a <= 1
-    largest = C * math.exp(own) * (1.0 + 32.0 * EPS) + TINY
-    pull = math.exp(alpha) * rho + of_margins
-    return Region(up, eta, of_u, rho, remainder, pull, remainder + of_margins + math.expm1(own) * rho, largest)
+    pull, of_r = math.exp(alpha) * rho + of_margins, remainder + of_margins + eta * rho
+    outside = C.grown(math.exp(own) * (1.0 + 32.0 * EPS))
+    return Region(up, eta, of_u, rho, remainder, pull, of_r, C, outside), own
 
 
-def _kinked_region(
-    model: Verifiable, rows: Rows, u: Array, error: Array, l2: Array
-) -> tuple[SignedFactor, Region] | None:
-    kinks, more = rows.kinks(), 1.0 + gamma(model.design.shape[0] + 8)
+def _kinked_region(rows: Questions, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
+    """The same where psi is piecewise quadratic."""
+    kinks, more = rows.kinks(facts), 1.0 + gamma(rows.design.shape[0] + 8)
     for _ in range(TRIES):
-        factor = kinks.factor(l2)
+        factor, inside = kinks.factor(l2)
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
@@ -312,41 +311,56 @@ def _kinked_region(
         return None
     squares *= more
     root = math.sqrt(squares) * (1.0 + 8.0 * EPS)
-    largest, direct = kinks.largest()
+    outside, direct = kinks.largest()
     direct = direct * more + 1e-150
-    pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
-    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, rho * root + direct, largest)
+    pull, of_r = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct, rho * root + direct
+    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, of_r, inside, outside, squares == 0.0)
+
+
+def _signs_kept(factor: Factor, region: Region, place: Place, w: Array, sigma: Array) -> tuple[float, float] | None:
+    """Step 3 of the module's text for the weights w among the factor's variables, which have the signs sigma, 0 where
+    they have no l1: a bound on ||h|| on them, and the part of it that is rounding. None where a sign may be wrong."""
+    size, up, these = len(factor), region.up, factor.variables.weights
+    step = (place.n * factor.scale)[these]  # exact: a power of two
+    single, whole = factor.spread(these)
+    doubt = 4.0 * EPS * (np.abs(w) + np.abs(step)) + TINY
+    if not np.all((sigma == 0.0) | (sigma * (w + step) - doubt > up * place.epsilon * single)):
+        return None
+    radius = norm(step) * (1.0 + gamma(size + 8)) + up * place.epsilon * whole + 8.0 * size * TINY
+    return radius * (1.0 + 16.0 * EPS), min(up * place.arithmetic * whole, radius)
 
 
 def _zeros(
     model: Verifiable,
-    rows: Rows,
-    factor: SignedFactor,
+    rows: Questions,
+    free: npt.NDArray[np.bool_],
+    factor: Factor,
     region: Region,
     gradient: Array,
     of_sums: Array,
-    place_of_h: Place,
+    place: Place,
 ) -> bool:
-    """Whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
-    design, N = model.design, model.design.shape[0]
-    up = 1.0 + gamma(N + 16)
-    outside = np.ones(design.shape[1], dtype=bool)
-    outside[factor.support] = False
-    steepest = math.sqrt(rows.steepest(region.C)) * up
-    slope, limit = model.outward(gradient, slice(None)) + of_sums, model.l1 * (1.0 - 4.0 * EPS)
-    doubtful = np.flatnonzero(outside & ~(slope + region.pull * steepest * design.column_norms < limit))
-    if len(doubtful) == 0:
+    """Step 4: whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
+    design, N, K = model.design, model.design.shape[0], model.outputs
+    up, limit = 1.0 + gamma(N + K + 16), model.l1 * (1.0 - 4.0 * EPS)
+    steepest = np.sqrt(region.outside.grow * region.outside.steepest)[:, None] * up
+    slope = model.outward(gradient) + of_sums
+    doubtful = ~free & ~(slope + region.pull * steepest * design.column_norms < limit)
+    columns = np.flatnonzero(doubtful.any(axis=0))
+    if len(columns) == 0:
         return True
-    lengths = np.sqrt(rows.squares(doubtful, region.C)) * up + LEAST
-    left = ~(slope[doubtful] + region.pull * lengths < limit[doubtful])
-    if not left.any():
+    lengths = np.zeros_like(gradient)
+    lengths[:, columns] = np.sqrt(rows.squares(columns, region.outside)) * up + LEAST
+    doubtful &= ~(slope + region.pull * lengths < limit)
+    columns = np.flatnonzero(doubtful.any(axis=0))
+    if len(columns) == 0:
         return True
-    doubtful, lengths = doubtful[left], lengths[left]
-    found = rows.change(doubtful, factor, place_of_h.n)
-    error = gamma(N + 16) * found.sizes
-    error += lengths * up * (1.0 + region.eta) * found.blur
-    error += lengths * up * region.eta * found.along
-    error += 4.0 * EPS * (np.abs(gradient[doubtful]) + np.abs(found.change)) + of_sums[doubtful]
-    there = model.outward(gradient[doubtful] + found.change, doubtful) + error
-    there += lengths * (place_of_h.epsilon + region.remainder_pull)
-    return bool(np.all(there < limit[doubtful]))
+
+    # The change to first order, of which the remainder is what n and r leave
+    change, error = (np.zeros_like(gradient) for _ in range(2))
+    change[:, columns], sizes, along, blur = rows.change(columns, factor, region.inside, place.n)
+    error[:, columns] = gamma(N + 4 * K + 24) * sizes
+    error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along)
+    error += 4.0 * EPS * (np.abs(gradient) + np.abs(change)) + of_sums
+    there = model.outward(gradient + change) + error + lengths * (place.epsilon + region.remainder_pull)
+    return bool(np.all((there < limit) | ~doubtful))

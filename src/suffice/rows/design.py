@@ -30,7 +30,7 @@ from suffice.models.jobs import Normal, Survey
 from suffice.rows.blocks import Blocked, Chosen, Even, RowBlocks, View
 from suffice.rows.gram import gram
 from suffice.rows.memory import InMemory
-from suffice.rows.products import Adjoint, adjoint
+from suffice.rows.products import Adjoint, absolute_product, adjoint
 from suffice.rows.rounding import TINY, gamma
 
 DENSE_GRAM_SIZE = 2000
@@ -41,8 +41,6 @@ MOST_BLOCKS = 16
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
-ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
-ABSOLUTE_ELSEWHERE = 1 << 25  # entries of X of which a device takes them at a time
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
 LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
 SMALL = 1 << 23  # bytes, unless it is no more than that
@@ -224,21 +222,7 @@ class Design:
     def absolute_margins(self, w: Array) -> Array:
         """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the
         units of columns."""
-        S = np.flatnonzero(w)
-        if lives_elsewhere(self.X):
-            xp, N = namespace(self.X), self.shape[0]
-            sizes, chosen, length = like(np.abs(w[S]), self.X), like(S, self.X), ABSOLUTE_ELSEWHERE // (len(S) + 1) + 1
-            places = (slice(first, min(first + length, N)) for first in range(0, N, length))
-            parts = (xp.take(self.X[place, :], chosen, axis=1) for place in places)
-            return np.concatenate([host(xp.abs(part) @ sizes) for part in parts])
-        if sp.issparse(self.X):
-            margins: Array = abs(self.X[:, S]) @ np.abs(w[S])
-            return margins
-        margins = np.empty(self.shape[0])
-        for first in range(0, self.shape[0], ABSOLUTE_ROWS):
-            block = self.X[first : first + ABSOLUTE_ROWS]
-            margins[first : first + ABSOLUTE_ROWS] = np.abs(block[:, S] if len(S) < len(w) else block) @ np.abs(w[S])
-        return margins
+        return absolute_product(self.X, w)
 
     def spread(self, w: Array) -> float:
         """A bound on ||diag(a)^(1/2) (fl(X w) - X w)||, but for underflow."""

@@ -15,13 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import Array
+from suffice.arrays import Array, host, like, lives_elsewhere
 from suffice.models.jobs import Pull
 from suffice.rows.blocks import Blocked, tree_roundings
+from suffice.rows.gram import dense_rows
 from suffice.rows.rounding import block_length, dense_product, roundings
 
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
 SPARSE_BLOCK = 256  # rows of a block, or entries of a column, at least: a product with a sparse matrix costs some time
+ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
 BLOCK_WORTH = 4  # entries of a block of rows for every column: a block costs a sum over all columns
 
 
@@ -172,3 +174,17 @@ def _entries(X: Any) -> Array:
     d = X.shape[1]
     stored = np.bincount(X.indices, minlength=d) if X.format == "csr" else np.diff(X.indptr)
     return stored.astype(np.float64)
+
+
+def absolute_product(X: Any, w: Array) -> Array:
+    """|X| |w| as a NumPy array, for a vector or a matrix w: x_i . w is rounded by at most gamma times it, whatever the
+    units of columns. Where w is 0 X is not looked at."""
+    S = np.flatnonzero(w if w.ndim == 1 else w.any(axis=1))
+    sizes = np.abs(w[S])
+    if sp.issparse(X):
+        product: Array = abs(X[:, S]) @ sizes
+        return product
+    product, there = np.empty((int(X.shape[0]), *w.shape[1:])), like(sizes, X) if lives_elsewhere(X) else sizes
+    for place, block in dense_rows(X, S, ABSOLUTE_ROWS):
+        product[place] = host(abs(block) @ there)
+    return product

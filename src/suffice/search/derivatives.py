@@ -28,7 +28,7 @@ from suffice.arrays import Array, frozen, norm
 from suffice.evaluation import Evaluation
 from suffice.losses import Loss
 from suffice.problems import LowerLevel
-from suffice.prove.held_out import Linear
+from suffice.prove.loss_at import Linear
 from suffice.rows.together import one_by_one
 from suffice.solvers.hessian import Metric
 from suffice.solvers.newton import NewtonState

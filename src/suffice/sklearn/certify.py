@@ -31,8 +31,8 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 
 from suffice.arrays import EPS, Array, norm, whole_number
 from suffice.certifying import FitReport
-from suffice.prove.held_out import LossAt
-from suffice.prove.verified import LinearVerification
+from suffice.prove.loss_at import LossAt
+from suffice.prove.verified import Verification
 from suffice.report.formats import bound
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
@@ -202,9 +202,8 @@ class _Judgement:
             of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS) + 4.0 * EPS * abs(fit.intercept)
         verification = self.proof.verification
         if verification is not None:
-            assert isinstance(verification, LinearVerification)
-            gap = b - verification.b if verification.factor.intercept else 0.0
-            along, rounded, doubt = verification.along(design.X)
+            gap = b - float(verification.b[0]) if verification.factor.intercept else 0.0
+            along, rounded, doubt = (one[:, 0] for one in verification.along(design.X))
             sharper = np.abs(moved + gap - along) + 8.0 * EPS * (abs(gap) + np.abs(along)) + blur + rounded + doubt
             bounds = np.minimum(bounds, sharper)
             of_b = min(of_b, _intercept_error(verification, gap) if verification.factor.intercept else of_b)
@@ -240,7 +239,7 @@ def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: 
     return found, proof
 
 
-def _intercept_error(verification: LinearVerification, gap: float) -> float:
+def _intercept_error(verification: Verification, gap: float) -> float:
     """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
     unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
     unit[-1] = 1.0

@@ -45,17 +45,15 @@ from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.models.multinomial import Multinomial
 from suffice.models.offset import OffsetIntercepted, OffsetModel
-from suffice.models.quantile import PinballScore, Quantile
+from suffice.models.quantile import Quantile
 from suffice.models.row_intercept import RowsIntercepted
 from suffice.models.row_softmax import RowsMultinomial
 from suffice.models.row_sums import RowsModel
 from suffice.models.targets import Targets, of_zero
 from suffice.problems.targets import with_targets
 from suffice.protocols import conforms
-from suffice.prove.held_out import DevianceScore, HeldOut
-from suffice.prove.held_out_rows import HeldOutRows
-from suffice.prove.held_out_softmax import HeldOutSoftmax
-from suffice.prove.held_out_softmax_rows import HeldOutSoftmaxRows
+from suffice.prove.held_out import HeldOut
+from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore
 from suffice.rows.blocks import in_blocks
 from suffice.rows.dense import as_array, is_sparse, with_constant
 from suffice.rows.design import Design
@@ -299,9 +297,8 @@ class Learner:
         train = fold.unpenalised if fold.minimised_out else None
         design = Design.of(held.rows, held.weights)
         phi = self.own_score() if score.phi is None else score.phi
-        if in_blocks(fold):
-            return HeldOutRows(design, fold.y, phi, share, train)
-        return HeldOut(design, fold.targets(held.y), phi, share, train, offset=held.offset)
+        y = fold.y if in_blocks(fold) else fold.targets(held.y)
+        return HeldOut(design, y, phi, share, train, offset=held.offset)
 
     def own_score(self) -> Any:
         """phi of a score that depends on the loss."""
@@ -413,10 +410,9 @@ class Softmax(Learner):
         return 0.5 * float(fold.design.squared_norm)
 
     def held_out(self, fold: LinearFold, held: Held) -> Any:
-        design, train, share = Design.of(held.rows, held.weights), fold.unpenalised, 1.0 / held.folds
-        if in_blocks(fold):
-            return HeldOutSoftmaxRows(design, fold.y, held.scoring, share, train)
-        return HeldOutSoftmax(design, np.eye(self.outputs)[held.y.astype(int)], held.scoring, share, train)
+        y = fold.y if in_blocks(fold) else held.y
+        design = Design.of(held.rows, held.weights)
+        return HeldOut(design, y, SOFTMAX_SCORES[held.scoring], 1.0 / held.folds, fold.unpenalised)
 
     def intercept(self, model: Any, w: Array) -> Array:
         b: Array = model.shift(model.image(w))[0]

@@ -21,7 +21,7 @@ from suffice.losses import PartialLikelihood
 from suffice.models.cox import signed_times
 from suffice.models.families import GAMMA
 from suffice.models.margin_losses import POISSON
-from suffice.prove.held_out import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
+from suffice.prove.scores import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
 from suffice.sklearn._glum import glum_loss
 
 Scorer = Callable[..., float]

@@ -69,7 +69,6 @@ from suffice.imaging.variation import Variation
 from suffice.models.linear import LinearModel
 from suffice.penalties.prox import Box, CertifiableProx, Lasso, Zero
 from suffice.prove.verified import Verifiable, Verification, verify
-from suffice.prove.verified_softmax import VerifiableSoftmax, verify_softmax
 from suffice.rows.rounding import TINY
 from suffice.solvers.problem import Canonical, Composite
 
@@ -219,7 +218,7 @@ def _certify_step(
 
 def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | None:
     """The certificate of x by `verified`, or None."""
-    model = Verifiable.of(problem, len(x)) or VerifiableSoftmax.of(problem, len(x))
+    model = Verifiable.of(problem, len(x))
     if model is None:
         return None
     if evidence.tau is None:
@@ -227,11 +226,7 @@ def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | 
     else:  # an image that was carried along errs by more than a product
         image = problem.f.image(x)
         gradient = problem.f.gradient_at(x, image)
-    proof: Verification | None
-    if isinstance(model, Verifiable):
-        proof = verify(model, x, image, gradient)
-    else:
-        proof = verify_softmax(model, x, image, gradient)
+    proof = verify(model, x, image, gradient)
     return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
 
 

@@ -1,0 +1,405 @@
+r"""Losses phi(m, y) >= 0 of the margins of a held-out row, with one output or K of them.
+
+Each knows |phi''| <= `curvature` and a Lipschitz constant `slope` of the root of phi, in the norm of  units m  (either
+may be infinite: unknown), and where it can a sharper bound within a distance of m. Squares of several targets have
+units of their own. Of several classes, the Brier score phi = ||p - onehot||^2 has a residual p - onehot that is
+1/2-Lipschitz in m_i, and |phi''| <= 2/4 + 2 = 5/2; the log loss has phi'' <= 1/2. Neither sees what all
+classes of a row have in common, and both err like margins that are a few units off (`blur`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax
+
+from suffice.arrays import EPS, Array
+from suffice.models.margin_losses import LARGEST, slope_size
+from suffice.rows.rounding import TINY, gamma
+
+# max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
+BRIER_CURVATURE = 0.15406
+
+SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
+
+
+class Phi(Protocol):
+    """phi(m, y) >= 0 of rows, m being n, or n x K, and so are slopes."""
+
+    @property
+    def curvature(self) -> float: ...
+    @property
+    def slope(self) -> float: ...
+    @property
+    def units(self) -> Any:
+        """One, or one for every output."""
+        ...
+
+    @property
+    def smooth(self) -> bool:
+        """Whether `forward` and `adjoint` are known."""
+        ...
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        """Their squares, summed over a row, are phi."""
+        ...
+
+    def forward(self, m: Array, y: Array, M: Array) -> Array:
+        """How the residuals move with margins that move by M, a last axis for directions."""
+        ...
+
+    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
+        """What residuals that count by u pull margins by."""
+        ...
+
+    def derivative(self, m: Array, y: Array) -> Array: ...
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        """The least and the largest phi, at most and at least, for margins within h."""
+        ...
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        """A bound on |phi''| within h."""
+        ...
+
+    def blur(self, m: Array, y: Array) -> Any:
+        """What the rounding of phi is worth, as an error of m."""
+        ...
+
+    def sizes(self, slopes: Array, m: Array) -> Array:
+        """What slopes are rounded relative to."""
+        ...
+
+    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
+        """How far slopes may be off, over all outputs of a row, for margins that are by no more than h."""
+        ...
+
+    def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
+        """What phi sees of how margins move, and of the rounding of that."""
+        ...
+
+
+class _Score:
+    """What most have in common."""
+
+    curvature: float
+    units: Any = 1.0
+    smooth = True
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        return np.full(len(m), self.curvature)
+
+    def blur(self, m: Array, y: Array) -> Any:
+        return 0.0
+
+    def sizes(self, slopes: Array, m: Array) -> Array:
+        return np.abs(slopes)
+
+    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
+        bend = self.bend(m, h, y)
+        return bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
+
+    def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
+        return moved, rounded
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        """d residuals / d m, for one output."""
+        raise NotImplementedError
+
+    def forward(self, m: Array, y: Array, M: Array) -> Array:
+        return self.residual_slopes(m, y)[:, None] * M
+
+    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
+        return self.residual_slopes(m, y) * u
+
+
+@dataclass(frozen=True)
+class BrierScore(_Score):
+    """phi = (sigm(m) - p)^2, p = (1 + y)/2, labels y in {-1, 1}."""
+
+    curvature: float = BRIER_CURVATURE
+    slope: float = 0.25
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        result: Array = -y * expit(-y * m)
+        return result
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        result: Array = expit(m) * expit(-m)
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        q = expit(-y * m)
+        result: Array = -2.0 * y * q * q * (1.0 - q)
+        return result
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = self.residuals(m - h, y) ** 2, self.residuals(m + h, y) ** 2
+        return np.minimum(*ends), np.maximum(*ends)
+
+
+@dataclass(frozen=True)
+class LogScore(_Score):
+    """phi = log(1 + exp(-y m)), labels y in {-1, 1}."""
+
+    curvature: float = 0.25
+    slope: float = math.inf
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return np.sqrt(np.logaddexp(0.0, -y * m))
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        result: Array = -y * expit(-y * m)
+        return result
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = np.logaddexp(0.0, -y * (m - h)), np.logaddexp(0.0, -y * (m + h))
+        return np.minimum(*ends), np.maximum(*ends)
+
+
+@dataclass(frozen=True)
+class SquaredScore(_Score):
+    """phi = (m - y)^2."""
+
+    curvature: float = 2.0
+    slope: float = 1.0
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return m - y
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return np.ones_like(m)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return 2.0 * (m - y)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        size = np.abs(m - y)
+        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+
+
+@dataclass(frozen=True)
+class HingeScore(_Score):
+    """phi = max(0, 1 - y m)^2, labels y in {-1, 1}: what LinearSVC minimises, on held-out data."""
+
+    curvature: float = 2.0
+    slope: float = 1.0
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return np.maximum(0.0, 1.0 - y * m)
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return np.where(y * m < 1.0, -y, 0.0)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        return np.maximum(0.0, 1.0 - y * m - h) ** 2, np.maximum(0.0, 1.0 - y * m + h) ** 2
+
+
+@dataclass(frozen=True)
+class DevianceScore(_Score):
+    """phi = 2 (psi(m, y) - min psi): the unit deviance of a family of `suffice.models.families`; phi'' = 2 psi''."""
+
+    loss: Any
+    curvature: float = math.inf
+    slope: float = math.inf
+
+    def _deviance(self, m: Array, y: Array) -> Array:
+        deviance: Array = 2.0 * self.loss.excess(m, y)
+        return deviance
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        size: Array = np.sqrt(self._deviance(m, y))
+        return np.where(m >= self.loss.best(y), size, -size)
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        residuals, root = self.residuals(m, y), np.sqrt(self.loss.second(self.loss.best(y), y))
+        near = np.abs(residuals) <= 1e-6 * root  # there they are root (m - best), but for higher orders
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(near, root, 0.5 * self.derivative(m, y) / residuals)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        derivative: Array = 2.0 * self.loss.derivative(m, y)
+        return derivative
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = self._deviance(m - h, y), self._deviance(m + h, y)
+        inside = np.abs(self.loss.best(y) - m) <= h
+        return np.where(inside, 0.0, np.minimum(*ends)), np.maximum(*ends)
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        bend: Array = 2.0 * self.loss.curvature_between(m - h, m + h, y)
+        return np.where(bend < LARGEST, bend, math.inf)
+
+    def blur(self, m: Array, y: Array) -> Array:
+        """What the rounding of the best margin is worth."""
+        best = self.loss.best(y)
+        return 2.0 * EPS * (np.abs(m) + np.where(np.isfinite(best), 1.0 + np.abs(best), 0.0))
+
+    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
+        own = slope_size(self.loss, slopes, self.bend(m, h, y), m, y)
+        return super().slope_error(m, y, slopes, h) + SLOPE_ROUNDING * own
+
+
+@dataclass(frozen=True)
+class PinballScore(_Score):
+    """phi = rho(y - m), rho(t) = max(q t, (q - 1) t), without smoothing. Where y lies within h of m the slope may jump
+    by 1, which adds at most h to the first order; `bend` says so as 2/h."""
+
+    q: float
+    curvature: float = math.inf
+    slope: float = math.inf
+    smooth = False
+
+    def _loss(self, m: Array, y: Array) -> Array:
+        t = y - m
+        return np.maximum(self.q * t, (self.q - 1.0) * t)
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return np.sqrt(self._loss(m, y))
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return np.where(y >= m, -self.q, 1.0 - self.q)
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        ends = self._loss(m - h, y), self._loss(m + h, y)
+        return np.where(np.abs(y - m) <= h, 0.0, np.minimum(*ends)), np.maximum(*ends)
+
+    def bend(self, m: Array, h: Array, y: Array) -> Array:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(np.abs(y - m) <= h, 2.0 / np.maximum(h, 1e-300), 0.0)
+
+
+class _Several(_Score):
+    """K outputs."""
+
+    slope: float
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        raise NotImplementedError
+
+    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
+        size = lengths(self.residuals(m, y))
+        return np.maximum(size - self.slope * h, 0.0) ** 2, (size + self.slope * h) ** 2
+
+    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
+        rounding: Array = SLOPE_ROUNDING * (m.shape[1] + 8.0) * (1.0 + np.abs(m).max(axis=1))
+        return self.curvature * h + rounding
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredScores(_Several):
+    """phi = sum_k (units_k (m_k - y_k))^2 of several targets."""
+
+    units: Array = field(default_factory=lambda: np.ones(1))
+    curvature: float = 2.0
+    slope: float = 1.0
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        return self.units * (m - y)
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return 2.0 * self.units**2 * (m - y)
+
+    def forward(self, m: Array, y: Array, M: Array) -> Array:
+        return self.units[:, None] * M
+
+    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
+        return self.units * u
+
+
+class _OfClasses(_Several):
+    """Of the probabilities p of margins m; y holds the numbers of classes."""
+
+    def blur(self, m: Array, y: Array) -> Array:
+        K = m.shape[1]
+        blur: Array = 4.0 * EPS * math.sqrt(K) * (np.abs(m).max(axis=1) + K + 8.0)
+        return blur
+
+    def sizes(self, slopes: Array, m: Array) -> Array:
+        """A class's slope is rounded relative to its probability, not to itself."""
+        sizes: Array = np.abs(slopes) + 4.0 * softmax(m, axis=1)
+        return sizes
+
+    def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
+        """Without what all classes of a row have in common: slopes of a row add up to 0."""
+        K = moved.shape[1]
+        rounded = rounded + rounded.mean(axis=1, keepdims=True)
+        rounded += gamma(K + 8) * 2.0 * np.abs(moved).max(axis=1, keepdims=True)
+        return moved - moved.mean(axis=1, keepdims=True), rounded
+
+
+def _onehot(m: Array, y: Array) -> Array:
+    return np.eye(m.shape[1])[y.astype(np.intp)]
+
+
+@dataclass(frozen=True)
+class SoftmaxBrier(_OfClasses):
+    """phi = ||p - onehot||^2."""
+
+    curvature: float = 2.5
+    slope: float = 0.5
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        result: Array = softmax(m, axis=1) - _onehot(m, y)
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return 2.0 * self.adjoint(m, y, self.residuals(m, y))
+
+    def forward(self, m: Array, y: Array, M: Array) -> Array:
+        p = softmax(m, axis=1)[:, :, None]
+        result: Array = p * (M - np.sum(p * M, axis=1, keepdims=True))
+        return result
+
+    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
+        p = softmax(m, axis=1)
+        result: Array = p * (u - np.sum(p * u, axis=1, keepdims=True))
+        return result
+
+
+@dataclass(frozen=True)
+class SoftmaxLog(_OfClasses):
+    """phi = -log p of the class seen."""
+
+    curvature: float = 0.5
+    slope: float = math.inf
+
+    def residuals(self, m: Array, y: Array) -> Array:
+        seen = np.take_along_axis(log_softmax(m, axis=1), y.astype(np.intp)[:, None], axis=1)
+        residuals: Array = np.sqrt(np.maximum(-seen, 0.0))
+        return residuals
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        result: Array = softmax(m, axis=1) - _onehot(m, y)
+        return result
+
+    def forward(self, m: Array, y: Array, M: Array) -> Array:
+        result: Array = np.sum(self.adjoint(m, y, np.ones((len(m), 1)))[:, :, None] * M, axis=1, keepdims=True)
+        return result
+
+    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
+        pulls: Array = 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY) * u
+        return pulls
+
+
+SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
+    "neg_brier_score": SoftmaxBrier(),
+    "neg_log_loss": SoftmaxLog(),
+}
+
+
+def lengths(A: Array) -> Array:
+    """Of what every row has, one number or several."""
+    if A.ndim == 1:
+        return np.abs(A)
+    result: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
+    return result
