@@ -64,12 +64,9 @@ class Strength:
 ALPHA, SUM, C = Strength("alpha"), Strength("alpha", of_sum=True), Strength("C", of_sum=True, inverse=True)
 
 
-def steps(estimator: Any, fold: Any, solution: Solution) -> None:
-    estimator.n_iter_ = solution.steps
-
-
-def nothing(estimator: Any, classes: Any) -> None:
-    pass
+Leaves = Mapping[str, Callable[[Any, Any, Solution], Any]]  # of the estimator, the fold and its solution
+Puts = Mapping[str, Callable[[Any, Any], Any]]  # of the estimator and the classes
+STEPS: Leaves = {"n_iter_": lambda _, fold, found: found.steps}
 
 
 def scorings_of(psi: Any) -> tuple[str, ...]:
@@ -85,7 +82,7 @@ class LinearEstimator(Hooks):
     """An estimator: the arguments on which its minimiser depends, those that decide how it is found (`way`), and of
     which of them some values only are `taken`; `psi` is its loss, or a function of the estimator that gives it or
     raises ValueError; `rows`: whether folds may share one copy of the rows, or have them in blocks where they are.
-    `puts(estimator, classes)` adds what predictions ask for, `leaves(estimator, fold, solution)` what a fit leaves."""
+    Attributes that predictions ask for besides coefficients are `puts`, those that a fit leaves `leaves`."""
 
     name: str
     read: str
@@ -97,8 +94,8 @@ class LinearEstimator(Hooks):
     taken: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     weighted: bool = True  # whether fits take weights of samples
     rows: Literal["copied", "in blocks", "shared"] = "copied"
-    puts: Callable[[Any, Any], None] = nothing
-    leaves: Callable[[Any, Any, Solution], None] = steps
+    puts: Puts = field(default_factory=dict)
+    leaves: Leaves = field(default_factory=lambda: STEPS)
     use: Literal["tuned", "certified", "both"] = "both"
 
     @property
@@ -178,7 +175,13 @@ class LinearEstimator(Hooks):
         return LinearFold(X, y, learner, weights, kind, self.scaling(estimator), structure=structure)
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
-        self.leaves(estimator, fold, solution)
+        for name, attribute in self.leaves.items():
+            setattr(estimator, name, attribute(estimator, fold, solution))
+
+    def with_puts(self, estimator: Any, classes: Any) -> Any:
+        for name, attribute in self.puts.items():
+            setattr(estimator, name, attribute(estimator, classes))
+        return estimator
 
     # From words to penalties
 
@@ -256,8 +259,7 @@ class Regression(LinearEstimator):
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, np.shape(coef)[-1]
-        self.puts(estimator, classes)
-        return estimator
+        return self.with_puts(estimator, classes)
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
@@ -294,8 +296,7 @@ class Classification(LinearEstimator):
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         estimator.coef_, estimator.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
         estimator.classes_, estimator.n_features_in_ = classes, np.shape(estimator.coef_)[1]
-        self.puts(estimator, classes)
-        return estimator
+        return self.with_puts(estimator, classes)
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         """What a fitted estimator has minimised; `CannotTellError` where that is not known."""

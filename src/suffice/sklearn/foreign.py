@@ -15,6 +15,7 @@ as one alpha.
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 from itertools import pairwise
@@ -24,15 +25,13 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.models.cox import signed_times
-from suffice.models.families import BINOMIAL
-from suffice.models.margin_losses import LOGISTIC
-from suffice.sklearn._glum import glum_loss
+from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, tweedie
+from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
 from suffice.sklearn._structure import Structure
-from suffice.sklearn.estimators import SUM, C, Classification, Regression, Strength, make_known
+from suffice.sklearn.estimators import SUM, C, Classification, Leaves, Regression, Strength, make_known
 from suffice.sklearn.folds import Hazards, Intercept
 from suffice.sklearn.objectives import Objective, refuse
-from suffice.sklearn.table import MultiTaskRow, dual_gap, dual_gap_and_eps
-from suffice.solvers.solution import Solution
+from suffice.sklearn.table import GAP, GAP_OF_SEVERAL, MultiTaskRow
 
 
 class WeightedLassoRow(Regression):
@@ -47,11 +46,6 @@ class WeightedLassoRow(Regression):
 
 class GroupLassoRow(Regression):
     """skglm's GroupLasso: norms of groups, each with its weight."""
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        super().check(estimator, names)
-        if estimator.positive:
-            raise ValueError("GroupLasso(positive=True) is not supported: ElasticNetGLM(positive=True) has no groups")
 
     def structure(self, estimator: Any, features: int) -> Structure:
         groups = skglm_groups(estimator.groups, features)
@@ -81,22 +75,47 @@ class CelerLogisticRow(Classification):
         return "none"
 
 
+_OWN_LINK = {"normal": "identity", "binomial": "logit"}  # of all others it is the logarithm
+
+
+def glum_loss(estimator: Any) -> Any:
+    """psi; ValueError for a family and a link whose deviance is not convex."""
+    name, number = _family(estimator.family)
+    link = estimator.link if isinstance(estimator.link, str) else type(estimator.link).__name__.lower()
+    link = link.removesuffix("link")
+    own = _OWN_LINK.get(name, "log")
+    if link not in ("auto", own):
+        raise ValueError(f"family={name} with link={link} has no convex deviance that is known here: use link='auto'")
+    match name:
+        case "normal":
+            return SQUARED
+        case "binomial":
+            return BINOMIAL
+        case "poisson":
+            return POISSON
+        case "gamma":
+            return GAMMA
+        case "tweedie":
+            return tweedie(1.5 if number is None else number)
+        case "negative.binomial":
+            return NegativeBinomial(1.0 if number is None else number)
+    raise ValueError(f"family={name} is not supported: its deviance is not convex; 'gamma' is nearest")
+
+
+def _family(given: Any) -> tuple[str, float | None]:
+    """The name of a family, and its power or theta."""
+    if isinstance(given, str):
+        found = re.fullmatch(r"\s*([\w.]+?)\s*(?:\(\s*([-+.\deE]+)\s*\))?\s*", given)
+        name, number = (given, None) if found is None else found.groups()
+    else:
+        name = type(given).__name__.removesuffix("Distribution").lower()
+        number = getattr(given, "power", None) if name == "tweedie" else getattr(given, "theta", None)
+    name = {"gaussian": "normal", "negativebinomial": "negative.binomial"}.get(name, name)
+    return name, None if number is None else float(number)
+
+
 class GlumRow(Regression):
     """glum's GeneralizedLinearRegressor, for families with a convex deviance."""
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        reason = self._beyond(estimator)
-        if reason is not None:
-            raise ValueError(reason)
-
-    def _beyond(self, estimator: Any) -> str | None:
-        for name in ("upper_bounds", "A_ineq", "b_ineq", "monotonic_constraints", "formula"):
-            if getattr(estimator, name, None) is not None:
-                return f"{name} is not supported: ElasticNetGLM(positive=...) is nearest"
-        for name in ("scale_predictors", "alpha_search"):
-            if getattr(estimator, name, False):
-                return f"{name}=True is not supported: use StandardScaler, or the search itself"
-        return None
 
     def structure(self, estimator: Any, features: int) -> Structure:
         given = [np.broadcast_to(_glum_factors(estimator, name, features), features) for name in ("P1", "P2")]
@@ -126,8 +145,6 @@ class GlumRow(Regression):
         return super().fitted(estimator, coef, float(intercept), classes)
 
     def proven_loss(self, estimator: Any) -> Any:
-        reason = self._beyond(estimator)
-        refuse(reason is not None, str(reason))
         refuse(getattr(estimator, "lower_bounds", None) is not None, "lower_bounds is not supported")
         return LOGISTIC if self.loss(estimator) is BINOMIAL else super().proven_loss(estimator)
 
@@ -162,19 +179,21 @@ def _glum_factors(estimator: Any, name: str, features: int | None = None) -> Any
     return factors
 
 
-def baseline_hazard(estimator: Any, fold: Any, solution: Solution) -> None:
-    """Survival functions ask for it."""
-    sets, risk = fold.hazards.sets, fold.design.margins(solution.x) + float((fold.shift + fold.rest) @ solution.x)
-    estimator._baseline_model.fit(np.asarray(risk), sets.event, sets.time)
+def of_the_mean(fold: Any, found: Any) -> float:
+    """The prediction of the mean, which folds are centred by."""
+    return float((fold.shift + fold.rest) @ found.x)
 
 
-def prediction_of_the_mean(estimator: Any, fold: Any, solution: Solution) -> None:
-    """What is taken off predictions."""
-    estimator.offset_ = np.array([float((fold.shift + fold.rest) @ solution.x)])
+OF_THE_MEAN: Leaves = {"offset_": lambda _, fold, found: np.array([of_the_mean(fold, found)])}  # taken off predictions
 
 
 class CoxRow(Regression):
     """scikit-survival's."""
+
+    def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
+        """The baseline hazard, which survival functions ask for."""
+        sets, risk = fold.hazards.sets, fold.design.margins(solution.x) + of_the_mean(fold, solution)
+        estimator._baseline_model.fit(np.asarray(risk), sets.event, sets.time)
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         return signed_times(y)
@@ -194,10 +213,9 @@ class CoxnetRow(CoxRow):
     """One alpha in place of a path."""
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        if estimator.normalize:
-            raise ValueError("normalize=True is not supported: use StandardScaler before it")
-        if estimator.fit_baseline_model:
-            raise ValueError("fit_baseline_model=True is not supported: fit the estimator once more with best_params_")
+        """Any of the two penalties will do."""
+
+    finish = Regression.finish
 
     def loss(self, estimator: Any) -> Hazards:
         return Hazards("breslow")
@@ -225,9 +243,12 @@ _GLUM += " scale_predictors upper_bounds"
 _GLUM_WAY = "alphas cat_missing_method cat_missing_name categorical_format check_input drop_first expected_information"
 _GLUM_WAY += " force_all_finite gradient_tol hessian_approx interaction_separator max_inner_iter min_alpha"
 _GLUM_WAY += " min_alpha_ratio n_alphas robust selection solver start_params step_size_tol"
+_NONE = ("upper_bounds", "A_ineq", "b_ineq", "monotonic_constraints", "formula")
+_OF_GLUM = {**dict.fromkeys(_NONE, (None,)), "scale_predictors": (False,), "alpha_search": (False,)}
+_OF_COXNET = {"normalize": (False,), "fit_baseline_model": (False,)}
 _OF_CELER: dict[str, tuple[Any, ...]] = {"fit_intercept": (False,), "penalty": ("l1",)}
-_SHARED: Any = {"weighted": False, "rows": "shared", "leaves": dual_gap}
-_ALONE: Any = {"weighted": False, "leaves": dual_gap}
+_SHARED: Any = {"weighted": False, "rows": "shared", "leaves": GAP}
+_ALONE: Any = {"weighted": False, "leaves": GAP}
 _CERTIFIED: Any = {"use": "certified"}
 
 make_known(
@@ -235,11 +256,12 @@ make_known(
     Regression("skglm.ElasticNet", "alpha fit_intercept l1_ratio positive", _SKGLM, share=None, **_SHARED),
     WeightedLassoRow("skglm.WeightedLasso", "alpha fit_intercept positive weights", _SKGLM, share=1.0, **_ALONE),
     GroupLassoRow(
-        "skglm.GroupLasso", "alpha fit_intercept groups positive weights", _SKGLM, share=1.0, use="tuned", **_ALONE
+        "skglm.GroupLasso", "alpha fit_intercept groups positive weights", _SKGLM, share=1.0, use="tuned",
+        taken={"positive": (False,)}, **_ALONE,
     ),
     MultiTaskRow(
         "skglm.MultiTaskLasso", "alpha fit_intercept", _SKGLM, share=1.0, weighted=False, several=True,
-        leaves=dual_gap_and_eps, use="tuned",
+        leaves=GAP_OF_SEVERAL, use="tuned",
     ),
     Classification(
         "skglm.SparseLogisticRegression", "alpha fit_intercept l1_ratio", _SKGLM, share=None, weighted=False
@@ -256,18 +278,19 @@ make_known(
     ),
     GlumRow(
         "glum.GeneralizedLinearRegressor", f"alpha alpha_search {_GLUM}", _GLUM_WAY, share=None, psi=glum_loss,
-        scorings=(),
+        scorings=(), taken=_OF_GLUM,
     ),
     GlumRow(
-        "glum.GeneralizedLinearRegressorCV", _GLUM, f"cv {_GLUM_WAY}", share=None, psi=glum_loss, use="certified"
+        "glum.GeneralizedLinearRegressorCV", _GLUM, f"cv {_GLUM_WAY}", share=None, psi=glum_loss, taken=_OF_GLUM,
+        use="certified",
     ),
     CoxRow(
         "sksurv.CoxPHSurvivalAnalysis", "alpha ties", "n_iter", SUM, scorings=("neg_partial_likelihood",),
-        weighted=False, leaves=baseline_hazard, use="tuned",
+        weighted=False, leaves={}, use="tuned",
     ),
     CoxnetRow(
         "sksurv.CoxnetSurvivalAnalysis", "alphas fit_baseline_model l1_ratio normalize penalty_factor",
         "alpha_min_ratio n_alphas", Strength("alphas"), share=None, scorings=("neg_partial_likelihood",),
-        weighted=False, leaves=prediction_of_the_mean, use="tuned",
+        weighted=False, leaves=OF_THE_MEAN, taken=_OF_COXNET, use="tuned",
     ),
 )  # fmt: skip

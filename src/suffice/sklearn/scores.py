@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss, mean_tweedie_deviance
+from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
@@ -22,7 +22,6 @@ from suffice.models.cox import signed_times
 from suffice.models.families import GAMMA
 from suffice.models.margin_losses import POISSON
 from suffice.prove.scores import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
-from suffice.sklearn._glum import glum_loss
 
 Scorer = Callable[..., float]
 
@@ -130,12 +129,12 @@ def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
 def _neg_mean_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     if hasattr(estimator, "deviance"):
         return -float(estimator.deviance(X, y, sample_weight))
-    if hasattr(estimator, "linear_predictor"):  # glum's
-        psi = glum_loss(estimator)
-        excess = psi.excess(np.asarray(estimator.linear_predictor(X)), np.asarray(y, dtype=np.float64))
-        return -float(np.average(2.0 * excess, weights=sample_weight))
-    mean = estimator.predict(X)  # scikit-learn's, which is positive
-    return -float(mean_tweedie_deviance(y, mean, power=estimator.power, sample_weight=sample_weight))
+    from suffice.sklearn.adapters import find_adapter
+
+    final, X = final_step(estimator), estimator[:-1].transform(X) if isinstance(estimator, Pipeline) else X
+    margins = np.asarray(X @ final.coef_, dtype=np.float64) + final.intercept_
+    excess = find_adapter(final).loss(final).excess(margins, np.asarray(y, dtype=np.float64))
+    return -float(np.average(2.0 * excess, weights=sample_weight))
 
 
 def _neg_partial_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:

@@ -39,75 +39,45 @@ from suffice.models.quantile import Quantile
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.estimators import (
     ONE_EACH,
+    STEPS,
     SUM,
     C,
     Classification,
+    Leaves,
     LinearEstimator,
+    Puts,
     Regression,
     make_known,
     one_of,
-    steps,
 )
 from suffice.sklearn.folds import Concomitant, Intercept, SeveralTargets, Softmax
 from suffice.sklearn.objectives import refuse
 from suffice.solvers.certificate import duality_gap
-from suffice.solvers.solution import Solution
 
 BIAS = 1e-3  # of a smoothed quantile
 
 
-# What fits leave, and what predictions ask for
+# What fits leave, attribute by attribute, and what predictions ask for
 
+ARRAY_OF_STEPS: Leaves = {"n_iter_": lambda _, fold, found: np.array([found.steps], dtype=np.int32)}
+OF_RIDGE: Leaves = {**ARRAY_OF_STEPS, "solver_": lambda _, fold, found: "suffice"}
+GAP: Leaves = {
+    **STEPS,
+    "dual_gap_": lambda _, fold, found: duality_gap(found.problem, found.x, found.certificate.radius),  # type: ignore[arg-type]
+}
+GAP_OF_SEVERAL: Leaves = {**GAP, "eps_": lambda estimator, fold, found: estimator.tol}
+OF_HUBER: Leaves = {
+    **STEPS,
+    "scale_": lambda _, fold, found: fold.learner.outliers(fold, found.x)[0],
+    "outliers_": lambda _, fold, found: fold.learner.outliers(fold, found.x)[1],
+}
+SMOOTHING: Leaves = {**STEPS, "smoothing_bias_": lambda _, fold, found: fold.psi.bias}
+OF_SGD: Leaves = {**STEPS, "t_": lambda _, fold, found: 1.0}
 
-def dual_gap(estimator: Any, fold: Any, solution: Solution) -> None:
-    steps(estimator, fold, solution)
-    assert solution.problem is not None
-    estimator.dual_gap_ = duality_gap(solution.problem, solution.x, solution.certificate.radius)
-
-
-def dual_gap_and_eps(estimator: Any, fold: Any, solution: Solution) -> None:
-    dual_gap(estimator, fold, solution)
-    estimator.eps_ = estimator.tol
-
-
-def array_of_steps(estimator: Any, fold: Any, solution: Solution) -> None:
-    estimator.n_iter_ = np.array([solution.steps], dtype=np.int32)
-
-
-def steps_of_ridge(estimator: Any, fold: Any, solution: Solution) -> None:
-    array_of_steps(estimator, fold, solution)
-    estimator.solver_ = "suffice"
-
-
-def scale_and_outliers(estimator: Any, fold: Any, solution: Solution) -> None:
-    steps(estimator, fold, solution)
-    estimator.scale_, estimator.outliers_ = fold.learner.outliers(fold, solution.x)
-
-
-def smoothing_bias(estimator: Any, fold: Any, solution: Solution) -> None:
-    steps(estimator, fold, solution)
-    estimator.smoothing_bias_ = fold.psi.bias
-
-
-def steps_and_time(estimator: Any, fold: Any, solution: Solution) -> None:
-    estimator.n_iter_, estimator.t_ = solution.steps, 1.0
-
-
-def own_link(estimator: Any, classes: Any) -> None:
-    estimator._base_loss = estimator._get_loss()
-
-
-def labels_of_signs(estimator: Any, classes: Any) -> None:
-    estimator._label_binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)
-
-
-def no_intercept_of_liblinear(estimator: Any, classes: Any) -> None:
-    if not estimator.fit_intercept:
-        estimator.intercept_ = 0.0
-
-
-def array_of_intercept(estimator: Any, classes: Any) -> None:
-    estimator.intercept_ = np.atleast_1d(estimator.intercept_)
+OWN_LINK: Puts = {"_base_loss": lambda estimator, classes: estimator._get_loss()}
+SIGNS: Puts = {"_label_binarizer": lambda _, classes: LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)}
+LIBLINEAR: Puts = {"intercept_": lambda estimator, _: estimator.intercept_ if estimator.fit_intercept else 0.0}
+ARRAY_OF_INTERCEPT: Puts = {"intercept_": lambda estimator, _: np.atleast_1d(estimator.intercept_)}
 
 
 # Losses of estimators
@@ -271,21 +241,6 @@ class DescentClassification(Descent, Classification):
     pass
 
 
-class RidgeClassifierRow(Classification):
-    """Two classes; a margin is a regression's prediction of -1 or 1."""
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        if getattr(estimator, "positive", False):
-            raise ValueError("RidgeClassifier(positive=True) is not supported: ElasticNetGLM(positive=True) is nearest")
-        super().check(estimator, names)
-
-
-class LarsRow(Regression):
-    def objective(self, estimator: Any, y: Any, weights: Array) -> Any:
-        refuse(getattr(estimator, "jitter", None) is not None, "jitter has changed the targets")
-        return super().objective(estimator, y, weights)
-
-
 class QuantileRow(Regression):
     def loss(self, estimator: Any) -> Quantile:
         return Quantile(float(estimator.quantile))
@@ -333,46 +288,49 @@ _LOGISTIC_SCORES = ("neg_brier_score", "neg_log_loss")
 _COUNTS, _COSTS = ("neg_mean_poisson_deviance",), ("neg_mean_gamma_deviance",)
 _SHARED: Any = {"rows": "shared", "several": True}
 _CHOSEN: Any = {"use": "certified"}
-_GLM: Any = {"rows": "in blocks", "puts": own_link}
+_GLM: Any = {"rows": "in blocks", "puts": OWN_LINK}
 
 make_known(
     Regression("sklearn.LinearRegression", "fit_intercept positive", strength=None, use="certified"),
     Regression(
-        "sklearn.ElasticNet", "alpha fit_intercept l1_ratio positive", _DESCENT, share=None, leaves=dual_gap, **_SHARED
+        "sklearn.ElasticNet", "alpha fit_intercept l1_ratio positive", _DESCENT, share=None, leaves=GAP, **_SHARED
     ),
-    Regression("sklearn.Lasso", "alpha fit_intercept positive", _DESCENT, share=1.0, leaves=dual_gap, **_SHARED),
-    Regression("sklearn.Ridge", "alpha fit_intercept positive", "solver", SUM, leaves=steps_of_ridge, **_SHARED),
+    Regression("sklearn.Lasso", "alpha fit_intercept positive", _DESCENT, share=1.0, leaves=GAP, **_SHARED),
+    Regression("sklearn.Ridge", "alpha fit_intercept positive", "solver", SUM, leaves=OF_RIDGE, **_SHARED),
     Regression(
         "sklearn.RidgeCV", "fit_intercept", "alpha_per_target alphas cv gcv_mode scoring store_cv_results", SUM,
         **_CHOSEN,
     ),
     Regression("sklearn.LassoCV", "fit_intercept positive", f"{_CHOICE} {_DESCENT}", share=1.0, **_CHOSEN),
-    LarsRow("sklearn.LassoLars", "alpha fit_intercept jitter positive", _LARS, share=1.0, **_CHOSEN),
-    LarsRow("sklearn.LassoLarsCV", "fit_intercept positive", f"cv max_n_alphas {_LARS}", share=1.0, **_CHOSEN),
+    Regression(
+        "sklearn.LassoLars", "alpha fit_intercept jitter positive", _LARS, share=1.0, taken={"jitter": (None,)},
+        **_CHOSEN,
+    ),
+    Regression("sklearn.LassoLarsCV", "fit_intercept positive", f"cv max_n_alphas {_LARS}", share=1.0, **_CHOSEN),
     Regression(
         "sklearn.ElasticNetCV", "fit_intercept l1_ratio positive", f"{_CHOICE} {_DESCENT}", share=None, **_CHOSEN
     ),
     MultiTaskRow(
         "sklearn.MultiTaskElasticNet", "alpha fit_intercept l1_ratio", _DESCENT, share=None, weighted=False,
-        several=True, leaves=dual_gap_and_eps, use="tuned",
+        several=True, leaves=GAP_OF_SEVERAL, use="tuned",
     ),
     MultiTaskRow(
         "sklearn.MultiTaskLasso", "alpha fit_intercept", _DESCENT, share=1.0, weighted=False, several=True,
-        leaves=dual_gap_and_eps, use="tuned",
+        leaves=GAP_OF_SEVERAL, use="tuned",
     ),
     Regression("sklearn.PoissonRegressor", "alpha fit_intercept", "solver", psi=POISSON, scorings=_COUNTS, **_GLM),
     Regression("sklearn.GammaRegressor", "alpha fit_intercept", "solver", psi=GAMMA, scorings=_COSTS, **_GLM),
     Regression(
         "sklearn.TweedieRegressor", "alpha fit_intercept link power", "solver", psi=tweedie_loss, scorings=(), **_GLM
     ),
-    Regression("sklearn.HuberRegressor", "alpha epsilon fit_intercept", "", SUM, psi=huber, leaves=scale_and_outliers),
+    Regression("sklearn.HuberRegressor", "alpha epsilon fit_intercept", "", SUM, psi=huber, leaves=OF_HUBER),
     QuantileRow(
         "sklearn.QuantileRegressor", "alpha fit_intercept quantile", "solver solver_options", share=1.0,
-        scorings=("neg_mean_pinball_loss",), leaves=smoothing_bias, use="tuned",
+        scorings=("neg_mean_pinball_loss",), leaves=SMOOTHING, use="tuned",
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegression", f"C dual l1_ratio {_LOGISTIC}", "", C, share=None,
-        scorings=_LOGISTIC_SCORES, taken=_OF_LOGISTIC, many=True, leaves=array_of_steps,
+        scorings=_LOGISTIC_SCORES, taken=_OF_LOGISTIC, many=True, leaves=ARRAY_OF_STEPS,
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegressionCV", f"refit {_LOGISTIC}", "Cs cv dual l1_ratios scoring use_legacy_attributes", C,
@@ -380,23 +338,24 @@ make_known(
     ),
     LinearSVCRow(
         "sklearn.LinearSVC", "C class_weight fit_intercept intercept_scaling loss multi_class penalty", "dual", C,
-        taken=_OF_SVC, scorings=("neg_squared_hinge",), puts=no_intercept_of_liblinear,
+        taken=_OF_SVC, scorings=("neg_squared_hinge",), puts=LIBLINEAR,
     ),
-    RidgeClassifierRow(
+    Classification(
         "sklearn.RidgeClassifier", "alpha class_weight fit_intercept positive", "solver", SUM, psi=SQUARED,
-        scorings=("neg_squared_margin_error",), rows="in blocks", by_rows=True, puts=labels_of_signs,
-        leaves=steps_of_ridge,
+        taken={"positive": (False,)},
+        scorings=("neg_squared_margin_error",), rows="in blocks", by_rows=True, puts=SIGNS,
+        leaves=OF_RIDGE,
     ),
-    RidgeClassifierRow(
+    Classification(
         "sklearn.RidgeClassifierCV", "class_weight fit_intercept", "alphas cv scoring store_cv_results", SUM,
         psi=SQUARED, by_rows=True, use="certified",
     ),
     DescentRegression(
         "sklearn.SGDRegressor", _SGD, _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
-        puts=array_of_intercept, leaves=steps_and_time,
+        puts=ARRAY_OF_INTERCEPT, leaves=OF_SGD,
     ),
     DescentClassification(
         "sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
-        by_rows=True, leaves=steps_and_time,
+        by_rows=True, leaves=OF_SGD,
     ),
 )  # fmt: skip
