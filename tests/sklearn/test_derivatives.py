@@ -9,6 +9,7 @@ from sklearn.linear_model import ElasticNet
 import suffice
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn._structure import Structure
 from suffice.sklearn.folds import Concomitant, LinearFold, Softmax
 from suffice.sklearn.penalties import Penalised
 from tests.search.test_derivatives import check
@@ -30,6 +31,11 @@ FOLDS = {
     "logistic": (LinearFold(X, signs, LOGISTIC, s, "free"), signs_val, "neg_log_loss"),
     "logistic, sparse": (LinearFold(sp.csr_array(X), signs, LOGISTIC, s, "free"), signs_val, "neg_brier_score"),
     "Poisson": (LinearFold(X, counts, POISSON, s, "free"), counts_val, "neg_mean_poisson_deviance"),
+    "penalty factors": (
+        LinearFold(X, counts, POISSON, s, "free", structure=Structure(np.array([0.0, 1.0, 2.0, 1.0, 0.5, 1.0]))),
+        counts_val,
+        "neg_mean_poisson_deviance",
+    ),
     "squared hinge": (LinearFold(X, signs, SQUARED_HINGE, s, "column", 2.0), signs_val, "neg_squared_hinge"),
     "Huber with its scale": (LinearFold(X, y, Concomitant(1.35), s, "free"), y_val, "neg_mean_squared_error"),
     "Huber's scale alone": (LinearFold(X, y, Concomitant(1.35), s, "none"), y_val, "neg_mean_squared_error"),

@@ -210,6 +210,12 @@ class LinearFold:
         l1, l2 = (self.places.of_features(one) if isinstance(one, np.ndarray) else one for one in (l1, l2))
         return self.learner.problem(self, l1, l2)
 
+    def of_weights(self, penalty: Any) -> Array:
+        """A penalty, one for all columns or one each, as every weight has it."""
+        penalty = self.places.of_features(penalty) if isinstance(penalty, np.ndarray) else penalty
+        each: Array = np.resize(penalty, self.size)
+        return each if self.structure.factors is None else each * self.structure.factors
+
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Any:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
         features, offset = (X.X, None) if isinstance(X, Shared) else self.places.split(X)

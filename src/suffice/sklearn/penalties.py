@@ -60,14 +60,17 @@ class Penalised:
         each = [penalties(unit, self.ratio) for unit in units]
         return {name: (both["l1"], both["l2"]) for name, both in zip(names, each, strict=True)}
 
-    def at(self, **params: float) -> Composite:
-        least = self.ridge * self.fold.l2_floor / FLOOR
+    def _both(self, params: Mapping[str, float]) -> tuple[Any, Any]:
+        """l1 and l2 of these parameters: numbers, or arrays of one per column."""
         if not self.groups:
             both = penalties(params, self.ratio)
-            return self.fold.at(l1=both["l1"], l2=both["l2"] or least)
+            return both["l1"], both["l2"]
         each = group_penalties(params, self.ratio, self.groups)
-        l2 = np.where(each["l2"] == 0.0, least, each["l2"])
-        return self.fold.at(l1=each["l1"][self.group], l2=l2[self.group])
+        return each["l1"][self.group], each["l2"][self.group]
+
+    def at(self, **params: float) -> Composite:
+        (l1, l2), least = self._both(params), self.ridge * self.fold.l2_floor / FLOOR
+        return self.fold.at(l1=l1, l2=np.where(l2 == 0.0, least, l2) if self.groups else l2 or least)
 
     def cross(self, x: Array, **params: float) -> Array | None:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`solvers.sensitivity`); None for a fold
@@ -83,14 +86,11 @@ class Penalised:
         return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Array:
+        assert isinstance(self.fold, LinearFold)
         columns = []
         for name in params:  # penalties are linear in the parameters
             unit = {other: float(other == name) for other in params}
-            if self.groups:
-                both = group_penalties(unit, self.ratio, self.groups)
-                l1, l2 = (np.tile(both[kind][self.group], len(x) // len(self.group)) for kind in PENALTIES)
-            else:
-                l1, l2 = (np.full(len(x), penalties(unit, self.ratio)[kind]) for kind in PENALTIES)
+            l1, l2 = (self.fold.of_weights(one) for one in self._both(unit))
             columns.append(np.where(l1 == 0.0, 0.0, l1 * signs) + l2 * x)
         return np.column_stack(columns)
 
