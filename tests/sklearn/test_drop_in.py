@@ -258,7 +258,7 @@ def test_no_proof_about_all_values_beyond_an_edge_is_begun_that_takes_longer_tha
     """A ridge of more columns than rows: one look of the proof is a factorisation of all of X."""
     from suffice.globally import centres
 
-    monkeypatch.setattr(centres.Looking, "solve", None)
+    monkeypatch.setattr(centres.CellWorker, "solve", None)
     monkeypatch.setattr("suffice.sklearn._beyond.SPEED", 1e6)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((150, 160)), rng.standard_normal(150)

@@ -15,7 +15,7 @@ from suffice.evaluation import Evaluation
 from suffice.executors import find
 from suffice.globally.balls import Cut
 from suffice.globally.branch import BranchAndBound
-from suffice.globally.centres import CellLook, Looked, Looking
+from suffice.globally.centres import CellAnswer, CellLook, CellWorker
 from suffice.globally.quadratics import BoxQuadratic
 from suffice.globally.surfaces import LossSurface
 from suffice.journal.answers import Journal, request_key
@@ -51,7 +51,7 @@ def searching(
                 made = made if kept is None else kept.keep(key, "cell", made)
             return made
 
-        def look(work: Looking, tasks: Sequence[CellLook]) -> list[Looked]:
+        def look(work: CellWorker, tasks: Sequence[CellLook]) -> list[CellAnswer]:
             keys = [_key(task) for task in tasks]
             known = {
                 key: _unpacked(found)
@@ -78,7 +78,7 @@ def _key(task: CellLook) -> str:
     return content.hexdigest()
 
 
-def _packed(answer: Looked) -> Any:
+def _packed(answer: CellAnswer) -> Any:
     """As plain data. Weights go by those that are not zero: of many there are few."""
     S, part = np.flatnonzero(answer.w), answer.part
     q, cut = part.quadratic, part.cut
@@ -86,9 +86,9 @@ def _packed(answer: Looked) -> Any:
     return len(answer.w), S, answer.w[S], answer.cost, answer.steps, numbers, *arrays, cut.relief, cut.halvings
 
 
-def _unpacked(data: Any) -> Looked:
+def _unpacked(data: Any) -> CellAnswer:
     size, S, values, cost, steps, (slack, floor, ceiling, *free), centre, c, G, Q, relief, halvings = data
     w = np.zeros(size)
     w[S] = values
     part = LossSurface(centre, BoxQuadratic(c, G, Q), slack, floor, ceiling, Cut(relief, halvings, (free[0], free[1])))
-    return Looked(w, cost, steps, part)
+    return CellAnswer(w, cost, steps, part)

@@ -19,7 +19,7 @@ from suffice.globally.along import Expansion, clips_of, excess_of, expansion_of,
 from suffice.globally.bends import bent
 from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import Path, PenaltyBox
-from suffice.globally.reach import Ball, Reach
+from suffice.globally.reach import Ball, PathReach
 
 TRIES = 6  # to find P
 USEFUL = 2.0  # times what moves margins by about 1: a lambda of use
@@ -104,7 +104,7 @@ def _ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansio
     inside = np.zeros(fold.design.shape[1], dtype=bool)
     inside[path.S] = True
     inside |= ~(excess < 0.0)
-    reach = Reach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, turned, sizes))
+    reach = PathReach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, turned, sizes))
     for _ in range(TRIES):
         found = reach.on(np.flatnonzero(inside))
         if found is None:

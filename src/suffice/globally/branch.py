@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.evaluation import Evaluation
-from suffice.globally.centres import CellLook, Looked, Looking, minimised
+from suffice.globally.centres import CellAnswer, CellLook, CellWorker, minimised
 from suffice.globally.homotopy import Paths, linear, paths
 from suffice.globally.models import CertifiableFold, folds_of
 from suffice.globally.paths import PenaltyBox
@@ -137,9 +137,9 @@ class BranchAndBound:
     problem: BilevelProblem
     epsilon: float
     evaluate: Callable[[Array, float, Evaluation | None], Evaluation]  # at theta, within, from a warm start
-    look: Callable[[Looking, Sequence[CellLook]], Sequence[Looked]]  # the answers to tasks
+    look: Callable[[CellWorker, Sequence[CellLook]], Sequence[CellAnswer]]  # the answers to tasks
     folds: list[CertifiableFold] = field(init=False)
-    looking: Looking = field(init=False)
+    worker: CellWorker = field(init=False)
     best: Evaluation | None = None
     evaluations: int = 0
     work: float = 0.0
@@ -150,7 +150,7 @@ class BranchAndBound:
 
     def __post_init__(self) -> None:
         self.folds = [rotated(fold) for fold in folds_of(self.problem)]
-        self.looking = Looking(tuple(self.folds))
+        self.worker = CellWorker(tuple(self.folds))
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         if not linear(self.folds) or not math.isfinite(high[0]):
             self._push(Cell(low, high, 0.0, math.inf, unknown(PenaltyBox(low, high))), None)
@@ -222,7 +222,7 @@ class BranchAndBound:
             for cell, starts in chosen
             for j in range(len(self.folds))
         ]
-        answers, n = self.look(self.looking, tasks), len(self.folds)
+        answers, n = self.look(self.worker, tasks), len(self.folds)
         for k, (cell, _) in enumerate(chosen):
             self._take(cell, answers[k * n : (k + 1) * n])
 
@@ -246,7 +246,7 @@ class BranchAndBound:
         self._evaluated(t, [w for w, _ in found])
         self._push(replace(cell, solved=True), starts)
 
-    def _take(self, cell: Cell, found: Sequence[Looked]) -> None:
+    def _take(self, cell: Cell, found: Sequence[CellAnswer]) -> None:
         """What was found in a cell."""
         self.evaluations, self.work = self.evaluations + 1, self.work + sum(one.steps for one in found)
         surface = together([one.part for one in found], cell.box)

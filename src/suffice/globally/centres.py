@@ -38,7 +38,7 @@ class CellLook:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class CellAnswer:
     """The weights at the centre, the fold's share of F by them, the steps to them, and what is proven in the box."""
 
     w: Array
@@ -48,23 +48,23 @@ class Looked:
 
 
 @dataclass(frozen=True, eq=False)
-class Looking:
+class CellWorker:
     """What a worker has to know."""
 
     folds: tuple[CertifiableFold, ...]
 
-    def solve(self, task: CellLook) -> Looked:
+    def solve(self, task: CellLook) -> CellAnswer:
         fold, box = self.folds[task.j], PenaltyBox(task.low, task.high)
         w, steps = np.zeros(fold.design.shape[1]), 0
         if box.bounded:
             l1, l2 = (float(one) for one in fold.B @ box.centre)
             w, steps = minimised(fold, l1, l2, w if task.start is None else task.start)
-        return Looked(w, fold.cost(w), steps, part_of(fold, w, box))
+        return CellAnswer(w, fold.cost(w), steps, part_of(fold, w, box))
 
     def complaint(self, task: CellLook, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without looking again."""
-        if not isinstance(answer, Looked):
-            return f"Looked was expected, got {type(answer).__name__}"
+        if not isinstance(answer, CellAnswer):
+            return f"CellAnswer was expected, got {type(answer).__name__}"
         if answer.w.shape != (self.folds[task.j].design.shape[1],):
             return f"w has the shape {answer.w.shape}"
         return None

@@ -49,6 +49,17 @@ class GlobalCertificate:
     message: str
     space: Space
 
+    @classmethod
+    def of(cls, search: BranchAndBound, history: tuple[Progress, ...], message: str) -> GlobalCertificate:
+        """What a search has proven."""
+        best, space, seconds = search.best, search.problem.space, search.progress.seconds
+        if best is None:
+            raise ValueError("F could not be evaluated anywhere in the space")
+        return cls(
+            search.epsilon, search.lower, search.upper, space.params(best.point), best.point, best.interval,
+            search.cells, history, search.evaluations, search.work, seconds, message, space,
+        )  # fmt: skip
+
     @property
     def gap(self) -> float:
         """(upper - lower)/upper."""
@@ -131,24 +142,7 @@ def certify_global(
             search.settle_for_any()
         if not history:  # what was known before the first look is enough
             history.append(search.progress)
-    best = search.best
-    if best is None:
-        raise ValueError("F could not be evaluated anywhere in the space")
-    return GlobalCertificate(
-        epsilon,
-        search.lower,
-        search.upper,
-        problem.space.params(best.point),
-        best.point,
-        best.interval,
-        search.cells,
-        tuple(history),
-        search.evaluations,
-        search.work,
-        search.progress.seconds,
-        message,
-        problem.space,
-    )
+    return GlobalCertificate.of(search, tuple(history), message)
 
 
 def _run(

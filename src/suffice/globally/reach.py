@@ -75,7 +75,7 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False)
-class RowCurvature:
+class CurvedRows:
     """Rows that count by their curvature C, and others, which count by their norms."""
 
     C: Array
@@ -84,7 +84,7 @@ class RowCurvature:
     norms: Array  # ||x_i||_{H^-1}
 
     @classmethod
-    def of(cls, fold: CertifiableFold, ranges: MarginRanges, C: Array, norms: Array) -> RowCurvature:
+    def of(cls, fold: CertifiableFold, ranges: MarginRanges, C: Array, norms: Array) -> CurvedRows:
         a = fold.a
         by_curvature = (a == 0.0) | (C * norms**2 * LIGHT * len(a) > 1.0)
         by_curvature &= (C > 0.0) | (a == 0.0)
@@ -103,7 +103,7 @@ class Reached:
     """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
 
     factor: Factor
-    rows: RowCurvature
+    rows: CurvedRows
     rho: float
     moves: Array
     up: float
@@ -118,7 +118,7 @@ class Reached:
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class PathReach:
     """What is known of a path in a box, before its columns P are chosen; `plain` is the ball of no columns."""
 
     fold: CertifiableFold
@@ -187,9 +187,9 @@ class Reach:
         up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
         at = np.searchsorted(P, path.S)
         at = np.append(at, len(P)) if fold.intercept else at
-        rows = RowCurvature(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
+        rows = CurvedRows(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
         if bends:
-            rows = RowCurvature.of(fold, ranges, C, up * factor.norms(design.X)[:, 0])
+            rows = CurvedRows.of(fold, ranges, C, up * factor.norms(design.X)[:, 0])
         columns = fold.column_norms(rows.E) if bends else design.column_norms
 
         lam = _polynomial(factor, at, residual, plain.sizes) * up

@@ -48,7 +48,7 @@ class Beyond:
     others: bool = False  # whether there are other parameters
     most: float | None = None  # the share of F by which any value beyond is better at most, the others as they are
 
-    def told(self, best: Evaluation, words: str) -> str:
+    def message(self, best: Evaluation, words: str) -> str:
         """What a person should know; `words` are the best parameters in scikit-learn's."""
         which, way = ("lower", "smaller") if self.down else ("upper", "larger")
         text = f"the best {self.name} lies on the {which} edge of its space, {self.end:.4g}: "

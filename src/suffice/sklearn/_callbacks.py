@@ -38,11 +38,11 @@ class CallbackTasks:
         made.call_on_fit_task_begin(**self.about)
         return made
 
-    def begin(self) -> None:
+    def begin_evaluation(self) -> None:
         if self.root is not None:
             self.open.append(self._begun(self.within, task_name="evaluation"))
 
-    def told(self, record: Record) -> None:
+    def end_evaluation(self, record: Record) -> None:
         if self.root is not None and self.open.pop(0).call_on_fit_task_end(**self.about, metadata={"record": record}):
             raise StopIteration
 

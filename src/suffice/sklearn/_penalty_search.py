@@ -155,8 +155,9 @@ class PenaltySearch:
             if sketched and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             self._check_loss(starts[0])
-            plainest = [made for made in problem.made if np.array_equal(made.point, problem.made[0].point)]
-            nothing = NEGLIGIBLE * max(made.interval[0] for made in plainest)
+            first = problem.evaluations[0].point
+            plainest = [made.interval[0] for made in problem.evaluations if np.array_equal(made.point, first)]
+            nothing = NEGLIGIBLE * max(plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
         if self.statistical and options.enough == 0.0:
             if not problem.notes:
@@ -173,7 +174,7 @@ class PenaltySearch:
         def search(starts: Sequence[Array], options: Options) -> Result:
             problem.purpose, more = "search", list(starts[1:]) or None
             # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
-            seen = problem.made if self.statistical and len(starts[0]) == 1 else []
+            seen = problem.evaluations if self.statistical and len(starts[0]) == 1 else []
             self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.report, seen=seen)
             return self.result
 
@@ -184,7 +185,7 @@ class PenaltySearch:
         if sketched and self.statistical:
             self.result = search(starts, options)
         else:
-            before = problem.made if self.statistical else []
+            before = problem.evaluations if self.statistical else []
             self.result = search_with_edges(search, look, problem.space.bounds, starts, options, before)
         for _ in range(WIDENED):
             left_over = self._left_of(options)
@@ -196,7 +197,7 @@ class PenaltySearch:
 
     def _check_loss(self, start: Array) -> None:
         """Raise ValueError where the best that was looked at has no finite loss."""
-        there = [made for made in self.problem.made if np.array_equal(made.point, start)]
+        there = [made for made in self.problem.evaluations if np.array_equal(made.point, start)]
         failure = there[-1].failure if there else None
         if failure is not None:
             raise ValueError(f"there is no loss at any of the first penalties: {failure}; scale X or y")
@@ -216,7 +217,7 @@ class PenaltySearch:
 
     def _beyond_our_edge(self) -> Array | None:
         """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
-        best = min(self.problem.made, key=lambda made: made.cost)
+        best = min(self.problem.evaluations, key=lambda made: made.cost)
         for there, name, down in beyond_edges(self.problem.space, best):
             if name not in self.space.ours:
                 continue

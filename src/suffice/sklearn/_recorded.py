@@ -78,27 +78,27 @@ class RecordedProblem:
         """Tell of an evaluation, numbered among all."""
         number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
         if self.tell is not None and fresh:
-            made = self.made[:number]
+            made = self.evaluations[:number]
             work = float(sum(evaluation.work for evaluation in made))
             self.tell(replace(record, number=number, total_work=work), made[-1])
 
     @property
-    def made(self) -> list[Evaluation]:
+    def evaluations(self) -> list[Evaluation]:
         """All evaluations, in their order."""
         return [evaluation for _, _, evaluation in self.notes]
 
     @property
     def work(self) -> float:
-        return float(sum(evaluation.work for evaluation in self.made))
+        return float(sum(evaluation.work for evaluation in self.evaluations))
 
     @property
     def best(self) -> Evaluation:
         """The evaluation with the least estimate of F."""
-        return min(self.made[self._since :] or self.made, key=estimate)
+        return min(self.evaluations[self._since :] or self.evaluations, key=estimate)
 
     def rival(self, best: Evaluation) -> Evaluation | None:
         """What was seen to be lower than the best, but not accurately enough to tell."""
-        latest = {made.point.tobytes(): made for made in self.made[self._since :]}
+        latest = {made.point.tobytes(): made for made in self.evaluations[self._since :]}
         lower = [
             made for made in latest.values() if made.cost < LOWER * best.cost and made.interval[0] < best.interval[0]
         ]
@@ -107,7 +107,7 @@ class RecordedProblem:
     @property
     def best_proven(self) -> Evaluation:
         """The evaluation with the least proven upper bound."""
-        return min(self.made, key=lambda one: one.interval[1] if one.failure is None else math.inf)
+        return min(self.evaluations, key=lambda one: one.interval[1] if one.failure is None else math.inf)
 
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
@@ -178,7 +178,7 @@ class RecordedProblem:
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
         """The nearest evaluation of all, first looks included; the latest of several at one place."""
-        known = ([] if warm is None else [warm]) + self.made[::-1]
+        known = ([] if warm is None else [warm]) + self.evaluations[::-1]
         return min(known, key=lambda evaluation: norm(evaluation.point - theta), default=None)
 
     def _record(self, within: float, made: Evaluation) -> Record:

@@ -273,7 +273,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
             tasks = CallbackTasks(self, known.data.X, known.data.y)
-            recorded = RecordedProblem(problem, journal, tasks.begin, self._teller(tasks))
+            recorded = RecordedProblem(problem, journal, tasks.begin_evaluation, self._teller(tasks))
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
@@ -294,7 +294,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
         for edge in (one for one in search.edges if one.matters(best)):
-            warnings.warn(edge.told(best, given), stacklevel=outside_stacklevel())
+            warnings.warn(edge.message(best, given), stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
@@ -337,7 +337,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
             if self.callback is not None:
                 self.callback(record)
-            tasks.told(record)
+            tasks.end_evaluation(record)
 
         return tell
 
@@ -373,7 +373,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             of_tuned = () if self.surrogate_ else (self.asked_scoring_,)
             more = {name: scorer for name, scorer in self.scorers_.items() if name not in of_tuned}
             several = more if len(self.scorers_) > 1 else {}
-            self.cv_results_ |= table_of_scores(recorded.made, folds, several, self.cv_results_, of_tuned)
+            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, several, self.cv_results_, of_tuned)
             if self.surrogate_:
                 self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 

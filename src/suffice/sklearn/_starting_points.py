@@ -89,21 +89,21 @@ Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def starting_points(
-    noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool, derivatives: bool
+    problem: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool, derivatives: bool
 ) -> tuple[list[Array], bool]:
     """Where to begin, the best of first looks and perhaps that of a second valley; and whether all of F was sketched.
     `derivatives` may be asked for on frugal lines."""
-    if not isinstance(noted.problem, BilevelProblem):  # parameters of which nothing is known but their ranges
-        return best_of_levels(noted), False
-    kind, lattice = sketches(folds, noted.problem.losses, space), Lattice.of(noted, folds, space, frugal)
+    if not isinstance(problem.problem, BilevelProblem):  # parameters of which nothing is known but their ranges
+        return best_of_levels(problem), False
+    kind, lattice = sketches(folds, problem.problem.losses, space), Lattice.of(problem, folds, space, frugal)
     sketched = None if kind is None else best_of_sketches(lattice, folds, space, kind)
     return (best_of_a_few(lattice, derivatives), False) if sketched is None else ([sketched], True)
 
 
-def best_of_levels(noted: RecordedProblem) -> list[Array]:
+def best_of_levels(problem: RecordedProblem) -> list[Array]:
     """Every other level of every parameter, then all neighbours of the best, until none is better."""
-    levels = [_decades(low, high) for low, high in zip(*noted.space.bounds, strict=True)]
-    lattice = Lattice(noted, levels, np.arange(len(levels)), steps=MORE_STEPS)
+    levels = [_decades(low, high) for low, high in zip(*problem.space.bounds, strict=True)]
+    lattice = Lattice(problem, levels, np.arange(len(levels)), steps=MORE_STEPS)
     for place in product(*(own[:: 2 if len(own) <= 5 else 3] for own in levels)):
         lattice.look(place)
     while True:
@@ -150,21 +150,21 @@ def best_of_a_few(lattice: Lattice, derivatives: bool) -> list[Array]:
 
 def best_of_sketches(lattice: Lattice, folds: list[Any], space: PenaltySpace, kind: Kind) -> Array | None:
     """Where the sketch of F is least; None where F was not near what it shows."""
-    noted, near = lattice.noted, None
+    problem, near = lattice.problem, None
     lattice.look(lattice.plainest)
     if kind == "near weights":  # begin where no place of the space is far
         lattice.look(tuple(levels[len(levels) // 2] for levels in lattice.levels))
-        near = [solution.x for solution in noted.made[-1].solutions]
+        near = [solution.x for solution in problem.evaluations[-1].solutions]
     looks: list[Evaluation] = []
     for _ in range(SKETCHES):
-        sketch = Sketch.of(folds, noted.problem.losses, space, near)
-        best = min((noted.made[0], *looks), key=lambda made: made.cost)
+        sketch = Sketch.of(folds, problem.problem.losses, space, near)
+        best = min((problem.evaluations[0], *looks), key=lambda made: made.cost)
         promised = best.cost - sketch.height(sketch.lowest)
         if looks and promised <= TRUSTED_SE * sketch.standard_error:  # nowhere is F lower than it was seen to be,
             here = sketch.height_at(tuple(best.point.tolist()))
-            trusted = abs(here - best.cost) <= AGREED * best.cost and not _falls_below(best, noted)
+            trusted = abs(here - best.cost) <= AGREED * best.cost and not _falls_below(best, problem)
             return best.point if trusted else None  # if it can be believed
-        looks.append(_look_from(sketch, noted))
+        looks.append(_look_from(sketch, problem))
         if kind == "exact":
             agreed = abs(sketch.height(sketch.lowest) - looks[-1].cost) <= AGREED * looks[-1].cost
             return min((best, looks[-1]), key=lambda made: made.cost).point if agreed else None
@@ -172,27 +172,27 @@ def best_of_sketches(lattice: Lattice, folds: list[Any], space: PenaltySpace, ki
     return None
 
 
-def _falls_below(best: Evaluation, noted: RecordedProblem) -> bool:
+def _falls_below(best: Evaluation, problem: RecordedProblem) -> bool:
     """Whether F is as low at much smaller penalties, which a sketch near weights does not show."""
-    there = np.maximum(best.point - FAR_BELOW, noted.space.bounds[0])
-    made = noted.look(there, within=LOOK * math.sqrt(best.cost / len(best.e)), max_steps=STEPS)
+    there = np.maximum(best.point - FAR_BELOW, problem.space.bounds[0])
+    made = problem.look(there, within=LOOK * math.sqrt(best.cost / len(best.e)), max_steps=STEPS)
     return made.cost <= best.cost and not np.array_equal(there, best.point)
 
 
-def _look_from(sketch: Sketch, noted: RecordedProblem) -> Evaluation:
+def _look_from(sketch: Sketch, problem: RecordedProblem) -> Evaluation:
     """F where the sketch is least, from its weights there."""
-    known, theta = noted.best, np.array(sketch.lowest)
+    known, theta = problem.best, np.array(sketch.lowest)
     starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=True)
     here = [solution.start_at(x) for solution, x in starts]
     warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
-    return noted.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
+    return problem.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
 
 
 @dataclass
 class Lattice:
     """Levels of every kind of penalty, from large to small, and the heights of F seen so far."""
 
-    noted: RecordedProblem
+    problem: RecordedProblem
     levels: list[list[float]]
     kind: Any  # the number of every parameter's kind
     plateau: bool = False  # whether all weights are zero at the first level of l1, whatever l2 is
@@ -205,8 +205,8 @@ class Lattice:
         self.inner: Place = tuple(l2[-2:][0] for l2 in self.levels[1:])
 
     @classmethod
-    def of(cls, noted: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> Lattice:
-        lower, upper = noted.space.bounds
+    def of(cls, problem: RecordedProblem, folds: list[Any], space: PenaltySpace, frugal: bool = False) -> Lattice:
+        lower, upper = problem.space.bounds
         kinds = [kind for kind in PENALTIES if any(kind_of(name) == kind for name in space.names)]
         number = np.array([kinds.index(kind_of(name)) for name in space.names])
         largest = {"l1": max(fold.model.l1_max for fold in folds)}
@@ -215,9 +215,9 @@ class Lattice:
         ends = [(float(lower[number == i].min()), float(upper[number == i].max())) for i in range(len(kinds))]
         known = zip(kinds, ends, strict=True)
         levels = [levels_of(largest[kind], *end, below[kind], BEYOND[kind]) for kind, end in known]
-        lattice = cls(noted, levels, number, frugal=frugal)
+        lattice = cls(problem, levels, number, frugal=frugal)
         if kinds[0] == "l1":
-            params = noted.space.params(lattice.theta((levels[0][0], *lattice.inner)))
+            params = problem.space.params(lattice.theta((levels[0][0], *lattice.inner)))
             if space.groups:
                 least = min(group_penalties(params, space.ratio, space.groups)["l1"])
             else:
@@ -235,7 +235,7 @@ class Lattice:
         return tuple(levels[-1] for levels in self.levels)
 
     def theta(self, place: Place) -> Array:
-        lower, upper = self.noted.space.bounds
+        lower, upper = self.problem.space.bounds
         theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
         return theta
 
@@ -244,10 +244,10 @@ class Lattice:
         if place not in self.heights:
             theta = self.theta(place)
             if not self.heights:
-                self.noted.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
-            best = self.noted.best
+                self.problem.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
+            best = self.problem.best
             within = LOOK * math.sqrt(best.cost / len(best.e)) if best.failure is None else math.inf
-            made = self.noted.look(theta, within=within, max_steps=self.steps)
+            made = self.problem.look(theta, within=within, max_steps=self.steps)
             height = made.cost if made.e.max() <= within else made.interval[1]
             self.heights[place] = height if height == height else math.inf  # where there is no loss
         return self.heights[place]
@@ -277,7 +277,7 @@ class Lattice:
         height, (x,) = self.heights[place], place
         if not LEVELLING * self.heights[before] < height < self.heights[before]:
             return None
-        gradient = self.noted.differentiate(self.noted.made[-1]).slope
+        gradient = self.problem.differentiate(self.problem.evaluations[-1]).slope
         slope = math.nan if gradient is None else float(gradient.sum())
         if not height + slope * (ahead[0] - x) > self.above(height):
             return None
@@ -289,7 +289,7 @@ class Lattice:
 
     def above(self, height: float, times: float = TURNED, errors: float = TURNED_SE) -> float:
         """So many times a height, or as many standard errors above it where that is less."""
-        return min(times * height, height + errors * standard_error(self.noted.best) if self.frugal else math.inf)
+        return min(times * height, height + errors * standard_error(self.problem.best) if self.frugal else math.inf)
 
     @property
     def first_line(self) -> list[Place]:
