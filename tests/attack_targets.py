@@ -327,7 +327,7 @@ def multinomial(rng: np.random.Generator) -> Target:
     design, intercepted = Design.of(given, weights), bool(rng.random() < 0.6)
 
     def model(l2: float) -> Multinomial:
-        return Multinomial(design, np.eye(K)[labels], intercepted, l2)
+        return Multinomial(design, labels.astype(float), K, intercepted, l2)
 
     l1_max = float(np.max(np.abs(model(0.0).gradient(np.zeros(K * d)))))
     l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "logistic", l1_max)
@@ -501,7 +501,7 @@ def repeated_classes(N: int) -> Target:
     labels = [{0: 0.01, 1: 0.4}, {1: 0.2, 2: 0.1}, {0: 0.04, 1: 0.05, 2: 0.2}]
 
     def smooth(design: Design, y: Any) -> Multinomial:
-        return Multinomial(design, np.eye(3)[y.astype(int)], True, 1.0)
+        return Multinomial(design, y, 3, True, 1.0)
 
     return equal_rows("softmax, intercept", N, smooth, ROWS, labels)
 

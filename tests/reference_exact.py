@@ -28,6 +28,7 @@ from suffice import terms
 from suffice.arrays import host
 from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.intercept import Intercepted
+from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Ridged
 from tests import reference
 from tests.reference_balls import (
@@ -320,8 +321,8 @@ def stated(problem: Any) -> tuple[Any, Any]:
     if isinstance(smooth, ConcomitantHuber):
         F = Concomitant(X, smooth.y, a, smooth.epsilon, smooth.intercepted, l2)
         ridges = F.linear.l2
-    elif hasattr(smooth, "onehot"):
-        F = Softmax(X, smooth.onehot, a, l2, smooth.intercept)
+    elif isinstance(smooth, Multinomial):
+        F = Softmax(X, np.eye(smooth.classes)[np.asarray(smooth.y, dtype=int)], a, l2, smooth.intercept)
         ridges = F.l2
     else:
         offset = getattr(smooth, "offset", None)

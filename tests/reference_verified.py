@@ -7,8 +7,7 @@ import suffice
 from suffice import terms
 from suffice.arrays import like
 from suffice.models.intercept import Intercepted
-from suffice.models.row_intercept import RowsIntercepted
-from suffice.models.row_sums import RowsModel
+from suffice.models.linear import LinearModel
 from suffice.models.smooth import Ridged
 from suffice.penalties.prox import WeightedL1
 from suffice.rows.blocks import Blocked
@@ -39,7 +38,7 @@ def data(loss, rows=40, columns=6, seed=0):
 def model(loss, X, y, l1, l2, intercept=False, weights=None):
     design = Design.of(X, weights)
     if isinstance(design.X, Blocked):
-        kind, y = (RowsIntercepted if intercept else RowsModel), design.X.rows_of(y)
+        kind, y = (Intercepted if intercept else LinearModel), design.X.rows_of(y)
     else:
         kind, y = (Intercepted if intercept else terms.LinearModel), like(y, design.X)
     smooth = kind(design, y, PSI[loss], 0.0)

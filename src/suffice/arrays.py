@@ -77,6 +77,16 @@ def norm(x: Array) -> float:
     return largest * float(np.linalg.norm(x / largest)) if 0.0 < largest < math.inf else largest
 
 
+def length(x: Any) -> float:
+    """No less than the Euclidean norm of a vector, wherever it lives, but for the rounding of one on a host."""
+    if isinstance(x, np.ndarray):
+        return norm(x)
+    n = int(x.shape[0])
+    found = float(namespace(x).sqrt(namespace(x).sum(x * x))) + math.sqrt(n) * 1e-150  # what underflows in squares
+    found *= 1.0 + (n + 8) * EPS
+    return found if math.isfinite(found) else math.inf
+
+
 def vector(value: Any, name: str) -> Array:
     """`value` as a fresh one-dimensional float64 array of finite numbers, or an error that names it."""
     try:

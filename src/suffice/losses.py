@@ -27,9 +27,9 @@ import numpy as np
 from suffice.arrays import EPS, Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
 from suffice.models.labels import signs
+from suffice.models.linear import offsets
 from suffice.models.margin_losses import Real
-from suffice.models.offset import offsets
-from suffice.models.row_targets import rows_of_targets
+from suffice.models.targets import rows_of_targets
 from suffice.prove.held_out import HeldOut
 from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import (
@@ -203,7 +203,7 @@ class SquaredErrors(_HeldOutLoss):
 
     def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
         design = _design(X, sample_weight)
-        Y, count = rows_of_targets(design.rows, Y)
+        Y, count = rows_of_targets(design, Y)
         total = float(_counted(design)) if sample_weight is None else _summed(sample_weight)
         self.scales = np.ones(count) if scales is None else frozen(np.array(scales, dtype=np.float64))
         if self.scales.shape != (count,) or not (self.scales >= 0.0).all():

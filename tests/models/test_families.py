@@ -10,8 +10,8 @@ from scipy.special import expit
 
 import suffice
 from suffice import losses, problems, terms
+from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import slope_size
-from suffice.models.offset import OffsetIntercepted
 from suffice.penalties.prox import L1
 from suffice.rows.design import Design
 from suffice.solvers.solver import iterate
@@ -107,7 +107,7 @@ def test_no_radius_is_less_than_the_distance_to_forty_digits_with_offsets_and_we
     rules = set()
     for l1 in (0.0, 0.03):
         if intercept:
-            smooth = OffsetIntercepted(Design.of(X, weights), y, psi, l2, offset=offset)
+            smooth = Intercepted(Design.of(X, weights), y, psi, l2, offset=offset)
             problem = suffice.Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=5)
         else:
             problem = problems.ElasticNetModel(X, y, psi, sample_weight=weights, offset=offset).at(l1=l1, l2=l2)

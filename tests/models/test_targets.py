@@ -22,7 +22,6 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice import losses, problems, terms
-from suffice.models.row_targets import RowsTargets
 from suffice.models.targets import Targets
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
@@ -65,7 +64,7 @@ def test_the_gradient_of_blocks_lies_within_its_proven_rounding(seed):
     rng = np.random.default_rng(seed)
     A, B = rng.standard_normal((60, 4)) * 10.0 ** rng.uniform(-2, 2, 4), rng.standard_normal((60, 2))
     a = rng.random(60) * (rng.random(60) < 0.7) + (np.arange(60) == 0)
-    model = RowsTargets(Design.of(RowBlocks.of(A, block=9), a), B, 0.1, 2)
+    model = Targets(Design.of(RowBlocks.of(A, block=9), a), B, 0.1, 2)
     w = rng.standard_normal(8) * 10.0 ** rng.uniform(-1, 2)
     exact_a, W = (model.design.X.gathered(model.design.weights)).astype(LONG), w.reshape(2, -1).astype(LONG)
     exact = (((exact_a[:, None] * (A.astype(LONG) @ W.T - B)).T @ A.astype(LONG)) + LONG(0.1) * W).ravel()

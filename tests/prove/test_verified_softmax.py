@@ -29,7 +29,7 @@ def data(rows=30, columns=4, classes=3, seed=0):
 
 def model(X, y, l1, l2, intercept=True, weights=None):
     classes = int(y.max()) + 1
-    smooth, size = Multinomial(Design.of(X, weights), np.eye(classes)[y], intercept), classes * X.shape[1]
+    smooth, size = Multinomial(Design.of(X, weights), y.astype(float), classes, intercept), classes * X.shape[1]
     l2 = np.broadcast_to(np.asarray(l2, float), size)
     ridged = Ridged(smooth, l2)
     l1 = WeightedL1(np.broadcast_to(np.asarray(l1, float), size))

@@ -9,7 +9,7 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems
-from suffice.models.row_softmax import RowsMultinomial
+from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Ridged
 from suffice.penalties.prox import WeightedL1
 from suffice.rows import blocks
@@ -28,7 +28,7 @@ def in_blocks(X, y, l1, l2, intercept=True, weights=None, block=7):
     """The problem of `model`."""
     classes, size = int(y.max()) + 1, (int(y.max()) + 1) * X.shape[1]
     design = Design.of(RowBlocks.of(X, block=block), weights)
-    smooth = RowsMultinomial(design, y.astype(float), intercept, 0.0, classes)
+    smooth = Multinomial(design, y.astype(float), classes, intercept, 0.0)
     l2 = np.broadcast_to(np.asarray(l2, float), size)
     l1 = WeightedL1(np.broadcast_to(np.asarray(l1, float), size))
     return suffice.Composite(Ridged(smooth, l2), l1, mu=float(l2.min()), L=smooth.L + float(l2.max()), size=size)

@@ -8,12 +8,11 @@ import pytest
 
 from suffice import BilevelProblem, Options, Space, losses, problems, solve, terms, tune
 from suffice.models.intercept import Intercepted
-from suffice.models.jobs import Pull
 from suffice.models.margin_losses import LOGISTIC
-from suffice.models.row_intercept import RowsIntercepted
 from suffice.problems.linear import penalised
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
+from suffice.rows.jobs import Pull
 from suffice.rows.together import together
 
 rng = np.random.default_rng(0)
@@ -121,7 +120,7 @@ def with_intercept(kind, design, l1=1e-3, l2=1e-3):
 
 def test_a_point_with_an_intercept_takes_two_passes_over_the_rows():
     counted = Counted()
-    model = RowsIntercepted(Design.of(counted.X), SIGNS, LOGISTIC, 1e-3)
+    model = Intercepted(Design.of(counted.X), SIGNS, LOGISTIC, 1e-3)
     _ = model.at_zero, model.L
     counted.reads = 0.0
     w = 0.1 * np.ones(5)
@@ -138,16 +137,16 @@ def test_the_intercept_at_no_weights_is_found_once_for_all_penalties(monkeypatch
     design, asked = Design.of(RowBlocks.of(X)), []
     run = RowBlocks.run
     monkeypatch.setattr(RowBlocks, "run", lambda *args, **given: asked.append(1) or run(*args, **given))
-    first = RowsIntercepted(design, SIGNS, LOGISTIC, 1e-3).at_zero
+    first = Intercepted(design, SIGNS, LOGISTIC, 1e-3).at_zero
     passes = len(asked)
     assert passes > 0
-    assert RowsIntercepted(design, SIGNS, LOGISTIC, 1e-1).at_zero == first
+    assert Intercepted(design, SIGNS, LOGISTIC, 1e-1).at_zero == first
     assert len(asked) == passes
 
 
 def test_with_an_intercept_the_solution_is_that_of_the_matrix_in_memory():
     here = solve(with_intercept(Intercepted, Design.of(X)), within=1e-9)
     counted = Counted()
-    there = solve(with_intercept(RowsIntercepted, Design.of(counted.X)), within=1e-7)
+    there = solve(with_intercept(Intercepted, Design.of(counted.X)), within=1e-7)
     assert np.linalg.norm(here.x - there.x) <= there.certificate.radius + 1e-9
     assert counted.reads < 35

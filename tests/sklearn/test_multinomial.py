@@ -24,7 +24,7 @@ FEW = suffice.Options(max_evaluations=15, final_radius=1e-2)
 @given(seed=st.integers(0, 10**6), scoring=st.sampled_from(["neg_brier_score", "neg_log_loss"]))
 def test_errors_of_held_out_losses_hold_for_any_weights_within_the_radius(seed, scoring):
     rng, model = random_model(seed)
-    labels = model.onehot.argmax(axis=1).astype(float)
+    labels = model.y
     fold = LinearFold(model.design.X, labels, Softmax(model.classes), np.ones(len(labels)), "free")
     n = 12
     X, y = rng.standard_normal((n, model.design.shape[1])), rng.integers(0, model.classes, n).astype(float)

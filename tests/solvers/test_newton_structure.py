@@ -11,8 +11,6 @@ import suffice
 from suffice import terms
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
-from suffice.models.row_intercept import RowsIntercepted
-from suffice.models.row_sums import RowsModel
 from suffice.models.smooth import Ridged
 from suffice.rows.design import Design
 from suffice.solvers.auto import Auto
@@ -179,7 +177,7 @@ def test_rows_in_blocks_have_the_same_minimisers_to_forty_digits(name, intercept
     g = terms.WeightedL1([0.05, 0.0, 0.1, 0.02, 0.0, 0.05]) if name == "factors" else STRUCTURES[name]
     X, y = data(terms.LOGISTIC)
     design = Design.of(rows_in(place, X))
-    smooth = (RowsIntercepted if intercept else RowsModel)(design, design.X.rows_of(y), terms.LOGISTIC, 1e-3)
+    smooth = (Intercepted if intercept else LinearModel)(design, design.X.rows_of(y), terms.LOGISTIC, 1e-3)
     made = suffice.Composite(smooth, g, mu=1e-3, L=smooth.L, size=6)
     within_memory = problem(terms.LOGISTIC, g, 1e-3, intercept)
     here = suffice.solve(within_memory, within=1e-10)

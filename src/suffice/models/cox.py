@@ -40,8 +40,7 @@ import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
-from suffice.models.linear import CARRIED, MarginModel
-from suffice.models.offset import offsets
+from suffice.models.linear import CARRIED, MarginModel, offsets
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.gram import centred, gram

@@ -20,23 +20,32 @@ M psi'' (`Bending`), psi'' falls by no more than e^(-M |e|) within |e|, and
     s(b + e) >= -t + s'(b) (1 - exp(-M e)) / M >= 0      for      e = -ln(1 - M t / s'(b)) / M,
 
 for b - e alike. Other losses are asked at b - e and b + e: signs that are larger than their own rounding prove it.
+
+An offset is a part of the margins, and changes nothing of this.
+
+Every step for b is a pass over the margins. Where rows are read from elsewhere, the first makes the margins as well;
+the last, which asks whether b is what it should be, is one with the pass for the gradient. So a point takes two passes
+over X. There the rounding of b has to be known in advance: a little more than the step before had is assumed, and if it
+comes out larger the pass is made again. Rows at hand keep psi' and psi'' of the last step, and are not asked twice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, norm
+from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.linear import LossModel, rounding_of_pull, rounding_through
-from suffice.models.margin_losses import LARGEST, LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend, slope_size
-from suffice.rows.design import OF_FACTORS, Design
-from suffice.rows.rounding import TINY, dot, gamma, roundings
+from suffice.models.jobs import At, Balance, Curvature, CurvedPull, OffsetSize, Slack
+from suffice.models.linear import CARRIED, LossModel, Point
+from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
+from suffice.rows.blocks import tree_roundings
+from suffice.rows.design import OF_FACTORS
+from suffice.rows.rounding import dot, gamma
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
@@ -44,7 +53,7 @@ LARGEST_INTERCEPT = 1e155  # of losses without exponentials
 PATIENT = 10  # Newton steps for b: an exponential's have length 1, however far b is
 FAR = 1e3  # a bracket of b that is wider is cut near its ends, too
 CLOSE = 1e-7  # a Newton step for b that is no longer than so is the last one, but for rounding
-KEPT = 3  # images with their b
+AMPLE = 1.5  # times the error of b that is likely
 
 
 def between(low: float, high: float, trial: int) -> float:
@@ -71,47 +80,31 @@ def wide_bracket(sign: Callable[[float], int], loss: MarginLoss) -> tuple[float,
         size = min(2.0 * size, most)
 
 
-@dataclass(frozen=True, eq=False)
-class Root:
-    """b at some margins, with psi' and no less than psi'' of every row there."""
+class Root(NamedTuple):
+    """s and no less than its derivative at some b; where they are known what bounds the rounding of s, and the
+    derivative itself; and psi' and no less than psi'' of every row at hand."""
 
-    image: Array
     b: float
-    slope: Array
-    bend: Array
-    _known: dict[str, float] = field(default_factory=dict)  # its error, and the sum of losses, once they were needed
-
-
-@dataclass(eq=False)
-class Roots:
-    """What models of the same data and loss have in common, whatever their penalties are."""
-
-    y: Array
-    loss: MarginLoss
-    origin: tuple[float, float] | None = None  # b for w = 0, and its error
-    roots: list[Root] = field(default_factory=list)  # the latest first
-    images: list[tuple[Array, Array]] = field(default_factory=list)  # w, a copy of its own, and X w
-
-    def keep(self, root: Root) -> Root:
-        self.roots[:] = [root, *self.roots[: KEPT - 1]]
-        return root
-
-
-_shared: WeakKeyDictionary[Design, list[Roots]] = WeakKeyDictionary()
+    s: float
+    bend: float
+    noise: float | None = None
+    second: float = 0.0
+    slopes: Any = None
+    bends: Any = None
 
 
 @dataclass(frozen=True, eq=False)
 class Intercepted(LossModel):
-    """f(w) = min_b sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2.
+    """f(w) = min_b sum_i a_i psi(x_i . w + o_i + b, y_i) + (l2/2) ||w||^2.
 
-    X is dense or sparse in main memory, or on a device with weights here (`Design.with_weights_here`): products with X
-    are made where it lives, and margins come here. Rows with a_i = 0 do not count.
+    Where X is on a device weights are here (`Design.with_weights_here`): products with X are made where it lives, and
+    margins come here. Rows with a_i = 0 do not count.
     """
 
-    @cached_property
+    @property
     def reach(self) -> float:
         """max ||x_i|| over rows that count: a Lipschitz constant of b(w)."""
-        return float(self.design.row_norms[self.design.weights > 0.0].max())
+        return self.design.reach
 
     @property
     def at_zero(self) -> float:
@@ -119,168 +112,211 @@ class Intercepted(LossModel):
         return self._origin[0]
 
     @property
-    def _roots(self) -> Roots:
-        known = _shared.setdefault(self.design, [])
-        for roots in known:
-            if roots.y is self.y and roots.loss == self.loss:
-                return roots
-        known.append(Roots(self.y, self.loss))
-        return known[-1]
+    def _origin(self) -> tuple[float, float]:
+        """b for w = 0 and no offset, with its error: the same for all penalties, and found once."""
+
+        def find() -> tuple[float, float]:
+            root = self._found(None, 0.0, *wide_bracket(lambda b: self._sign(None, b), self.loss))
+            return root.b, self._error_of(root, None, 0.0)
+
+        origin: tuple[float, float] = self.design.known.once("intercept", self.owners, find)
+        return origin
 
     @property
-    def _origin(self) -> tuple[float, float]:
-        """b for w = 0 with its error: the same for all penalties, and found once."""
-        roots = self._roots
-        if roots.origin is None:
-            root = self._root(np.zeros(len(self.y)), 0.0, *self._wide_bracket())
-            roots.origin = root.b, self._error(root)
-        return roots.origin
+    def _offset_size(self) -> tuple[float, float]:
+        """The largest offset, and their mean."""
+        if self.offset is None:
+            return 0.0, 0.0
+        given, owners = {"a": self.design.weights, "o": self.offset}, (self.design.weights, self.offset)
+        found = self.design.known.once("offset", owners, lambda: self.rows.run(OffsetSize(), **given))
+        return float(found[0]), float(found[1])
 
-    def image(self, x: Array) -> Array:
-        """X x; images are never written to, and the latest are kept."""
-        images = self._roots.images
-        for known, image in images:
-            if np.array_equal(known, x):
-                return image
-        image = host(super().image(x))
-        images[:] = [(np.array(x), image), *images[: KEPT - 1]]
-        return image
+    # b
 
-    def at(self, image: Array) -> Root:
+    def at(self, image: Any) -> Root:
         """b at these margins, and what was found with it."""
-        roots = self._roots
-        for root in roots.roots:
-            if root.image is image:
-                return root
-        counts, (origin, error) = self._counts, self._origin
-        inside = image if counts is None else image[counts]
-        low, high = float(inside.min()), float(inside.max())
-        slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
-        b = origin - float(self.design.weights @ image)
-        return roots.keep(self._root(image, b, origin - high - slack, origin - low + slack))
+        known = self.rows.known(image)
+        root: Root = known.once("root", self.owners, lambda: self._found(image, *self._bracket(image)))
+        return root
 
-    def b(self, image: Array) -> float:
+    def b(self, image: Any) -> float:
         """b at these margins, in floating-point arithmetic."""
         return self.at(image).b
 
-    def intercept(self, image: Array) -> tuple[float, float]:
+    def intercept(self, image: Any) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
         root = self.at(image)
-        if "error" not in root._known:
-            root._known["error"] = self._error(root)
-        return root.b, root._known["error"]
+        find = lambda: self._error_of(root, image, self._largest(image))  # noqa: E731
+        return root.b, self.rows.known(image).once("error of b", self.owners, find)
 
-    def intercept_gradient(self, image: Array) -> Array:
+    def intercept_gradient(self, image: Any) -> Array:
         """How b moves with the weights: - x_c of the module's text."""
-        C = self.row_curvature(image)
-        return -self.design.adjoint(C) / max(float(C.sum()), UNDERFLOW)
 
-    def shift_within(self, image: Array, radius: float) -> float:
+        def find() -> Array:
+            pulled, total = self.rows.run(CurvedPull(Curvature(self.loss, self.b(image))), [image], **self.given)
+            gradient: Array = -pulled / max(total, UNDERFLOW)
+            return gradient
+
+        gradient: Array = self.rows.known(image).once("gradient of b", self.owners, find)
+        return gradient
+
+    def shift_within(self, image: Any, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
         return self.reach * radius + self.intercept(image)[1]
 
-    @cached_property
-    def _counts(self) -> Array | None:
-        """Which rows count; None for all."""
-        counts: Array = self.design.weights > 0.0
-        return None if counts.all() else counts
+    def shifted(self, image: Array, by: Array) -> Array:
+        return image + self.b(by)
 
     @cached_property
     def _third(self) -> float:
         """M, infinite for a loss that has none."""
         return self.loss.third if isinstance(self.loss, Bending) else math.inf
 
-    @cached_property
-    def _summing(self) -> float:
-        return gamma(roundings(len(self.y)) + OF_FACTORS)
+    def _range(self, image: Any) -> tuple[float, float]:
+        """Between which numbers the margins of rows that count lie."""
+        low, high = self.rows.sizes(image, self.reach, CARRIED * gamma(self.design.shape[1]) + 1e-12)
+        beyond = self._offset_size[0] if self.rows.dear else 0.0
+        return low - beyond, high + beyond
 
-    def _pull(self, image: Array, b: float) -> tuple[Root, float, float]:
-        """s(b) = sum a_i psi'(m_i + b), and its derivative."""
-        slope, bend = slope_and_bend(self.loss, image + b, self.y)
-        a = self.design.weights
-        return Root(image, b, slope, bend), dot(a, slope), float(a @ bend)
+    def _largest(self, image: Any) -> float:
+        """No less than any margin of a row that counts."""
+        low, high = self._range(image)
+        return max(abs(low), abs(high))
 
-    def _noise(self, root: Root) -> float:
-        """A bound on the rounding of s."""
-        a, bend = self.design.weights, root.bend
-        sizes = self._summing * slope_size(self.loss, root.slope, bend, root.image + root.b, self.y)
-        sizes = sizes + 2.0 * EPS * bend * (np.abs(root.image) + abs(root.b))
-        return float(a @ sizes) * (1.0 + 2.0 * self._summing) + UNDERFLOW
+    def _bracket(self, image: Any) -> tuple[float, float, float]:
+        """A first b, and between which it lies."""
+        (origin, error), (low, high) = self._origin, self._range(image)
+        slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
+        mean = float(self.rows.mean(image, lambda: self.design.mean, self.design.weights))
+        mean += self._offset_size[1] if self.rows.dear else 0.0
+        return origin - mean, origin - high - slack, origin - low + slack
 
-    def _root(self, image: Array, b: float, low: float, high: float) -> Root:
-        close = False
+    def _balance(self, image: Any, b: float) -> Root:
+        """What is found at this b; None stands for margins of 0."""
+        if self.rows.dear:
+            return self._bounded(Root(b, 0.0, 0.0), image)
+        a, y = self.design.weights, self.y
+        slopes, bends = slope_and_bend(self.loss, np.full(len(y), b) if image is None else image + b, y)
+        return Root(b, dot(a, slopes), float(a @ bends), slopes=slopes, bends=bends)
+
+    def _with_noise(self, root: Root, sums: tuple[float, ...]) -> Root:
+        s, bend, size, shaken, second = sums
+        N = self.design.shape[0]
+        summing = gamma(tree_roundings(N, self.rows.block) + OF_FACTORS)
+        noise = (summing * size + 2.0 * EPS * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
+        return root._replace(s=s, bend=bend, noise=noise, second=second)
+
+    def _bounded(self, root: Root, image: Any) -> Root:
+        """With its noise."""
+        if root.noise is not None:
+            return root
+        given = {"a": self.design.weights, "y": self.y, "slopes": root.slopes, "bends": root.bends}
+        job = Balance(self.loss, root.b, self._third < math.inf)
+        return self._with_noise(root, self.rows.run(job, [] if image is None else [image], **given))
+
+    def _found(self, image: Any, b: float, low: float, high: float) -> Root:
+        root, last = self._sought(image, b, low, high)
+        return root if last is None else self._balance(image, last)
+
+    def _sought(self, image: Any, b: float, low: float, high: float) -> tuple[Root, float | None]:
+        """What was found at the last b that was asked about, and one that is better, but for rounding the root; None if
+        there is none."""
         for trial in range(MOST_STEPS):
             b = min(max(b, low), high)
-            root, s, bend = self._pull(image, b)
-            if close or not high - low > 2.0 * EPS * (abs(low) + abs(high)):
+            root = self._balance(image, b)
+            if not high - low > 2.0 * EPS * (abs(low) + abs(high)):
                 break
-            step = s / bend if bend > 0.0 else math.inf
-            if abs(step) < 1e-12 * (1.0 + abs(b)) and abs(s) <= self._noise(root):
-                break
-            low, high = (b, high) if s < 0.0 else (low, b)
+            step = root.s / root.bend if root.bend > 0.0 else math.inf
+            if abs(step) < 1e-12 * (1.0 + abs(b)):
+                root = self._bounded(root, image)
+                if abs(root.s) <= root.noise:  # type: ignore[operator]
+                    break
+            low, high = (b, high) if root.s < 0.0 else (low, b)
             inside = low < b - step < high and (trial < PATIENT or trial % 2 == 0)
-            close = inside and abs(step) <= CLOSE and self._third < math.inf
+            if inside and abs(step) <= CLOSE and self._third < math.inf:
+                return root, b - step
             b = b - step if inside else between(low, high, trial)
-        return root
+        return root, None
 
-    def _error(self, root: Root) -> float:
-        image, b, a = root.image, root.b, self.design.weights
-        s, bend, noise = dot(a, root.slope), float(a @ root.bend), self._noise(root)
-        if self._third < math.inf:
-            M = self._third
-            shaken = 2.0 * EPS * M * (float(np.abs(image).max(initial=0.0)) + abs(b))
-            second = float(a @ self.loss.second(image + b, self.y))  # type: ignore[attr-defined]
-            least = second * (1.0 - gamma(len(a) + 32)) * math.exp(-shaken)
-            t = (abs(s) + noise) / least if least > 0.0 else math.inf
+    def _error_of(self, root: Root, image: Any, largest: float) -> float:
+        """A proven bound on the error of b, at margins that are no larger."""
+        root, M = self._bounded(root, image), self._third
+        assert root.noise is not None
+        if math.inf > M:
+            shaken = 2.0 * EPS * M * (largest + abs(root.b))
+            least = root.second * (1.0 - gamma(self.design.shape[0] + 32)) * math.exp(-shaken)
+            t = (abs(root.s) + root.noise) / least if least > 0.0 else math.inf
             if M * t < 0.5:
                 return (-math.log1p(-M * t) / M if M > 0.0 else t) * (1.0 + 32.0 * EPS)
-        error = max(2.0 * (noise + abs(s)) / bend if bend > 0.0 else 0.0, 2.0 * EPS * (abs(b) + norm(image)), 1e-300)
+        start = 2.0 * (root.noise + abs(root.s)) / root.bend if root.bend > 0.0 else 0.0
+        error = max(start, 2.0 * EPS * (abs(root.b) + largest), UNDERFLOW)
         for _ in range(MOST_STEPS):
-            if self._sign(image, b + error) > 0 and self._sign(image, b - error) < 0:
+            if self._sign(image, root.b + error) > 0 and self._sign(image, root.b - error) < 0:
                 return error
             error *= 2.0
         return math.inf
 
-    def _sign(self, image: Array, b: float) -> int:
+    def _sign(self, image: Any, b: float) -> int:
         """That of s(b) where it is proven, else 0."""
-        root, s, _ = self._pull(image, b)
-        noise = self._noise(root)
-        return int(s >= noise) - int(s <= -noise)
+        found = self._bounded(self._balance(image, b), image)
+        assert found.noise is not None
+        return int(found.s >= found.noise) - int(found.s <= -found.noise)
 
-    def _wide_bracket(self) -> tuple[float, float]:
-        zero = np.zeros(len(self.y))
-        return wide_bracket(lambda b: self._sign(zero, b), self.loss)
+    # What a point is asked for
 
-    def shifted(self, image: Array, by: Array) -> Array:
-        return image + self.b(by)
+    def _slack(self, x: Array, image: Any, products: float) -> Slack:
+        return self._slack_with(super()._slack(x, image, products), image, self.intercept(image)[1])
 
-    def value_at(self, x: Array, image: Array) -> float:
-        known = self.at(image)._known
-        if "loss" not in known:
-            known["loss"] = float(self.design.weights @ self.losses(image))
-        return known["loss"] + 0.5 * self.l2 * float(x @ x)
+    def _slack_with(self, off: Slack, image: Any, error_of_b: float) -> Slack:
+        """b errs by the largest error of a margin, and has its own."""
+        furthest = off.slack * self.reach + off.least
+        if self.offset is not None:
+            furthest += off.carried * EPS * (self._largest(image) + 2.0 * self._offset_size[0])
+        return replace(off, carried=off.carried + 2.0, even=furthest + error_of_b)
 
-    def slopes(self, image: Array) -> Array:
-        return np.array(self.at(image).slope)
+    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None) -> Point:
+        root = self.at(image)
+        given = self.given if off is None else self.with_norms
+        given = given if root.slopes is None else {**given, "slopes": root.slopes}
+        return Point.of(self.rows.run(At(self.loss, root.b, pull, off), [image], **given))
 
-    def row_curvature(self, image: Array) -> Array:
-        curvature: Array = self.design.weights * self.at(image).bend
+    def point(self, x: Array, image: Any) -> Point:
+        def find() -> Point:
+            found = None
+            if self.rows.dear and not self.rows.known(image).knows("root", self.owners):
+                found = self._point_with_root(x, image)
+            return self._run(image, off=self._slack(x, image, 1.0)) if found is None else found
+
+        point: Point = self.rows.known(image).once("point", self.owners, find)
+        return point
+
+    def _point_with_root(self, x: Array, image: Any) -> Point | None:
+        """From the pass that ends the search for b; None if that has ended before, or b errs by more than expected."""
+        last, b = self._sought(image, *self._bracket(image))
+        known = self.rows.known(image)
+        if b is None or not last.second > 0.0:
+            known.keep("root", self.owners, last if b is None else self._balance(image, b))
+            return None
+        expected = AMPLE * ((last.noise or 0.0) / last.second + max(self._third, 1.0) * (b - last.b) ** 2)
+        off = self._slack_with(super()._slack(x, image, 1.0), image, expected)
+        found = self.rows.run(
+            At(self.loss, b, off=off, balance=Balance(self.loss, b, self._third < math.inf)), [image], **self.with_norms
+        )
+        known.keep("root", self.owners, self._with_noise(Root(b, 0.0, 0.0), found[5:]))
+        return Point.of(found) if self.intercept(image)[1] <= expected else None
+
+    def value_at(self, x: Array, image: Any) -> float:
+        if self.rows.dear:
+            return super().value_at(x, image)
+        find = lambda: float(self.design.weights @ self.losses(image))  # noqa: E731
+        return float(self.rows.known(image).once("loss", self.owners, find)) + 0.5 * self.l2 * float(x @ x)
+
+    def slopes(self, image: Any) -> Array:
+        slopes: Array = self.at(image).slopes
+        return slopes
+
+    def row_curvature(self, image: Any) -> Any:
+        if self.rows.dear:
+            return super().row_curvature(image)
+        curvature: Array = self.design.weights * self.at(image).bends
         return curvature
-
-    def _rounding(self, x: Array, image: Array, products: float) -> float:
-        # b errs by the largest error of a margin, and has its own.
-        design = self.design
-        root, error_of_b = self.at(image), self.intercept(image)[1]
-        error = design.margin_errors(x, products)
-        counts = design.weights > 0.0
-        error = error + float(error[counts].max()) + error_of_b + 2.0 * EPS * (np.abs(image) + abs(root.b))
-        of_l2 = 2.0 * EPS * self.l2 * norm(x)
-        largest = float(error[counts].max())
-        if self._third == math.inf or not largest < 1.0:
-            return rounding_through(design, self.loss, image + root.b, self.y, error, counts) + of_l2
-        bend = root.bend * (math.exp(self._third * largest) * (1.0 + 32.0 * EPS)) + TINY
-        if math.isinf(self.loss.curvature) and not np.all(bend[counts] < LARGEST):
-            return math.inf
-        roots = np.sqrt(design.weights)  # 0 where rows do not count
-        size = slope_size(self.loss, root.slope, bend, image + root.b, self.y)
-        return rounding_of_pull(design, roots, size, bend, np.where(counts, error, 0.0)) + of_l2

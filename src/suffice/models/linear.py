@@ -1,4 +1,4 @@
-r"""Models that depend on w through the margins m = X w:
+r"""Models that depend on w through the margins m = X w + o:
 
     f(w) = sum_i a_i psi(m_i, y_i) + (l2/2) ||w||^2,        sum_i a_i = 1   (a_i = 1/N without sample weights)
 
@@ -10,26 +10,62 @@ is Lipschitz with
 
 A Poisson likelihood has an unbounded psi'' = exp(m), and L = infinity: no step length is proven for a first-order
 method, but strong convexity alone certifies what Newton's method finds.
+
+An offset o_i is a known part of the margin of a row, such as the logarithm of an exposure for counts, or what an older
+model says. The image of w is X w + o. It is affine; solvers carry images along straight lines, by combinations whose
+coefficients sum to 1, which keep the offset as it is, and differences of images are without it. What adding o to X w
+rounds is small against |X w + o| and |o|.
+
+All of it are sums over rows, made by jobs where these are (`suffice.models.jobs`). Where rows are read from elsewhere
+margins stay with them, and what a point is asked for, its loss, its gradient and the rounding of this one, is found in
+the pass over X that makes its margins: a step of Newton's method is then two passes, one for the point and one for its
+Hessian; a step of `fista` is one, a step of `fista_adaptive` two. What travels is w, X^T r, and the Hessian on a
+working set.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, cast_like, host, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, cast_like, frozen, host, namespace, norm
 from suffice.lazy import cached_property
-from suffice.models.margin_losses import LARGEST, MarginLoss, Squared, slope_size
+from suffice.models.jobs import Along, At, Curvature, Slack, Slope, SlopeAtZero
+from suffice.models.margin_losses import MarginLoss, Squared
 from suffice.models.smooth import Imaged
+from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
-from suffice.rows.rounding import gamma
+from suffice.rows.gram import centred
+from suffice.rows.jobs import Gram, Normal
+from suffice.rows.rounding import TINY, gamma
 
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
+
+
+def offsets(offset: Any, rows: int, name: str = "offset") -> Array:
+    """As an array of one finite number per row; raises ValueError if it is not."""
+    try:
+        given = np.array(offset, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric, got {type(offset).__name__}") from error
+    if given.shape != (rows,):
+        raise ValueError(f"{name} must have shape ({rows},) to match X, got {given.shape}")
+    if not np.isfinite(given).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinite entries")
+    return frozen(given)
+
+
+def exposures(exposure: Any, rows: int) -> Array:
+    """The offset that an exposure stands for, its logarithm."""
+    given = np.asarray(exposure, dtype=np.float64)
+    if not (given > 0.0).all():
+        raise ValueError("exposure must be positive")
+    return offsets(np.log(given), rows, "exposure")
 
 
 class MarginModel(Imaged):
@@ -67,21 +103,25 @@ class MarginModel(Imaged):
         return True
 
     @property
+    def rows(self) -> Blocked:
+        """Where sums are made."""
+        return self.design.rows
+
+    @property
     def L(self) -> float:  # noqa: N802 (the symbol)
         """A proven Lipschitz constant of the gradient, infinite where there is none."""
         return math.inf if math.isinf(self.curvature) else self.curvature * self.design.squared_norm + self.l2
 
-    def image(self, x: Array) -> Array:
-        image: Array = self.design.margins(x)
-        return image
+    def image(self, x: Array) -> Any:
+        return self.rows.margins(x)
 
-    def value_at(self, x: Array, image: Array) -> float:
+    def value_at(self, x: Array, image: Any) -> float:
+        """For rows at hand."""
         return float(self.design.weights @ self.losses(image)) + 0.5 * self.l2 * float(x @ x)
 
-    def gradient_at(self, x: Array, image: Array) -> Array:
-        slopes = self.slopes(image)
-        slopes *= self.design.weights
-        return self.design.adjoint(slopes) + self.l2 * x
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        """For rows at hand."""
+        return self.rows.pull(self.design.weights * self.slopes(image)) + self.l2 * x
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -92,13 +132,101 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class Point:
+    """What is known of a point: the loss, its gradient, and lengths that bound what rounding does to that."""
+
+    loss: float
+    pull: Array
+    through: float
+    whole: float
+    cut: bool  # whether rates were cut off
+
+    @classmethod
+    def of(cls, found: tuple[Any, ...]) -> Point:
+        loss, pull, through, whole, cut = found[:5]
+        return cls(float(loss), pull, float(through), float(whole), bool(cut))
+
+    def rounding(self, design: Design) -> float:
+        """A bound on ||fl(X^T a psi') - X^T a psi'||: through margins that are off, and of the sum itself."""
+        if self.cut:
+            return math.inf
+        up = 1.0 + gamma(design.shape[0] + 8)
+        through = math.sqrt(design.squared_norm) * self.through * up
+        found = through + design.pull_rounding * self.whole * up + design.underflow
+        return found if math.isfinite(found) else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class RowCurvature:
+    """C = diag(a_i psi''), which stays with its rows, and is made when it is needed: a matrix from all rows is made of
+    margins in one pass."""
+
+    design: Design
+    job: Curvature | None
+    images: Sequence[Any] = ()
+    given: Mapping[str, Any] = field(default_factory=dict)
+    known: tuple[Any, float, float, bool] | None = None
+
+    @classmethod
+    def of(cls, design: Design, C: Any) -> RowCurvature:
+        """From an array of all rows, or as it is."""
+        if isinstance(C, cls):
+            return C
+        influence = float(C @ np.square(design.row_norms))
+        return cls(design, None, known=(design.rows.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all())))
+
+    @cached_property
+    def _made(self) -> tuple[Any, float, float, bool]:
+        if self.known is not None:
+            return self.known
+        rows, (total, influence, bad) = self.design.rows.run(self.job, self.images, **self.given)  # type: ignore[arg-type]
+        return rows, total, influence, not bad
+
+    @property
+    def rows(self) -> Any:
+        return self._made[0]
+
+    @property
+    def influence(self) -> float:
+        """sum_i C_i ||x_i||^2."""
+        return self._made[2]
+
+    @property
+    def finite(self) -> bool:
+        return self._made[3]
+
+    def sum(self) -> float:
+        return self._made[1]
+
+    def any(self) -> bool:
+        return self.sum() > 0.0
+
+    def gram(self, W: npt.NDArray[np.intp], count: int, intercept: bool) -> Array:
+        """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
+        X, W = self.design.rows, np.asarray(W)
+        whole = count >= self.design.shape[0]
+        if whole and self.job is not None and "_made" not in vars(self):
+            G: Array = X.run(Gram(W, curvature=self.job, intercept=intercept), self.images, **self.given)
+        else:
+            rate = math.inf if whole or not self.influence > 0.0 else count / self.influence
+            G = X.run(Gram(W, rate, intercept=intercept), C=self.rows, norms=self.design.row_norms)
+        return centred(G) if intercept else G
+
+    def product(self, V: Array) -> Array:
+        """X^T C X V."""
+        result: Array = self.design.rows.run(Normal(V), C=self.rows)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
 class LossModel(MarginModel):
     """A sum of psi over rows, with or without an intercept."""
 
     design: Design
-    y: Array
+    y: Any
     loss: MarginLoss
     l2: float = 0.0
+    offset: Any = None
 
     @property
     def curvature(self) -> float:
@@ -110,21 +238,32 @@ class LossModel(MarginModel):
             _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
         return super().L
 
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        """What all that is known of margins depends on besides them."""
+        return self.design.weights, self.y, self.loss
+
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        known = {"a": self.design.weights, "y": self.y}
+        return known if self.offset is None else {**known, "o": self.offset}
+
+    @property
+    def with_norms(self) -> dict[str, Any]:
+        """The same with the norms of rows."""
+        return {**self.given, "norms": self.design.row_norms_there}
+
+    def image(self, x: Array) -> Any:
+        return self.rows.margins(x, self.offset)
+
+    def b(self, image: Any) -> float:
+        """An intercept at these margins."""
+        return 0.0
+
     def shifted(self, image: Array, by: Array) -> Array:
         """These margins plus the intercept that belongs to the margins `by`."""
-        raise NotImplementedError
-
-    def gradient_rounding(self, x: Array, image: Array) -> float:
-        """A bound on the norm of the rounding error of the gradient."""
-        return self._rounding(x, image, CARRIED)
-
-    def rounding_at(self, x: Array, image: Array) -> float:
-        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
-        return self._rounding(x, image, 1.0)
-
-    def _rounding(self, x: Array, image: Array, products: float) -> float:
-        """For margins that err by no more than so many products."""
-        raise NotImplementedError
+        return image
 
     def losses(self, image: Array) -> Array:
         return self.loss.value(self.shifted(image, image), self.y)
@@ -132,62 +271,90 @@ class LossModel(MarginModel):
     def slopes(self, image: Array) -> Array:
         return self.loss.derivative(self.shifted(image, image), self.y)
 
-    def slope_between(self, image: Array, other: Array) -> float:
+    # A point
+
+    def _slack(self, x: Array, image: Any, products: float) -> Slack:
+        """How far margins are off that err by no more than so many products."""
+        slack = products * self.design.margin_rounding(x) * norm(x)
+        return Slack(slack, TINY * len(x), 0.0 if self.offset is None else products)
+
+    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None) -> Point:
+        given = self.given if off is None else self.with_norms
+        return Point.of(self.rows.run(At(self.loss, self.b(image), pull, off), [image], **given))
+
+    def point(self, x: Array, image: Any) -> Point:
+        """All that is known of x, from one pass where its margins are a product."""
+        find = lambda: self._run(image, off=self._slack(x, image, 1.0))  # noqa: E731
+        point: Point = self.rows.known(image).once("point", self.owners, find)
+        return point
+
+    def value_at(self, x: Array, image: Any) -> float:
+        if not self.rows.dear:
+            return super().value_at(x, image)
+        # On the way between two points there is no pass over X.
+        whole = self.rows.all_at_once(image) or self.rows.known(image).knows("point", self.owners)
+        loss = self.point(x, image).loss if whole else self._run(image, pull=False).loss
+        return loss + 0.5 * self.l2 * float(x @ x)
+
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        return self.point(x, image).pull + self.l2 * x if self.rows.dear else super().gradient_at(x, image)
+
+    def rounding_at(self, x: Array, image: Any) -> float:
+        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
+        if self.rows.dear:
+            return self.point(x, image).rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
+        return self._rounding(x, image, 1.0)
+
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        """A bound on the norm of the rounding error of the gradient, for an image that is a product, or carried along
+        straight lines (see `CARRIED`)."""
+        return self._rounding(x, image, CARRIED)
+
+    def _rounding(self, x: Array, image: Any, products: float) -> float:
+        found = self._run(image, pull=False, off=self._slack(x, image, products))
+        return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
+
+    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
+        total = self.rows.run(Along(self.loss, self.b(z_image)), [z_image, x_image], **self.given)
+        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
+
+    def slope_between(self, image: Any, other: Any) -> float:
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
-        slopes = self.slopes(0.5 * (image + other))
-        return float(namespace(image).sum(self.design.weights * slopes * (other - image)))
+        return float(self.rows.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
-    def row_curvature(self, image: Array) -> Array:
-        """a_i psi'' of every row at these margins."""
-        m = self.shifted(image, image)
-        return host(self.design.weights * self.loss.curvature_between(m, m, self.y))
+    # Curvature
 
-    def mean_curvature(self, image: Array, other: Array) -> Array:
-        """a_i times the mean psi'' between two margins of every row."""
-        a, y = host(self.design.weights), host(self.y)
-        m, n = (host(self.shifted(one, one)) for one in (image, other))
-        moved = np.abs(n - m) > 1e-6 * (np.abs(m) + np.abs(n))
-        change = self.loss.derivative(n, y) - self.loss.derivative(m, y)
-        mean: Array = np.where(moved, a * change / np.where(moved, n - m, 1.0), self.row_curvature(image))
-        return mean
+    def row_curvature(self, image: Any) -> Any:
+        """a_i psi'' of every row at these margins; it stays with rows that are read from elsewhere."""
+        return self._curved(Curvature(self.loss, self.b(image)), [image])
 
-    def steadier(self, curvature: Array, image: Array, other: Array) -> Array | None:
+    def steadier(self, curvature: Any, image: Any, other: Any) -> Any:
         """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""
-        C = np.maximum(curvature, self.mean_curvature(image, other))
-        return C if np.isfinite(C).all() else None
+        before = curvature.rows if self.rows.dear else curvature
+        found = self._curved(Curvature(self.loss, self.b(image), self.b(other)), [image, other], before=before)
+        finite = found.finite if self.rows.dear else np.isfinite(found).all()
+        return found if finite else None
 
-    def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        m, n = self.shifted(z_image, z_image), self.shifted(x_image, z_image)
-        curvature = self.loss.curvature_between(m, n, self.y)
-        M = majoriser_along(self.design, self.curvature, z, x, x_image - z_image, curvature) + self.l2
-        return min(M, self.L)
+    def _curved(self, job: Curvature, images: list[Any], **given: Any) -> Any:
+        if self.rows.dear:
+            return RowCurvature(self.design, job, images, {**self.with_norms, **given})
+        return host(self.rows.run(job, images, **self.given, **given)[0])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel(LossModel):
-    """sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2; `design` holds X and the a_i."""
+    """sum_i a_i psi(x_i . w + o_i, y_i) + (l2/2) ||w||^2; `design` holds X and the a_i."""
 
-    def shifted(self, image: Array, by: Array) -> Array:
-        return image
-
-    def gradient_rounding(self, x: Array, image: Array) -> float:
-        """A bound for an image that is a product, or carried along straight lines (see `CARRIED`), from norms alone."""
-        if math.isinf(self.loss.curvature):
-            return self.rounding_at(x, image)
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        if math.isinf(self.loss.curvature) or self.offset is not None:
+            return super().gradient_rounding(x, image)
+        # From norms alone.
         design, size = self.design, norm(x)
         spectral, curvature = math.sqrt(design.squared_norm), self.loss.curvature
         of_margins = CARRIED * design.spread(x)
         derivative = self._derivative_at_zero + curvature * (spectral * size + of_margins)
         rounding = curvature * spectral * of_margins + design.pull_rounding * derivative
         return rounding + 2.0 * EPS * self.l2 * size + design.underflow
-
-    def rounding_at(self, x: Array, image: Array) -> float:
-        design = self.design
-        if lives_elsewhere(design.X):
-            rounding = _rounding_elsewhere(design, self.loss, image, self.y, design.margin_errors_there(x))
-        else:
-            rounding = rounding_through(design, self.loss, image, self.y, design.margin_errors(x), design.weights > 0.0)
-        return rounding + 2.0 * EPS * self.l2 * norm(x)
 
     @cached_property
     def in_float32(self) -> LinearModel | None:
@@ -199,65 +366,21 @@ class LinearModel(LossModel):
 
     @cached_property
     def _derivative_at_zero(self) -> float:
-        weights = self.design.weights
-        derivative = self.loss.derivative(0.0 * weights, self.y)
-        return norm(host(derivative * namespace(weights).sqrt(weights)))
-
-
-def rounding_through(
-    design: Design, loss: MarginLoss, m: Array, y: Array, error: Array, counts: npt.NDArray[np.bool_]
-) -> float:
-    """A bound on ||fl(X^T a psi') - X^T a psi'|| for margins m that err by at most `error`, over the rows that count.
-
-    psi' errs by the largest psi'' within that distance times it: little where psi is flat, as on confident samples.
-    """
-    root, m, y, error = np.sqrt(host(design.weights)[counts]), m[counts], y[counts], error[counts]
-    bend = loss.curvature_between(m - error, m + error, y)
-    if math.isinf(loss.curvature) and not np.all(bend < LARGEST):
-        return math.inf
-    return rounding_of_pull(design, root, slope_size(loss, loss.derivative(m, y), bend, m, y), bend, error)
-
-
-def rounding_of_pull(
-    design: Design, root: Any, size: Any, bend: Any, error: Any, length: Callable[[Any], float] = norm
-) -> float:
-    """`rounding_through` for the `slope_size` of psi' and the largest psi'' within the margins' error; `root` holds the
-    a_i^(1/2), and `length` is the norm of vectors where they live."""
-    with np.errstate(over="ignore"):
-        through_margins = math.sqrt(design.squared_norm) * length(root * bend * error)
-        derivative = length(root * (size + bend * error))
-        return through_margins + design.pull_rounding * derivative + design.underflow
-
-
-def _rounding_elsewhere(design: Design, loss: MarginLoss, m: Any, y: Any, error: Any) -> float:
-    """`rounding_through`, where X lives: rows that do not count are among those that do, with a weight of 0."""
-    if math.isinf(loss.curvature):
-        return rounding_through(design, loss, host(m), host(y), host(error), host(design.weights) > 0.0)
-    xp = namespace(m)
-
-    def length(v: Any) -> float:
-        lost = math.sqrt(v.shape[0]) * 1e-150  # what underflows in squares
-        return (float(xp.sqrt(xp.sum(v * v))) + lost) * (1.0 + gamma(v.shape[0] + 8))
-
-    bend = loss.curvature_between(m - error, m + error, y)
-    size = slope_size(loss, loss.derivative(m, y), bend, m, y)
-    found = rounding_of_pull(design, xp.sqrt(design.weights), size, bend, error, length)
-    return found if math.isfinite(found) else math.inf
+        return float(self.rows.run(SlopeAtZero(self.loss), **self.given)) * (1.0 + gamma(self.design.shape[0] + 8))
 
 
 def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Array, curvature: Array) -> float:
-    """M with  sum_i a_i c_i ((x - z) . x_i)^2 <= M ||x - z||^2  for the margins' computed change and c_i <= bend.
-
-    The root of the sum is a norm of the change, which errs by the rounding of the margins at either end: where x and z
-    agree in nearly all digits there is nothing else, and M is of no use.
-    """
+    """M with  sum_i a_i c_i ((x - z) . x_i)^2 <= M ||x - z||^2  for the margins' computed change and c_i <= bend."""
     if norm(x - z) < 1e-150:  # its square is no longer a number to divide by
         return math.inf
     return majoriser_of(design, bend, z, x, float(design.weights @ (curvature * change * change)))
 
 
 def majoriser_of(design: Design, bend: float, z: Array, x: Array, total: float) -> float:
-    """`majoriser_along`, for the computed sum."""
+    """`majoriser_along`, for the computed sum.
+
+    Its root is a norm of the change, which errs by the rounding of the margins at either end: where x and z agree in
+    nearly all digits there is nothing else, and M is of no use."""
     moved = norm(x - z)
     if moved < 1e-150:
         return math.inf

@@ -4,35 +4,43 @@ probabilities of margins m_i + b and H_i = diag(p_i) - p_i p_i^T:
     balance      sum_i a_i (p_i - onehot_i), sum_i a_i H_i, and what bounds the rounding of these
     at a point   the loss, X^T (a (p - onehot)), and what bounds its rounding
     along        sum_i a_i range(n_i - m_i)^2 / 4
-    Hessian      sum_i a_i H_i (x) x_i x_i^T on a working set, and sum_i a_i H_i (x) x_i
+    Hessian      sum_i a_i H_i (x) x_i x_i^T on a working set, sum_i a_i H_i (x) x_i, and products with the whole
+
+Targets y are numbers of classes. Where p is known at these margins it is given, and not made again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, norm
-from suffice.models.jobs import pulled
-from suffice.models.multinomial import Balance, softmax_hessian
+from suffice.arrays import EPS, Array, host, norm
 from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.design import OF_FACTORS
+from suffice.rows.gram import dense_rows
+from suffice.rows.rounding import block_length, dense_product, gamma
 
 Indices = npt.NDArray[np.intp]
+R = math.sqrt(2.0)
+HESSIAN_ROWS = 1024  # at a time
 
 
-def softmax_rows(m: Array, labels: Indices) -> tuple[Array, Array]:
-    """Probabilities and losses of rows."""
+def softmax_rows(m: Array, labels: Indices | None = None, b: Array | None = None) -> tuple[Array, Array]:
+    """Probabilities of rows with margins m + b, and their losses if labels are given: one pass for both, without the
+    overhead of scipy's."""
     with np.errstate(over="ignore", invalid="ignore"):
-        z = m - m.max(axis=1, keepdims=True)
-        seen = z[np.arange(len(z)), labels]
+        z = np.array(m, order="F") if b is None else np.add(m, b, order="F")  # sums over classes run along columns
+        z -= z.max(axis=1, keepdims=True)
+        seen = z[:, 0].copy() if labels is None else z[np.arange(len(z)), labels]
         e = np.exp(z, out=z)
-        total = e.sum(axis=1)
-        losses: Array = np.log(total) - seen
-        e /= total[:, None]
+        total = e.sum(axis=1, keepdims=True)
+        e /= total
+        losses: Array = np.log(total[:, 0]) - seen
     return e, losses
 
 
@@ -42,8 +50,9 @@ def labels_of(block: Block) -> Indices:
     return labels
 
 
-def _shifted(block: Block, b: Array | None) -> Array:
-    return block.margins[0] if b is None else block.margins[0] + b
+def _probabilities(block: Block, b: Array | None) -> Array:
+    known: Array | None = block.given.get("p")
+    return softmax_rows(block.margins[0], None, b)[0] if known is None else known
 
 
 def _gap(p: Array, labels: Indices) -> Array:
@@ -51,6 +60,54 @@ def _gap(p: Array, labels: Indices) -> Array:
     gap = p.copy()
     gap[np.arange(len(p)), labels] -= 1.0
     return gap
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxSums:
+    """Sums over rows at some b: s, its Jacobian, and sums that bound the rounding of both. They are added over blocks
+    of rows as they stand."""
+
+    s: Array
+    H: Array
+    gaps: Array  # sum a |p - onehot|
+    shares: Array  # sum a p
+    shaken: Array  # sum a p (1 - p) (largest margin of the row + largest of b)
+    furthest: float  # the largest of these
+
+    @classmethod
+    def of(cls, m: Array, b: Array, a: Array, p: Array, gap: Array) -> SoftmaxSums:
+        """That of rows with margins m + b, whose probabilities are p, and p - onehot."""
+        aP = a[:, None] * p
+        spread = aP * (1.0 - p)
+        H = -(p.T @ aP)
+        np.fill_diagonal(H, spread.sum(axis=0))
+        sizes = np.abs(m).max(axis=1) + float(np.abs(b).max())
+        s = dense_product(gap, a, block_length(len(a)))
+        return cls(s, H, a @ np.abs(gap), aP.sum(axis=0), sizes @ spread, float(sizes.max(initial=0.0)))
+
+    def summed(self) -> tuple[Any, ...]:
+        """Of a block, fit for adding; `SoftmaxSums(*...)` is the whole."""
+        *sums, furthest = (getattr(self, one.name) for one in fields(self))
+        return *sums, Most(furthest)
+
+    def proven(self, rows: int, terms: int) -> tuple[float, float]:
+        """The error of b, and h, at most and at least; a term of s passes so many roundings.
+
+        A row's p are those of margins that are off by less than 2 EPS times their size, times 1 + c, |c| <= (K + 8)
+        EPS / 2: the former changes p_k by that times 4 p_k (1 - p_k) and H_i by a factor, the latter p_k by a share of
+        itself, however close to 1 it is. So p (1 - p) is off by (K + 10) EPS p; all else in H by shares of itself,
+        which off the diagonal add up to its trace."""
+        K, trace = len(self.s), float(np.trace(self.H))
+        if not self.furthest < 0.01 / EPS:
+            return math.inf, 0.0
+        sizes = gamma(terms + OF_FACTORS) * self.gaps + EPS * (K + 8.0) * self.shares + 4.0 * EPS * self.shaken
+        noise = norm(sizes) * (1.0 + 2.0 * gamma(rows + 16)) + 1e-300
+        values = np.linalg.eigvalsh(self.H + trace / K * np.ones((K, K)) / K)
+        of_H = (2.0 * gamma(rows + 2 * K + 32) + 64.0 * EPS * K) * trace + EPS * (K + 10.0) * norm(self.shares)
+        least = (float(values[0]) - of_H) * math.exp(-8.0 * EPS * self.furthest)
+        share = R * (norm(self.s) + noise) / least if least > 0.0 else math.inf
+        error = -math.log1p(-share) / R * (1.0 + 8.0 * EPS) if share < 1.0 else math.inf
+        return error, max(least, 0.0)
 
 
 @dataclass(frozen=True)
@@ -68,37 +125,52 @@ class SoftmaxSeen:
 
 @dataclass(frozen=True)
 class SoftmaxBalance:
-    """The loss at these intercepts, and the sums of `suffice.models.multinomial.Balance`. a, y are given."""
+    """The loss at these intercepts, and `SoftmaxSums`; p stays with the rows, if it `keeps`. a, y are given."""
 
     b: Array
-    reads: bool = False
     keeps: bool = False
+    reads: bool = False
 
     def __call__(self, block: Block) -> Any:
         m, a, labels = block.margins[0], block["a"], labels_of(block)
-        counts = a > 0.0
-        if not counts.all():
-            m, a, labels = m[counts], a[counts], labels[counts]
-        p, losses = softmax_rows(m + self.b, labels)
-        return float(a @ losses), *summed(Balance.of(m, self.b, a, p, _gap(p, labels)))
+        if not self.keeps:
+            counts = a > 0.0
+            if not counts.all():
+                m, a, labels = m[counts], a[counts], labels[counts]
+        p, losses = softmax_rows(m, labels, self.b)
+        found = float(a @ losses), *SoftmaxSums.of(m, self.b, a, p, _gap(p, labels)).summed()
+        return (p, found) if self.keeps else found
 
 
-def summed(balance: Balance) -> tuple[Any, ...]:
-    """Of a block, fit for adding; `Balance(*...)` is the whole."""
-    *sums, furthest = (getattr(balance, one.name) for one in fields(Balance))
-    return *sums, Most(furthest)
+@dataclass(frozen=True)
+class SoftmaxStep:
+    """The loss at these intercepts, s and its Jacobian, roughly, for rows that keep p. a, y are given, and `seen`, the
+    weight of every class."""
+
+    b: Array
+    seen: Array
+    keeps: bool = True
+    reads: bool = False
+
+    def __call__(self, block: Block) -> Any:
+        a = block["a"]
+        p, losses = softmax_rows(block.margins[0], labels_of(block), self.b)
+        aP = a[:, None] * p
+        total = aP.sum(axis=0)
+        return p, (float(a @ losses), total - self.seen, np.diag(total) - p.T @ aP)
 
 
 @dataclass(frozen=True)
 class SoftmaxAt:
     """A point: the loss, X^T (a (p - onehot)), and lengths that bound the rounding of the latter: of  a^(1/2) c^(1/2)
     ||x_i||,  a^(1/2) ||x_i||,  a^(1/2) c^(1/2)  with c_i the trace of H_i, of what exponents do to p, and of terms of
-    the sum. With `balance`, what `SoftmaxBalance` gives as well. a, y, norms are given.
+    the sum. With `balance`, what `SoftmaxBalance` gives as well. a, y are given, and norms for the bounds.
 
-    Without `pull` X is not read, and there is no gradient."""
+    What is not asked for is not made: X is read for the gradient alone."""
 
     b: Array | None = None
     pull: bool = True
+    bounds: bool = True
     balance: bool = False
     keeps: bool = False
 
@@ -107,27 +179,26 @@ class SoftmaxAt:
         return self.pull
 
     def __call__(self, block: Block) -> Any:
-        m, a, labels, norms = _shifted(block, self.b), block["a"], labels_of(block), block["norms"]
-        K, root = m.shape[1], np.sqrt(a)
-        p, losses = softmax_rows(m, labels)
+        a, labels, known = block["a"], labels_of(block), block.given.get("p")
+        p, losses = softmax_rows(block.margins[0], labels, self.b) if known is None else (known, None)
         gap = _gap(p, labels)
-        gradient = pulled(block.X, a[:, None] * gap) if self.pull else np.zeros(0)
-        bend = root * np.sqrt((p - p * p).sum(axis=1) + 16.0 * K * EPS)
-        largest = np.abs(m).max(axis=1) + (0.0 if self.b is None else float(np.abs(self.b).max()))
-        of_exponents = EPS * math.sqrt(K) * (K + 8.0 + 2.0 * largest)
-        found = (
-            float(a @ losses),
-            gradient,
-            Length(norm(bend * norms)),
-            Length(norm(root * norms)),
-            Length(norm(bend)),
-            Length(norm(root * of_exponents)),
-            Length(norm(root * (np.sqrt((gap * gap).sum(axis=1)) + K * EPS))),
-        )
+        gradient = block.pull(a[:, None] * gap) if self.pull else np.zeros(0)
+        lengths = self._lengths(block, p, gap) if self.bounds else (Length(0.0),) * 5
+        found = 0.0 if losses is None else float(a @ losses), gradient, *lengths
         if not self.balance or self.b is None:
             return found
         counts = a > 0.0
-        return *found, *summed(Balance.of(block.margins[0][counts], self.b, a[counts], p[counts], gap[counts]))
+        sums = SoftmaxSums.of(block.margins[0][counts], self.b, a[counts], p[counts], gap[counts])
+        return *found, *sums.summed()
+
+    def _lengths(self, block: Block, p: Array, gap: Array) -> tuple[Length, ...]:
+        K, root, norms = p.shape[1], np.sqrt(block["a"]), block["norms"]
+        bend = root * np.sqrt((p - p * p).sum(axis=1) + 16.0 * K * EPS)
+        largest = np.abs(block.margins[0]).max(axis=1) + (0.0 if self.b is None else 2.0 * float(np.abs(self.b).max()))
+        of_exponents = EPS * math.sqrt(K) * (K + 8.0 + 2.0 * largest)
+        whole = root * (np.sqrt((gap * gap).sum(axis=1)) + K * EPS)
+        parts = (bend * norms, root * norms, bend, root * of_exponents, whole)
+        return tuple(Length(norm(one)) for one in parts)
 
 
 @dataclass(frozen=True)
@@ -146,7 +217,8 @@ class SoftmaxAlong:
 
 @dataclass(frozen=True)
 class SoftmaxHessian:
-    """`softmax_hessian` on variables whose columns are `parts`; its second part with intercepts only. a is given."""
+    """sum_i a_i (diag(p_i) - p_i p_i^T) (x) x_i x_i^T on the variables whose columns are `parts`, class by class, and
+    the part of it that has these variables' rows and the intercepts' columns. a is given."""
 
     parts: tuple[Indices, ...]
     b: Array | None = None
@@ -157,30 +229,74 @@ class SoftmaxHessian:
     def size(self) -> int:
         return sum(len(part) for part in self.parts) ** 2
 
-    def __call__(self, block: Block) -> Any:
-        X, m, a = block.X, _shifted(block, self.b), block["a"]
-        counts = a > 0.0
-        if not counts.all():
-            X, m, a = X[counts], m[counts], a[counts]
-        p, _ = softmax_rows(m, np.zeros(len(m), dtype=np.intp))
-        H, across = softmax_hessian(X, a, p, self.parts)
-        return H if self.b is None else (H, across)
+    def __call__(self, block: Block) -> tuple[Array, Array]:
+        a, p = block["a"], _probabilities(block, self.b)
+        used = np.unique(np.concatenate(self.parts))
+        parts = [np.searchsorted(used, part) for part in self.parts]
+        ends = np.cumsum([0, *(len(part) for part in parts)])
+        H, across = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], len(parts)))
+        # diag(p) - p p^T, class by class and for all at once, a few rows at a time
+        for rows, there in dense_rows(block.X, used, HESSIAN_ROWS):
+            X = host(there)
+            root_a, every = np.sqrt(a[rows]), np.empty((len(X), ends[-1]))
+            for k, part in enumerate(parts):
+                place, root = slice(ends[k], ends[k + 1]), root_a * np.sqrt(p[rows, k])
+                columns = X[:, part] * root[:, None]
+                H[place, place] += columns.T @ columns
+                across[place, k] += columns.T @ root
+                every[:, place] = columns * np.sqrt(p[rows, k])[:, None]
+            H -= every.T @ every
+            across -= every.T @ (root_a[:, None] * p[rows])
+        return H, across
 
 
 @dataclass(frozen=True)
-class SoftmaxAcross:
-    """sum_i a_i (diag(p_i) - p_i p_i^T) (x) x_i, all variables' rows and the intercepts' columns. a is given."""
+class SoftmaxBack:
+    """X^T (a H_i q), d x K, for a q of K numbers. a is given."""
 
+    q: Array
     b: Array
     reads: bool = True
     keeps: bool = False
 
+    def __call__(self, block: Block) -> Array:
+        p = _probabilities(block, self.b)
+        return block.pull(block["a"][:, None] * p * (self.q - (p @ self.q)[:, None]))
+
+
+@dataclass(frozen=True)
+class SoftmaxBend:
+    """X^T (a H_i (M_i + moved)), d x (K k), for margins M of directions, N x (K k), and intercepts that move by
+    `moved`, K x k; without `pull` the sum of a H_i (M_i + moved) over rows. M are the second margins; a is given."""
+
+    moved: Array
+    b: Array | None = None
+    pull: bool = True
+    keeps: bool = False
+
     @property
-    def size(self) -> int:
-        return len(self.b) ** 2
+    def reads(self) -> bool:
+        return self.pull
 
     def __call__(self, block: Block) -> Array:
-        a, K = block["a"], len(self.b)
-        p, _ = softmax_rows(_shifted(block, self.b), np.zeros(len(a), dtype=np.intp))
-        parts = [pulled(block.X, (a * p[:, k])[:, None] * (np.eye(K)[k] - p)) for k in range(K)]
-        return np.concatenate(parts)
+        p = _probabilities(block, self.b)[:, :, None]
+        M = block.margins[1].reshape(-1, *self.moved.shape) + self.moved
+        M = block["a"][:, None, None] * p * (M - np.sum(p * M, axis=1, keepdims=True))
+        if not self.pull:
+            summed: Array = M.sum(axis=0)
+            return summed
+        return block.pull(M.reshape(len(M), -1))
+
+
+def solve_across(H: Array, b: Array) -> Array:
+    """The solution of H s = b with sum s = 0, for sums of diag(p) - p p^T, which vanish where all p are 0 or 1: then a
+    little is added to them, as much as rounding may have left out."""
+    K = len(H)
+    shifted = H + 1.0 / K + np.diag(np.full(K, 4.0 * K * EPS * (1.0 + float(np.trace(H)))))
+    return np.asarray(np.linalg.solve(shifted, b), dtype=np.float64)
+
+
+def columns_of_classes(working: Sequence[int] | Indices, K: int, d: int) -> tuple[Indices, ...]:
+    """The columns of these variables, W row by row, class by class."""
+    working = np.asarray(working)
+    return tuple(working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K))

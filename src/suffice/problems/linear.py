@@ -33,18 +33,16 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, frozen, host, like, lives_elsewhere, positive
+from suffice.arrays import EPS, Array, host, positive
 from suffice.lazy import cached_property
 from suffice.models.cox import CoxModel
 from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, Tweedie
 from suffice.models.labels import signs
-from suffice.models.linear import LinearModel, LossModel
+from suffice.models.linear import LinearModel, LossModel, exposures, offsets
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
-from suffice.models.offset import OffsetModel, exposures, offsets
-from suffice.models.row_sums import RowsModel, RowsOffset
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
-from suffice.rows.blocks import Blocked, Chosen, Even
+from suffice.rows.blocks import Chosen, Even
 from suffice.rows.design import Design
 from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
@@ -145,30 +143,16 @@ class ElasticNetModel(ElasticNetProblem):
         self.loss = loss
         rows = self.design.shape[0]
         self.offset = None if offset is None else offsets(offset, rows)
-        if self.offset is not None and lives_elsewhere(self.design.X):
-            raise TypeError("an offset goes with an X in main memory")
-        if isinstance(self.design.X, Blocked):
-            labelled = isinstance(loss, Labelled)
-            function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
-            self.y = self.design.X.targets(y, function, labelled)
-            self.offset = None if self.offset is None else self.design.X.rows_of(self.offset)
-            return
-        y = host(y) if lives_elsewhere(y) else np.asarray(y)
-        if y.shape != (rows,):
-            raise ValueError(f"y must have shape ({rows},) to match X, got {y.shape}")
-        self.y = like(frozen(self._targets(y)), self.design.X)  # lives with X
+        labelled = isinstance(loss, Labelled)
+        function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
+        self.y = self.design.rows.targets(y, function, labelled)  # lives with X
+        self.offset = None if self.offset is None else self.design.rows.rows_of(self.offset)
 
     def _targets(self, y: Any) -> Array:
         return getattr(self.loss, "targets", Real().targets)(y)
 
     def _model(self, l2: float) -> LossModel:
-        if isinstance(self.design.X, Blocked):
-            if self.offset is None:
-                return RowsModel(self.design, self.y, self.loss, l2)
-            return RowsOffset(self.design, self.y, self.loss, l2, offset=self.offset)
-        if self.offset is None:
-            return LinearModel(self.design, self.y, self.loss, l2)
-        return OffsetModel(self.design, self.y, self.loss, l2, offset=self.offset)
+        return LinearModel(self.design, self.y, self.loss, l2, self.offset)
 
     @property
     def size(self) -> int:

@@ -8,9 +8,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.models.multinomial import Multinomial
-from suffice.models.row_softmax import RowsMultinomial
 from suffice.problems.linear import GroupedPenalties
-from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 
 
@@ -29,15 +27,9 @@ class ElasticNetMultinomial(GroupedPenalties):
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.intercept = intercept
-        if isinstance(self.design.X, Blocked):
-            self.onehot = self.design.X.targets(y, self._numbers, True)  # numbers of classes
-            self._check_seen()
-            return
-        y = np.asarray(y)
-        if y.shape != (self.design.shape[0],):
-            raise ValueError(f"y must have shape ({self.design.shape[0]},) to match X, got {y.shape}")
-        numbers = self._numbers(y).astype(int)
-        self.onehot = np.eye(len(self.classes))[numbers]
+        self.design = self.design.with_weights_here()
+        self.y = self.design.rows.targets(y, self._numbers, True)  # numbers of classes
+        self._check_seen()
 
     def _numbers(self, y: Any) -> Array:
         if y.dtype.kind == "f" and np.isnan(y).any():
@@ -50,15 +42,13 @@ class ElasticNetMultinomial(GroupedPenalties):
     def _check_seen(self) -> None:
         """A class of which no row counts has no finite intercept."""
         model = self.model()
-        if isinstance(model, RowsMultinomial) and self.intercept and not model.seen.all():
+        if self.intercept and not model.seen.all():
             label = self.classes[int(np.argmin(model.seen))].item()
             raise ValueError(f"y must hold all classes among the rows that count: {label!r} has no intercept")
 
     def model(self, l2: float = 0.0) -> Multinomial:
         """The loss with one l2 for all weights."""
-        if isinstance(self.design.X, Blocked):
-            return RowsMultinomial(self.design, self.onehot, self.intercept, l2, len(self.classes))
-        return Multinomial(self.design, self.onehot, self.intercept, l2)
+        return Multinomial(self.design, self.y, len(self.classes), self.intercept, l2)
 
     def _model(self, l2: float) -> Multinomial:
         return self.model(l2)

@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from suffice.arrays import frozen, positive
+from suffice.arrays import positive
 from suffice.lazy import cached_property
-from suffice.models.row_targets import RowsTargets, rows_of_targets
-from suffice.models.targets import Targets, of_zero, rows
+from suffice.models.targets import Targets, of_zero, rows, rows_of_targets
 from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import L1
-from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.solvers.problem import Composite
 
@@ -32,18 +28,11 @@ class MultiTaskElasticNet:
     def __init__(self, X: Any, Y: Any, *, by_rows: bool = True, sample_weight: Any = None) -> None:
         self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
         self.by_rows = by_rows
-        if isinstance(self.design.X, Blocked):
-            self.Y, self.count = rows_of_targets(self.design.X, Y)
-            return
-        Y = np.asarray(Y, dtype=np.float64)
-        if Y.ndim != 2 or Y.shape[0] != self.design.shape[0] or Y.shape[1] < 1 or not np.isfinite(Y).all():
-            raise ValueError(f"Y must be finite, with one of {self.design.shape[0]} rows for each of X, got {Y.shape}")
-        self.Y, self.count = frozen(Y), int(Y.shape[1])
+        self.design = self.design.with_weights_here()
+        self.Y, self.count = rows_of_targets(self.design, Y)
 
     def _model(self, l2: float) -> Targets:
-        if isinstance(self.design.X, Blocked):
-            return RowsTargets(self.design, self.Y, l2, self.count)
-        return Targets(self.design, self.Y, l2)
+        return Targets(self.design, self.Y, l2, self.count)
 
     @property
     def size(self) -> int:

@@ -456,10 +456,7 @@ class _At:
             return np.zeros(k) if K == 1 else np.zeros((K, k))
         if not isinstance(train, Multinomial):
             return train.intercept_gradient(self.image) @ V
-        if hasattr(train, "intercept_jacobian"):
-            return train.intercept_jacobian(self.image) @ V if train.intercept else np.zeros((K, k))
-        moved = train.design.margins(_by_columns(V, K)).reshape(-1, K, k)
-        return train.intercept_product(self.image, moved)
+        return train.intercept_along(self.image, V)
 
     def _led(self, total: Any) -> Any:
         """What b that count by `total` pull weights by."""
@@ -468,9 +465,7 @@ class _At:
             return 0.0
         if not isinstance(train, Multinomial):
             return train.intercept_gradient(self.image) * total
-        if hasattr(train, "intercept_jacobian"):
-            return total @ train.intercept_jacobian(self.image) if train.intercept else 0.0
-        return np.ravel(train.intercept_adjoint(self.image, total))
+        return train.intercept_adjoint(self.image, total)
 
     def _linear(self) -> Linear:
         score, design, here, share, K = self.held.score, self.held.design, self.here, self.held.share, self.K

@@ -46,7 +46,6 @@ from suffice.evaluation import Evaluation
 from suffice.imaging.variation import Variation
 from suffice.imaging.variation_change import hessian_doubt
 from suffice.losses import Loss
-from suffice.models.multinomial import forget
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
 from suffice.prove.factor import Factor, apart
@@ -129,7 +128,6 @@ def gradient_of(problem: LowerLevel, loss: Loss, task: GradientTask) -> Enclosur
         return None
     params, slopes = task.params, task.slopes
     composite = problem.at(**params)
-    forget()  # of what the softmax was asked before nothing may depend
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if isinstance(composite.canonical.f, Variation) and isinstance(composite.canonical.g, Zero):
             adjoint = _by_convexity(composite, composite.canonical.f, loss, task.x)

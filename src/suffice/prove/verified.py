@@ -133,9 +133,7 @@ class Verifiable:
     @property
     def given(self) -> dict[str, Any]:
         """What goes with the rows."""
-        y: Any = self.model.onehot if isinstance(self.model, Multinomial) else self.model.y
-        y = y.argmax(axis=1) if isinstance(self.model, Multinomial) and len(y.shape) == 2 else y
-        return {"a": self.design.weights, "y": y, "norms": self.design.row_norms}
+        return {"a": self.design.weights, "y": self.model.y, "norms": self.design.row_norms}
 
     def outward(self, gradient: Array) -> Array:
         """How far entries of the gradient of f pull zeros away from 0: |.|, or downhill where that is allowed only."""

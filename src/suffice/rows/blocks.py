@@ -35,15 +35,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import Array, frozen, whole_number
-from suffice.rows.rounding import block_length, dense_product, roundings
+from suffice.arrays import Array, frozen, norm, whole_number
+from suffice.rows.rounding import TINY, block_length, dense_product, roundings
 from suffice.rows.together import asked
 
 LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Block:
     """Rows start..stop-1: their part of X, of what goes with the rows, and of margins."""
 
@@ -61,14 +61,15 @@ class Block:
 
     def pull(self, r: Any) -> Array:
         """X^T r, for a vector or a matrix r."""
-        return self._dense_pull(r) if self.adjoint is None else self.adjoint(r)
-
-    def _dense_pull(self, r: Array) -> Array:
-        X = self.X
-        return dense_product(X, r, block_length(len(X)))
+        return pulled(self.X, r) if self.adjoint is None else self.adjoint(r)
 
     def __getitem__(self, name: str) -> Any:
         return self.given[name]
+
+
+def pulled(X: Array, r: Array) -> Array:
+    """X^T r for dense rows."""
+    return dense_product(X, r, block_length(len(X)))
 
 
 class Job(Protocol):
@@ -221,6 +222,25 @@ class Chosen:
         return np.where((numbers == self.k) != self.complement, 1.0 / self.count, 0.0)
 
 
+class Known(dict[Any, Any]):
+    """What was found out about margins, by models that have certain parts: these are held, so that their ids stay their
+    own."""
+
+    def knows(self, what: str, owners: Sequence[Any]) -> bool:
+        """Whether this was found out, by a model that has these parts."""
+        return (what, *map(id, owners)) in self
+
+    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
+        """Remember it."""
+        self[what, *map(id, owners)] = tuple(owners), found
+        return found
+
+    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
+        """What is known, found out if it has not been."""
+        known = self.get((what, *map(id, owners)))
+        return self.keep(what, owners, find()) if known is None else known[1]
+
+
 @dataclass(eq=False)
 class _Made:
     """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
@@ -229,7 +249,7 @@ class _Made:
     w: Array
     offset: Any
     rows: Any = None
-    known: dict[Any, Any] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +258,7 @@ class Margins:
 
     X: Blocked
     node: Any  # a product, or an operation on two nodes
-    _known: dict[Any, Any] = field(default_factory=dict)
+    _known: Known = field(default_factory=Known)
 
     __array_ufunc__ = None  # numpy would take it apart
 
@@ -258,23 +278,9 @@ class Margins:
         return combined(written(self.node, places), [one.w for one in products])
 
     @property
-    def known(self) -> dict[Any, Any]:
+    def known(self) -> Known:
         """What was found out about them; the same for all that are one product."""
         return self.node.known if isinstance(self.node, _Made) else self._known
-
-    def knows(self, what: str, owners: Sequence[Any]) -> bool:
-        """Whether this was found out about them, by a model that has these parts."""
-        return (what, *map(id, owners)) in self.known
-
-    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
-        """Remember it. The parts are held, so that their ids stay their own."""
-        self.known[what, *map(id, owners)] = tuple(owners), found
-        return found
-
-    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
-        """What is known of them, found out if it has not been."""
-        known = self.known.get((what, *map(id, owners)))
-        return self.keep(what, owners, find()) if known is None else known[1]
 
     def __add__(self, other: Margins) -> Margins:
         return Margins(self.X, ("+", self.node, other.node))
@@ -364,9 +370,38 @@ class Blocked:
             known[key] = node = _Made(w, offset)
         return Margins(self, node)
 
+    def directions(self, W: Array) -> Any:
+        """X W, for directions: nothing is remembered of it."""
+        return self.margins(W)
+
+    def pull(self, r: Any) -> Array:
+        """X^T r in main memory, for numbers r that go with the rows."""
+        raise TypeError("X is in blocks of rows, and what goes with them stays there: this needs it in main memory")
+
     def even(self) -> Any:
         """Weights of rows that are all alike."""
         return Even.over(self.shape[0])
+
+    def known(self, image: Any) -> Known:
+        """What was found out about these margins."""
+        known: Known = image.known
+        return known
+
+    def all_at_once(self, image: Any) -> bool:
+        """Whether all that may be asked of a point is found when its margins are made, in one pass over X."""
+        return bool(image.is_product)
+
+    def sizes(self, image: Any, longest: float, slack: float) -> tuple[float, float]:
+        """Between which numbers these margins lie, but for offsets, where no row is longer and products err by no more
+        than so many units of their size."""
+        w = image.w
+        most = longest * norm(w) * (1.0 + slack) + TINY * len(w)
+        return -most, most
+
+    def mean(self, image: Any, means: Callable[[], Array], a: Any) -> Array:
+        """sum_i a_i m_i, roughly and but for offsets; `means` gives X^T a."""
+        mean: Array = means() @ image.w
+        return mean
 
     def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
         """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before

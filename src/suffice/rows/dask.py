@@ -280,8 +280,8 @@ class ClusterRows(Blocked):
             text = self.client.submit(_itself, text, pure=False)
         tasks = []
         for k, (start, stop) in enumerate(self.places):
-            given = [[_argument(one, k) for one in unit.given] for unit in units]
-            known = [[_argument(one.rows, k) for one in unit.known] for unit in units]
+            given = [[_argument(one, k, slice(start, stop)) for one in unit.given] for unit in units]
+            known = [[_argument(one.rows, k, slice(start, stop)) for one in unit.known] for unit in units]
             tasks.append((text, start, stop, self._pieces[k] if reads else None, given, known))
         futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
         place = 0
@@ -510,7 +510,10 @@ def _known(X: Any) -> Any:
     return X.compute_chunk_sizes() if any(math.isnan(size) for size in X.shape) else X
 
 
-def _argument(value: Any, piece: int) -> Any:
+def _argument(value: Any, piece: int, place: slice) -> Any:
+    """What goes with the rows of a piece, fit for travelling: an array of all rows goes in parts."""
+    if isinstance(value, np.ndarray):
+        return value[place]
     if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
         return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
     return value.argument(piece) if isinstance(value, PieceRows) else value

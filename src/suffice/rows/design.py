@@ -26,9 +26,9 @@ from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
-from suffice.models.jobs import Normal, Survey
-from suffice.rows.blocks import Blocked, Chosen, Even, RowBlocks, View
+from suffice.rows.blocks import Blocked, Chosen, Even, Known, RowBlocks, View
 from suffice.rows.gram import gram
+from suffice.rows.jobs import Normal, Survey
 from suffice.rows.memory import InMemory
 from suffice.rows.products import Adjoint, absolute_product, adjoint
 from suffice.rows.rounding import TINY, gamma
@@ -112,6 +112,17 @@ class Design:
         a = a / math.fsum(a)
         return cls(X, X.rows_of(a))._surveyed() if isinstance(X, Blocked) else cls(X, like(a, X))
 
+    def matrix_of(self, Y: Any) -> tuple[Any, int]:
+        """Y, an array or a `dask.array` of N x t, to go with the rows of X, and t."""
+        Y = as_dask(Y)
+        if not is_dask(Y):
+            Y = np.ascontiguousarray(Y, dtype=np.float64)
+        elif math.isnan(Y.shape[0]):  # until the parts of a file are counted
+            Y = Y.compute_chunk_sizes()
+        if Y.ndim != 2 or Y.shape[1] < 1 or Y.shape[0] != self.shape[0]:
+            raise ValueError(f"Y must be finite, with one of {self.shape[0]} rows for each of X, got {Y.shape}")
+        return self.rows.rows_of(Y.astype(np.float64)), int(Y.shape[1])
+
     def only(self, rows: slice, *, complement: bool = False) -> Design:
         """The same matrix, of which these rows count, equally, or all others: for blocks of rows. Nothing is copied.
         Targets that go with it are those of all rows."""
@@ -191,7 +202,12 @@ class Design:
     @cached_property
     def rows(self) -> Blocked:
         """X as blocks of rows over which jobs are run: itself, or one block of all that is at hand."""
-        return self.X if isinstance(self.X, Blocked) else InMemory(self.X)
+        return self.X if isinstance(self.X, Blocked) else InMemory(self.X, self.weights)
+
+    @cached_property
+    def known(self) -> Known:
+        """What was found out about all rows."""
+        return Known()
 
     @cached_property
     def pull(self) -> Adjoint:
@@ -211,13 +227,10 @@ class Design:
         errors: Array = products * self.margin_rounding(w) * self.row_norms * norm(w) + TINY * len(w)
         return errors
 
-    def margin_errors_there(self, w: Array) -> Any:
-        """The same, where X lives."""
-        return self.margin_rounding(w) * self._row_norms_there * norm(w) + TINY * len(w)
-
     @cached_property
-    def _row_norms_there(self) -> Any:
-        return like(self.row_norms, self.X)
+    def row_norms_there(self) -> Any:
+        """Norms of rows where weights are."""
+        return like(self.row_norms, self.weights)
 
     def absolute_margins(self, w: Array) -> Array:
         """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the
@@ -252,6 +265,13 @@ class Design:
     def largest_row(self) -> float:
         """max ||x_i||."""
         return self.survey.largest_row if isinstance(self.X, Blocked) else float(self.row_norms.max())
+
+    @cached_property
+    def reach(self) -> float:
+        """max ||x_i|| over rows that count."""
+        if isinstance(self.X, Blocked):
+            return self.survey.reach
+        return float(self.row_norms[host(self.weights) > 0.0].max())
 
     @cached_property
     def squared_norm(self) -> float:

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array, host, like, lives_elsewhere
-from suffice.models.jobs import Pull
 from suffice.rows.blocks import Blocked, tree_roundings
 from suffice.rows.gram import dense_rows
+from suffice.rows.jobs import Pull
 from suffice.rows.rounding import block_length, dense_product, roundings
 
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
@@ -73,6 +73,7 @@ class BlocksAdjoint:
     def __call__(self, r: Any) -> Array:
         if np.shape(r)[:1] != self.X.shape[:1]:
             raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
+
         pulled: Array = self.X.run(Pull(), r=r)
         return pulled
 

@@ -22,7 +22,6 @@ from suffice.evaluation import Evaluation
 from suffice.executors import Spread, find
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
-from suffice.models.multinomial import forget
 from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
@@ -124,7 +123,6 @@ class BilevelProblem(Closing):
         if evaluation.slope is not None:
             return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        forget()
         try:
             return differentiated(evaluation, *known, self._each, self._elsewhere())
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
@@ -135,7 +133,6 @@ class BilevelProblem(Closing):
         of the space, unless others are given) hold back; None where nothing is proven (`prove.stationarity`). It
         takes a few Newton steps from the evaluation's solutions and one system for each, where solutions come from."""
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        forget()
         return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds, self._elsewhere())
 
     def _elsewhere(self) -> Callable[[Sequence[Any]], list[Any]] | None:
@@ -245,13 +242,11 @@ class BilevelProblem(Closing):
         # This also computes what is sent along, once.
         problems = self._each([partial(self.lower[task.j].at, **task.params) for task in tasks])
         if self.executor is None:
-            forget()
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
             # Problems in blocks of rows share passes, and no batch; others may share a batch.
             groups = [[one] for one in settling] if self._each is together else [settling]
             found = self._each([partial(settle_all, group, self.solver) for group in groups])
             answers = [light(answer) for group in found for answer in group]
-            forget()  # what workers know is not known here either
         else:
             travelling = [task if task.start is None else replace(task, start=light(task.start)) for task in tasks]
             answers = self.executor.map(self._share, travelling)

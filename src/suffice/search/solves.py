@@ -19,7 +19,6 @@ import numpy as np
 from suffice.arrays import norm
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
-from suffice.models.multinomial import forget
 from suffice.problems import LowerLevel
 from suffice.prove.stationarity import GradientTask, gradient_of
 from suffice.search.derivatives import TangentTask, tangent_of
@@ -59,7 +58,6 @@ class Share:
 
     def solve(self, task: Task | TangentTask | GradientTask) -> Any:
         """The solution of one problem, fit for travelling, or how it moves."""
-        forget()
         if isinstance(task, GradientTask):
             return gradient_of(self.lower[task.j], self.losses[task.j], task)
         if isinstance(task, TangentTask):

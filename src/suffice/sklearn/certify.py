@@ -169,7 +169,7 @@ class _Judgement:
         interval = SCORES[scoring].interval((low * low * (1.0 - 4.0 * EPS), high * high * (1.0 + 4.0 * EPS)))
         a, m = fold.design.weights, self._margins()
         if isinstance(fold.learner, Softmax):
-            return float(a @ np.sum(fold.y * log_softmax(m, axis=1), axis=1)), interval
+            return float(a @ log_softmax(m, axis=1)[np.arange(len(m)), fold.y.astype(int)]), interval
         phi = SCORES[scoring].phi
         assert phi is not None
         return -float(a @ phi.residuals(m, fold.y) ** 2), interval

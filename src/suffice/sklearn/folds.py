@@ -23,7 +23,7 @@ verified, Cox's, and the multinomial, which has no single minimiser more often, 
 minimum by at most (l2/2) ||w||^2, w any minimiser without it. Groups cannot be verified without an l2: for squares the
 least eigenvalue of X^T diag(a) X is their strong convexity; where that is 0, and for other families, FLOOR L stands in.
 
-An offset of squares is taken off the targets; for any other psi it is part of the margins (`suffice.models.offset`).
+An offset of squares is taken off the targets; for any other psi it is part of the margins (`suffice.models.linear`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,7 @@ from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.models.multinomial import Multinomial
-from suffice.models.offset import OffsetIntercepted, OffsetModel
 from suffice.models.quantile import Quantile
-from suffice.models.row_intercept import RowsIntercepted
-from suffice.models.row_softmax import RowsMultinomial
-from suffice.models.row_sums import RowsModel
 from suffice.models.targets import Targets, of_zero
 from suffice.problems.targets import with_targets
 from suffice.protocols import conforms
@@ -332,11 +328,8 @@ class OneMargin(Learner):
             _ = fold.unpenalised.at_zero  # raises where there is no finite intercept
 
     def model(self, fold: LinearFold, l2: float) -> Any:
-        if fold.offset is not None:
-            kind: Any = OffsetIntercepted if fold.minimised_out else OffsetModel
-            return kind(fold.design, fold.y, self.psi, l2, offset=fold.offset)
-        kinds = (RowsModel, RowsIntercepted) if in_blocks(fold) else (LinearModel, Intercepted)
-        return kinds[fold.minimised_out](fold.design, fold.y, self.psi, l2)
+        kind = Intercepted if fold.minimised_out else LinearModel
+        return kind(fold.design, fold.y, self.psi, l2, fold.offset)
 
     def steepness(self, fold: LinearFold) -> float:
         curvature = self.psi.curvature
@@ -405,12 +398,10 @@ class Softmax(Learner):
         if fold.kind == "free" and not (weights > 0.0).all():
             missing = int(np.argmin(weights))
             raise ValueError(f"the training samples of a fold lack class number {missing}: its intercept is not finite")
-        fold.y = fold.design.of_rows(frozen(y)) if in_blocks(fold) else np.eye(self.outputs)[y.astype(int)]
+        fold.y = fold.design.of_rows(frozen(y.astype(np.float64)))
 
     def model(self, fold: LinearFold, l2: float) -> Multinomial:
-        if in_blocks(fold):
-            return RowsMultinomial(fold.design, fold.y, fold.kind == "free", l2, self.outputs)
-        return Multinomial(fold.design, fold.y, fold.kind == "free", l2)
+        return Multinomial(fold.design, fold.y, self.outputs, fold.kind == "free", l2)
 
     def steepness(self, fold: LinearFold) -> float:
         return 0.5 * float(fold.design.squared_norm)

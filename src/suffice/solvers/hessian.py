@@ -27,16 +27,15 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, lives_elsewhere, norm
 from suffice.models.intercept import Intercepted
-from suffice.models.jobs import GOLDEN, sampled
-from suffice.models.linear import LossModel
+from suffice.models.linear import LossModel, RowCurvature
 from suffice.models.margin_losses import Squared
 from suffice.models.multinomial import Multinomial
-from suffice.models.row_sums import RowCurvature
 from suffice.models.smooth import ImagedSmooth
 from suffice.penalties.prox import Indices, Lasso, Separable
 from suffice.protocols import conforms
 from suffice.rows.design import Design, largest_matrix
 from suffice.rows.gram import centred, gram
+from suffice.rows.jobs import GOLDEN, sampled
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.problem import Canonical
 from suffice.solvers.quadratic import Factor, Matrix, Product, Quadratic, Wide, on_these, with_ridge
@@ -147,16 +146,8 @@ class Hessians:
         """The factor by which a step with an old H has to shorten the least subgradient to be worth its price."""
         return 0.0
 
-    def recall(self, image: Any, b: Array | None) -> None:
-        """Take it from here that these intercepts, which belong to the state, were found for these margins."""
-
-    def image_of(self, target: Array) -> Any:
-        """The image of a step's target."""
-        return self.problem.f.image(target)
-
-    def intercepts(self, image: Any, anew: bool = False) -> Array | None:
-        """What a state has to hold for the next step to be the same, bit for bit; sought anew at a start."""
-        return None
+    def begin(self, image: Any) -> None:
+        """A step begins at these margins."""
 
 
 @dataclass(eq=False)
@@ -371,20 +362,8 @@ class OfClasses(Hessians):
         costs = OF_CLASSES * self._price_of_matrix(int(np.count_nonzero(x)))
         return spent >= costs or after <= BLURRED * rounding
 
-    def recall(self, image: Any, b: Array | None) -> None:
-        assert b is not None
-        self.term.recall(image, b)
+    def begin(self, image: Any) -> None:
         self.local = None if self.term.design.rows.dear else Local.of(self.term, image)
-        self.here = image
-
-    def image_of(self, target: Array) -> Any:
-        ahead = self.problem.f.image(target)
-        if self.local is not None:
-            self.term.find(ahead, self.term.shift(self.here)[0] + self.local.follow(ahead - self.here))
-        return ahead
-
-    def intercepts(self, image: Any, anew: bool = False) -> Array:
-        return self.term.find(image) if anew else self.term.shift(image)[0]
 
 
 def hessians_of(problem: Canonical) -> Hessians | None:

@@ -73,7 +73,6 @@ class NewtonState:
     spent: float = 0.0  # operations of steps since the last one
     again: bool = True  # whether the next step is to use the last Hessian, too
     tolerance: float = LOOSEST  # of the next system that is solved by products
-    b: Array | None = None  # intercepts of several classes: others are as good, but not the same to the last bit
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,14 @@ class Newton:
             if (hessians.bends or math.isinf(problem.L)) and not math.isfinite(hessians.rounding(x, image)):
                 x = np.zeros_like(x)  # where rates overflow nothing can be computed, and no step begins
                 image = problem.f.image(x)
-        return NewtonState(x, image=image, b=hessians.intercepts(image, anew=True))
+        return NewtonState(x, image=image)
 
     def step(self, problem: Canonical, state: NewtonState) -> NewtonState:
         if state.ended:
             return state
         hessians, g = _hessians(problem), problem.g
         image = problem.f.image(state.x) if state.image is None else state.image
-        hessians.recall(image, state.b)
+        hessians.begin(image)
         here = hessians.evidence(state.x, image) if state.evidence is None else state.evidence
         least = g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
@@ -117,7 +116,7 @@ class Newton:
             metric, fresh = hessians.next_metric(here, working, state.rows, complete), True
         H = hessians.at(metric, here.z_image if fresh else None, state.tolerance)
         target = _target(problem, here, metric.working, H)
-        found = search(problem, here, target, hessians.image_of(target))
+        found = search(problem, here, target, problem.f.image(target))
         short = state.short + 1 if found.t <= SHORT else 0
         if short > HESITANT and not found.blurred and isinstance(hessians, OfRows):
             found = _steadier(problem, hessians, here, metric, target, found)
@@ -146,7 +145,6 @@ class Newton:
             *(found.x, state.k + 1, rows, metric if again else _to_lend(metric), ended, shortest, idle, short),
             *(found.image, there, settled, 0.0 if settled else spent, again),
             tolerance=min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST),
-            b=hessians.intercepts(found.image),
         )
 
 

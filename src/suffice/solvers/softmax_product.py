@@ -24,7 +24,8 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from suffice.arrays import Array
 from suffice.lazy import cached_property
-from suffice.models.multinomial import Multinomial, solve_across
+from suffice.models.multinomial import Multinomial
+from suffice.models.softmax_jobs import solve_across
 from suffice.penalties.prox import Indices
 from suffice.rows.gram import centred, gram
 from suffice.solvers.quadratic import ByProducts, Solve, on_these
