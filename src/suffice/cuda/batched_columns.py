@@ -48,6 +48,7 @@ def share_a_design(problems: Sequence[Composite]) -> bool:
         and not first.design.rows.dear
         and all(
             isinstance(problem.smooth, LinearModel)
+            and problem.smooth.offset is None
             and isinstance(problem.prox, L1)
             and problem.smooth.design is first.design
             and problem.smooth.loss == first.loss

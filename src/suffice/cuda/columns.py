@@ -30,10 +30,14 @@ CLOSED = 4.0 * EPS  # of b: a bracket of this width
 
 
 def are_alike(models: Sequence[Any]) -> bool:
-    """Whether these are linear models of one X and one psi, all of them with an intercept or none."""
+    """Whether these are linear models of one X and one psi, without offsets, all of them with an intercept or none."""
     first = models[0]
     return type(first) in (LinearModel, Intercepted) and all(
-        type(model) is type(first) and model.design.X is first.design.X and model.loss == first.loss for model in models
+        type(model) is type(first)
+        and model.design.X is first.design.X
+        and model.loss == first.loss
+        and model.offset is None
+        for model in models
     )
 
 

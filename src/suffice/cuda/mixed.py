@@ -78,7 +78,7 @@ class MixedFista:
 
     def takes(self, problem: Canonical) -> str | None:
         term = problem.term
-        if not isinstance(term, LinearModel):
+        if not isinstance(term, LinearModel) or term.offset is not None:
             kind = type(term).__name__
             return f"needs a linear model (a suffice.terms.LinearModel), got {kind}: try 'fista_adaptive', or 'auto'"
         return lacks_constants(problem)

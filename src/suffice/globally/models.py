@@ -78,7 +78,8 @@ class CertifiableFold:
 
     @property
     def y(self) -> Array:
-        return self.model.y
+        y: Array = self.model.y
+        return y
 
     @property
     def v(self) -> Array:
@@ -169,7 +170,9 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> CertifiableFold:
     parts = LinearParts.of(lower.at(**probe).canonical)
     if parts is None or not isinstance(parts.model.loss, LOSSES):
         raise UnsupportedError(f"{type(lower).__name__} is not such a linear model")
-    if type(parts.model) not in (LinearModel, Intercepted) or held.offset is not None:
+    if type(parts.model) not in (LinearModel, Intercepted):
+        raise UnsupportedError(f"the model is {type(parts.model).__name__}, which is no plain linear one")
+    if parts.model.offset is not None or held.offset is not None:
         raise UnsupportedError("rows have offsets, or exposures")
     for X in (parts.model.design.X, held.design.X):
         if isinstance(X, Blocked) or lives_elsewhere(X):

@@ -111,7 +111,7 @@ class Intercepted(LossModel):
         """b for w = 0."""
         return self._origin[0]
 
-    @property
+    @cached_property
     def _origin(self) -> tuple[float, float]:
         """b for w = 0 and no offset, with its error: the same for all penalties, and found once."""
 
@@ -122,7 +122,7 @@ class Intercepted(LossModel):
         origin: tuple[float, float] = self.design.known.once("intercept", self.owners, find)
         return origin
 
-    @property
+    @cached_property
     def _offset_size(self) -> tuple[float, float]:
         """The largest offset, and their mean."""
         if self.offset is None:
@@ -203,7 +203,7 @@ class Intercepted(LossModel):
         s, bend, size, shaken, second = sums
         N = self.design.shape[0]
         summing = gamma(tree_roundings(N, self.rows.block) + OF_FACTORS)
-        noise = (summing * size + 2.0 * EPS * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
+        noise = (summing * size + 2.0 * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
         return root._replace(s=s, bend=bend, noise=noise, second=second)
 
     def _bounded(self, root: Root, image: Any) -> Root:
@@ -299,9 +299,8 @@ class Intercepted(LossModel):
             return None
         expected = AMPLE * ((last.noise or 0.0) / last.second + max(self._third, 1.0) * (b - last.b) ** 2)
         off = self._slack_with(super()._slack(x, image, 1.0), image, expected)
-        found = self.rows.run(
-            At(self.loss, b, off=off, balance=Balance(self.loss, b, self._third < math.inf)), [image], **self.with_norms
-        )
+        job = At(self.loss, b, off=off, balance=Balance(self.loss, b, self._third < math.inf))
+        found = self.rows.run(job, [image], **self.with_norms)
         known.keep("root", self.owners, self._with_noise(Root(b, 0.0, 0.0), found[5:]))
         return Point.of(found) if self.intercept(image)[1] <= expected else None
 

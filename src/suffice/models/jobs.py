@@ -204,7 +204,7 @@ class Balance:
             if slopes is None or bends is None:
                 slopes, bends = slope_and_bend(self.loss, at, y)
             size = float(a @ slope_size(self.loss, slopes, bends, at, y))
-            shaken = float(a @ (bends * (np.abs(m) + abs(self.b))))
+            shaken = float(a @ (EPS * bends * (np.abs(m) + abs(self.b))))  # without EPS it may overflow
             second = float(a @ self.loss.second(at, y)) if self.second else 0.0  # type: ignore[attr-defined]
         return dot(a, slopes), float(a @ bends), size, shaken, second
 

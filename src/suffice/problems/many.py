@@ -137,7 +137,7 @@ class SampleWeights:
         s, l1, l2 = self._taken(params)
         sigma = float(s.sum()) / len(s)
         design = Design.of(self.model.design.X, s)
-        smooth = LinearModel(design, self.model.y, self.model.loss, l2 / sigma)
+        smooth = LinearModel(design, self.model.y, self.model.loss, l2 / sigma, self.model.offset)
         return Composite(smooth, L1(l1 / sigma), mu=l2 / sigma, L=smooth.L, size=self.size)
 
     def cross(self, x: Array, **params: float) -> Any:

@@ -262,7 +262,9 @@ def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: 
 
 def _uniform(problem: Canonical) -> bool:
     """Whether `gradient_rounding` bounds the rounding at all points of a length, not only at the one given."""
-    return isinstance(problem.term, LinearModel | Variation) and problem.f.rounding_is_known
+    term = problem.term
+    plain = isinstance(term, Variation) or (isinstance(term, LinearModel) and term.offset is None)
+    return plain and problem.f.rounding_is_known
 
 
 def step_rounding(problem: Canonical, evidence: Evidence) -> float:

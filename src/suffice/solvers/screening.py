@@ -131,7 +131,7 @@ def still_active(
 ) -> Indices | None:
     """The variables that are left, where leaving the others out pays; None where it does not, or nothing is proven."""
     terms = LinearParts.of(problem)
-    if terms is None or not isinstance(terms.model, LinearModel):
+    if terms is None or not isinstance(terms.model, LinearModel) or terms.model.offset is not None:
         return None
     design = terms.model.design
     if not (isinstance(design.X, np.ndarray) or sp.issparse(design.X)):
