@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from suffice import Composite, iterate, solve
 from suffice.journal.codec import decode, encode
 from suffice.problems import ElasticNet, ElasticNetLogistic
+from suffice.rows.design import Design
 from suffice.rows.memory import InMemory
 from suffice.solvers.solution import Outcome
 from suffice.terms import L1
@@ -29,14 +30,14 @@ def logistic(kind=np.asarray, l2=1e-3):
 def counted(monkeypatch):
     """Products with X and X^T by the precision of X."""
     counts = {np.dtype(np.float32): 0, np.dtype(np.float64): 0}
-    for name in ("product", "pull"):
-        original = getattr(InMemory, name)
+    for owner, name in ((InMemory, "product"), (InMemory, "pull"), (Design, "margins"), (Design, "adjoint")):
+        original = getattr(owner, name)
 
         def product(rows, vector, original=original):
             counts[rows.X.dtype] += 1
             return original(rows, vector)
 
-        monkeypatch.setattr(InMemory, name, product)
+        monkeypatch.setattr(owner, name, product)
     return counts
 
 
