@@ -30,7 +30,7 @@ def logistic(kind=np.asarray, l2=1e-3):
 def counted(monkeypatch):
     """Products with X and X^T by the precision of X."""
     counts = {np.dtype(np.float32): 0, np.dtype(np.float64): 0}
-    for owner, name in ((InMemory, "product"), (InMemory, "pull"), (Design, "margins"), (Design, "adjoint")):
+    for owner, name in ((InMemory, "directions"), (InMemory, "pull"), (Design, "margins"), (Design, "adjoint")):
         original = getattr(owner, name)
 
         def product(rows, vector, original=original):

@@ -47,7 +47,7 @@ class Count:
 
     def __init__(self, monkeypatch):
         self.margins = self.adjoint = 0
-        for name, method in (("margins", "product"), ("adjoint", "pull")):
+        for name, method in (("margins", "directions"), ("adjoint", "pull")):
             monkeypatch.setattr(InMemory, method, self._counted(name, getattr(InMemory, method)))
 
     def _counted(self, name, original):
