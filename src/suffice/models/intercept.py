@@ -210,7 +210,9 @@ class Intercepted(LossModel):
         """With its noise."""
         if root.noise is not None:
             return root
-        given = {"a": self.design.weights, "y": self.y, "slopes": root.slopes, "bends": root.bends}
+        given = {"a": self.design.weights, "y": self.y}
+        if root.slopes is not None:
+            given |= {"slopes": root.slopes, "bends": root.bends}
         job = Balance(self.loss, root.b, self._third < math.inf)
         return self._with_noise(root, self.rows.run(job, [] if image is None else [image], **given))
 
