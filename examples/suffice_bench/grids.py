@@ -33,6 +33,7 @@ from suffice.arrays import Array
 from suffice.models.multinomial import Multinomial
 from suffice.options import Options
 from suffice.rows.design import Design
+from suffice.rows.memory import InMemory
 from suffice.sklearn import SufficeSearchCV
 from suffice.solvers import hessian
 
@@ -162,8 +163,8 @@ def counted() -> Iterator[list[float]]:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))
         patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
         patch(hessian, "gram", lambda X, columns, scale, *_: len(scale) * len(columns) * (len(columns) + 1) / 2)
-        patch(Multinomial, "image", lambda model, x: math.prod(model.design.shape) * model.classes)
-        patch(Multinomial, "gradient_at", lambda model, *_: math.prod(model.design.shape) * model.classes)
+        patch(InMemory, "directions", lambda rows, W: math.prod(rows.shape) * math.prod(W.shape[1:]))
+        patch(InMemory, "pull", lambda rows, r: math.prod(rows.shape) * math.prod(r.shape[1:]))
         patch(Multinomial, "hessian", of_hessian)
         yield work
     finally:
