@@ -110,7 +110,9 @@ def test_intercepts_follow_weights_as_their_jacobian_says_and_no_farther_than_pr
     ends = [model.shift(model.image(w + s * t * u))[0] for s in (1.0, -1.0)]
     steep = float(np.abs(model.design.X.gathered(model.design.row_norms)).max())
     slope = (ends[0] - ends[1]) / (2.0 * t)
-    assert model.intercept_along(image, u[:, None])[:, 0] == pytest.approx(slope, rel=1e-3, abs=1e-4 * steep + error / t)
+    assert model.intercept_along(image, u[:, None])[:, 0] == pytest.approx(
+        slope, rel=1e-3, abs=1e-4 * steep + error / t
+    )
     for rho in 10.0 ** np.linspace(-4, 1, 4):
         v = w + rho * u / np.linalg.norm(u)
         there, off = model.shift(model.image(v))
