@@ -275,18 +275,18 @@ def change(line, path, value):
     line[path[-1]] = value
 
 
-BEGUN = ("begun", "dict")
+GIVEN = ("arguments", "dict")
 ANSWER = ("answers", 0)
 NONSENSE = [
     (0, ("format",), "suffice journal 99", "format"),
-    (0, (*BEGUN, "options"), {"class": "Options", "fields": {"eta1": 2.0}}, "eta1"),
-    (0, (*BEGUN, "options"), [], "options must be Options"),
-    (0, (*BEGUN, "bounds"), 3.0, "bounds must be a pair"),
-    (0, (*BEGUN, "theta0"), {"tuple": []}, "there must be a start"),
-    (0, (*BEGUN, "scale"), -1.0, "scale must be positive"),
-    (0, (*BEGUN, "seen"), {"tuple": [3]}, "AttributeError"),
-    (0, (*BEGUN, "kind"), "new", "kind"),
-    (0, ("begun",), None, "no run of suffice.tune"),
+    (0, (*GIVEN, "options"), {"class": "Options", "fields": {"eta1": 2.0}}, "eta1"),
+    (0, (*GIVEN, "options"), [], "options must be Options"),
+    (0, (*GIVEN, "bounds"), 3.0, "bounds must be a pair"),
+    (0, (*GIVEN, "theta0"), {"tuple": []}, "there must be a start"),
+    (0, (*GIVEN, "scale"), -1.0, "scale must be positive"),
+    (0, (*GIVEN, "seen"), {"tuple": [3]}, "AttributeError"),
+    (0, (*GIVEN, "kind"), "new", "kind"),
+    (0, ("arguments",), None, "no run of suffice.tune"),
     (0, ("versions",), {"numpy": 2}, "versions"),
     (0, ("fingerprint",), ["X"], "AttributeError"),
     (0, ("kind",), "evaluation", "header"),

@@ -28,7 +28,7 @@ def test_private_names_of_journals_stay_where_they_are(path):
             assert not name.startswith("_"), f"{module}.{name}"
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "lower").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((SOURCE / "solvers").glob("*.py")), ids=lambda path: path.name)
 def test_solvers_do_not_know_of_journals(path):
     for module, name in imported(path):
         assert not f"{module}.{name}".startswith("suffice.journal")

@@ -112,13 +112,13 @@ def test_bounds_are_met_exactly_and_never_passed():
 
 def test_few_parameters_and_missing_gradients_are_searched_by_points():
     few, many = suffice.Tuner(np.zeros(64), bounds=(-1, 1)), suffice.Tuner(np.zeros(65), bounds=(-1, 1))
-    assert isinstance(few.known.strategy, TrustRegion) and isinstance(many.known.strategy, GradientSearch)
+    assert isinstance(few.search.strategy, TrustRegion) and isinstance(many.search.strategy, GradientSearch)
     assert many.ask().derivatives
     many.tell(Evaluation(many.ask().theta, [1.0], [0.0]))
-    assert isinstance(many.known.strategy, TrustRegion)
-    assert len(many.known.strategy.points) == len(many.history) == 1
+    assert isinstance(many.search.strategy, TrustRegion)
+    assert len(many.search.strategy.points) == len(many.history) == 1
     never = suffice.Tuner(np.zeros(65), bounds=(-1, 1), options=suffice.Options(derivatives="never"))
-    assert isinstance(never.known.strategy, TrustRegion)
+    assert isinstance(never.search.strategy, TrustRegion)
 
 
 def test_a_step_is_asked_for_no_more_accurately_than_its_predicted_decrease_needs():

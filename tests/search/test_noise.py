@@ -135,6 +135,6 @@ def test_noisy_runs_continue_from_their_states_to_the_same_bits(options):
         return tuner
 
     whole, pieces = run(False), run(True)
-    assert whole.known.strategy.restarts.count > 0
+    assert whole.search.strategy.restarts.count > 0
     assert whole.history == pieces.history
     assert whole.result().theta.tobytes() == pieces.result().theta.tobytes()

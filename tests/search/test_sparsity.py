@@ -175,7 +175,7 @@ def test_parameters_that_begin_to_matter_refute_the_sparsity_and_the_minimum_is_
     while not tuner.done:
         request = tuner.ask()
         tuner.tell(oracle.evaluate(request.theta, within=request.within))
-        sparse.append(tuner.known.strategy.models.sparsity is not None)
+        sparse.append(tuner.search.strategy.models.sparsity is not None)
     assert sparse[m] and not sparse[-1]  # taken for sparse after the first points, and not for long
     assert sum(sparse) <= 5
     x, h = tuner.result().theta, 1e-6
@@ -198,7 +198,7 @@ def test_a_state_with_sparsity_is_resumed_to_the_same_bits():
     for _ in range(m + 4):
         request = tuner.ask()
         tuner.tell(oracle.evaluate(request.theta, within=request.within))
-    assert tuner.known.strategy.models.sparsity is not None
+    assert tuner.search.strategy.models.sparsity is not None
     again = finish(Tuner.from_state(json.loads(json.dumps(tuner.state()))))
     assert again.history == whole.history
 
@@ -217,4 +217,4 @@ def test_inexact_residuals_that_are_within_their_errors_refute_nothing():
         e = np.zeros(m) if len(tuner.history) <= m else np.full(m, 0.5 * request.within)
         first = len(tuner.history) <= m
         tuner.tell(Evaluation(request.theta, r + e * rng.uniform(-0.5, 0.5, m), e))
-    assert not first and tuner.known.strategy.models.sparsity is not None
+    assert not first and tuner.search.strategy.models.sparsity is not None

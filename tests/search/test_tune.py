@@ -238,7 +238,7 @@ def inside(thetas, lower, upper):
 def test_the_minimiser_over_the_box_is_found_and_bounds_are_met_exactly(theta0, bounds, target, expected):
     objective = Watched(lambda theta: theta - np.array(target))
     result = tune(objective, theta0, bounds=bounds)
-    scaling = Tuner(theta0, bounds=bounds).setting.scaling
+    scaling = Tuner(theta0, bounds=bounds).search.setting.scaling
     lower, upper = scaling.lower, scaling.upper
     assert inside(objective.seen, lower, upper)
     assert result.success
@@ -1163,8 +1163,11 @@ def test_parameters_of_very_different_units_are_found_with_a_scale():
     start, options = [1e-12, 300.0], Options(max_evaluations=150)
     result = tune(exact(circuit), start, scale=[1e-12, 100.0], options=options)
     np.testing.assert_allclose(result.theta, [2.2e-12, 470.0], rtol=1e-3)
-    units = Tuner(start, scale=[1e-12, 100.0]).setting.scaling.unit
-    assert Tuner.from_state(Tuner(start, scale=[1e-12, 100.0]).state()).setting.scaling.unit.tolist() == units.tolist()
+    units = Tuner(start, scale=[1e-12, 100.0]).search.setting.scaling.unit
+    assert (
+        Tuner.from_state(Tuner(start, scale=[1e-12, 100.0]).state()).search.setting.scaling.unit.tolist()
+        == units.tolist()
+    )
 
 
 def test_an_f_that_falls_for_ever_ends_with_the_budget():

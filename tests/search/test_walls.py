@@ -87,17 +87,17 @@ def test_a_failed_point_is_recorded_and_never_becomes_part_of_the_state(bad, n):
         x, y = request.theta
         r = np.array([x - 0.3 + 0.5 * (y - 0.6) ** 2, 2.0 * (y - 0.6), 0.1 * x])
         e = np.zeros(3)
-        before = tuner.known.strategy
+        before = tuner.search.strategy
         record = tuner.tell(Evaluation(request.theta, [bad, *r[1:]] if count == n else r, e, work=1))
         if count == n:
             assert math.isinf(record.cost) and record.interval == (0.0, math.inf)
             assert "finite" in record.note or "overflows" in record.note
-            assert record.work == 1 and tuner.known.ledger.work == count
+            assert record.work == 1 and tuner.search.ledger.work == count
             if record.purpose == "step":
                 assert record.verdict == "rejected"
-                assert tuner.known.strategy.delta < before.delta
+                assert tuner.search.strategy.delta < before.delta
         assert all(
-            np.isfinite(p.evaluation.r).all() for p in (*tuner.known.strategy.points, *tuner.known.strategy.pool)
+            np.isfinite(p.evaluation.r).all() for p in (*tuner.search.strategy.points, *tuner.search.strategy.pool)
         )
     result = tuner.result()
     assert result.status is Status.CONVERGED

@@ -61,7 +61,7 @@ class Contents:
     path: Path
     header: Mapping[str, Any] = field(default_factory=dict)
     settings: Any = None  # whatever the run was started with, for those who have to make the problem again
-    begun: Any = None  # the arguments that `suffice.resume` goes on with
+    arguments: Any = None  # the arguments that `suffice.resume` goes on with
     starts: list[list[Record]] = field(default_factory=list)
     events: list[Mapping[str, Any]] = field(default_factory=list)
     end: Mapping[str, Any] | None = None
@@ -124,7 +124,7 @@ class Contents:
         for name in ("versions", "fingerprint"):
             if not all(isinstance(item, str) for pair in line[name].items() for item in pair):
                 raise ValueError(f"{name} must map words to words")
-        self.header, self.settings, self.begun = line, decode(line["settings"]), decode(line["begun"])
+        self.header, self.settings, self.arguments = line, decode(line["settings"]), decode(line["arguments"])
 
     def _take_record(self, record: Any, start: Any) -> None:
         if not isinstance(record, Record) or start not in range(len(self.starts) + 1):
@@ -163,18 +163,18 @@ class Journal(Closing):
     def path(self) -> Path:
         return Path(self.folder) / FILE
 
-    def create(self, fingerprint: Mapping[str, str], begun: Any = None) -> Journal:
+    def create(self, fingerprint: Mapping[str, str], arguments: Any = None) -> Journal:
         """Begin the journal of a new run. A folder that holds one already is refused."""
         with self._locked() as lock:
             if files.present(self.path) or files.present(self.path.with_name(OLD_STARTS)):
                 raise JournalError(
                     f"{os.fspath(self.folder)} holds a run: suffice.resume continues it, a new one needs another folder"
                 )
-            self._begin(lock, fingerprint, begun)
+            self._begin(lock, fingerprint, arguments)
         return self
 
     def open(self) -> Contents:
-        """Lock an existing journal, read it, drop a torn record at its end, and be ready to go on."""
+        """Lock an existing journal, read it, and be ready to go on after its last good record."""
         self._refuse_nothing()
         with self._locked() as lock:
             return self._open(lock)
@@ -278,10 +278,10 @@ class Journal(Closing):
             self.close()
             raise
 
-    def _begin(self, lock: files.Lock, fingerprint: Mapping[str, str], begun: Any) -> None:
+    def _begin(self, lock: files.Lock, fingerprint: Mapping[str, str], arguments: Any) -> None:
         lock.note(b"")
         header = {"kind": "header", "format": FORMAT, "versions": versions(), "fingerprint": dict(fingerprint)}
-        self._lines.replace([{**header, "settings": encode(self.settings), "begun": encode(begun)}])
+        self._lines.replace([{**header, "settings": encode(self.settings), "arguments": encode(arguments)}])
         self._compact_from, self.evaluations = 2 * self._lines.end + SLACK, 0
         lock.note(self._lines.began)
 
@@ -289,8 +289,6 @@ class Journal(Closing):
         contents = self._read(to_change=True)
         lock.check(self.path, contents.began)
         files.remove_draft(self.path)
-        if contents.torn:
-            self._lines.drop()
         return contents
 
     def _read(self, *, to_change: bool) -> Contents:

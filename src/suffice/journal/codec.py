@@ -110,30 +110,30 @@ def decode(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     if "float" in data:
-        return float(_text(data["float"]))
+        return float(_expect(data["float"], str))
     if "array" in data:
         return _decode_array(data)
     if "enum" in data:
         return Outcome[data["name"]]
     if "tuple" in data:
-        return tuple(decode(item) for item in _list(data["tuple"]))
+        return tuple(decode(item) for item in _expect(data["tuple"], list))
     if "dict" in data:
-        return {key: decode(item) for key, item in _dictionary(data["dict"]).items()}
+        return {key: decode(item) for key, item in _expect(data["dict"], dict).items()}
     if "class" in data:
         cls = _CLASSES[data["class"]]
-        values = {name: decode(item) for name, item in _dictionary(data["fields"]).items()}
-        check_fields(cls, values)
+        values = {name: decode(item) for name, item in _expect(data["fields"], dict).items()}
+        _check_fields(cls, values)
         return cls(**values)
     raise ValueError(f"not plain data of this package: {sorted(data)[:5]}")
 
 
 def _decode_array(data: Mapping[str, Any]) -> Any:
-    if not _DTYPE.fullmatch(_text(data["dtype"])):
+    if not _DTYPE.fullmatch(_expect(data["dtype"], str)):
         raise ValueError(f"not a type of numbers: {data['dtype'][:20]!r}")
-    dtype, shape = np.dtype(data["dtype"]), _list(data["shape"])
+    dtype, shape = np.dtype(data["dtype"]), _expect(data["shape"], list)
     if not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in shape):
         raise ValueError(f"the shape of an array must be non-negative integers, got {shape[:5]}")
-    raw = base64.b64decode(_text(data["array"]), validate=True)
+    raw = base64.b64decode(_expect(data["array"], str), validate=True)
     if len(raw) != dtype.itemsize * math.prod(shape):
         raise ValueError(f"an array of {len(raw)} bytes cannot have type {dtype.str} and shape {shape[:5]}")
     array = np.frombuffer(raw, dtype=dtype).copy() if raw else np.empty(0, dtype=dtype)
@@ -142,25 +142,13 @@ def _decode_array(data: Mapping[str, Any]) -> Any:
     return array
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text was expected, got {type(value).__name__}")
+def _expect(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{kind.__name__} was expected, got {type(value).__name__}")
     return value
 
 
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"a list was expected, got {type(value).__name__}")
-    return value
-
-
-def _dictionary(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise TypeError(f"a dictionary was expected, got {type(value).__name__}")
-    return value
-
-
-def check_fields(cls: type, values: Mapping[str, Any]) -> None:
+def _check_fields(cls: type, values: Mapping[str, Any]) -> None:
     """Whether values from outside are of the types that the fields of one of this package's classes declare."""
     hints = _hints(cls)
     for name, value in values.items():

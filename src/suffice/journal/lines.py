@@ -69,12 +69,6 @@ class Lines:
                 self.began, self.digest, self.end = self.began or digest, digest, end
             self.torn = max(os.fstat(file.fileno()).st_size - self.end, 0)
 
-    def drop(self) -> None:
-        """Remove what follows the last good record."""
-        assert self._file is not None
-        os.ftruncate(self._file, self.end)
-        files.sync(self._file)
-
     def record_at(self, offset: int) -> Any:
         """The good record that begins at this byte."""
         assert self._file is not None

@@ -34,7 +34,7 @@ from suffice.search.objective import (
     stationarity_of,
 )
 from suffice.search.starts import overtaken
-from suffice.search.tuner import Request, Tuner, held_by
+from suffice.search.tuner import Request, Tuner, evaluations_of
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
 
 Callback = Callable[[Record], object]
@@ -61,11 +61,11 @@ class Run:
     unwritten: Sequence[Start] = ()  # whose latest evaluation is not on disk
 
     @property
-    def begun(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """What all starts began with."""
         return {
-            **self.tuners[0].begun,
-            "theta0": tuple(tuner.begun["theta0"] for tuner in self.tuners),
+            **self.tuners[0].arguments,
+            "theta0": tuple(tuner.arguments["theta0"] for tuner in self.tuners),
             "listed": self.listed,
         }
 
@@ -82,10 +82,10 @@ class Run:
                 raise JournalError(f"the journal {self.journal.path} cannot be understood: {error}") from error
             if not known:
                 break
-            self._give_up_what_need_not_go_on()
+            self._give_up_overtaken()
         for tuner in self.tuners:
             tuner.limit(options)
-        self._end_where_budgets_are_spent(self.seconds_before)
+        self._apply_budgets(self.seconds_before)
 
     def go(self) -> Result:
         """The loop over turns: one evaluation for every start that is still in the race, until there is none.
@@ -98,8 +98,8 @@ class Run:
                     if self.callback is not None:
                         for record in records:
                             self.callback(record)
-                    self._end_where_budgets_are_spent(time.monotonic() - began)
-                    self._give_up_what_need_not_go_on()
+                    self._apply_budgets(time.monotonic() - began)
+                    self._give_up_overtaken()
         except StopIteration:  # of the callback; the oracle's own errors are OracleErrors
             self._stop(Status.STOPPED)
         except KeyboardInterrupt:
@@ -123,7 +123,7 @@ class Run:
         """Of the start with the least proven upper bound; with those of all, if they were given as a list."""
         i, best, results = self._best()
         if best.evaluation is not None and best.status.leaves_time and self.tuners[i].options.noise is None:
-            scaling = self.tuners[i].setting.scaling
+            scaling = self.tuners[i].search.setting.scaling
             proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
             best = replace(best, stationarity=proven)
         return replace(best, starts=results) if self.listed else best
@@ -137,30 +137,30 @@ class Run:
         i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
         return i, best, results
 
-    def _end_where_budgets_are_spent(self, seconds: float) -> None:
+    def _apply_budgets(self, seconds: float) -> None:
         """All starts, if what they share is spent or one is on target. Those that have ended by now have, whatever they
         were about to be told."""
         tuners, options = self.tuners, self.tuners[0].options
-        on_target = [i for i, tuner in enumerate(tuners) if tuner.known.status is Status.TARGET]
+        on_target = [i for i, tuner in enumerate(tuners) if tuner.search.status is Status.TARGET]
         if on_target:
             self._stop(Status.OVERTAKEN, f"F is proven to be at most target_cost at start {on_target[0]}")
             return
         budgets = (
             (Status.MAX_EVALUATIONS, self._evaluations, options.max_evaluations),
-            (Status.MAX_WORK, sum(tuner.known.ledger.work for tuner in tuners), options.max_work),
+            (Status.MAX_WORK, sum(tuner.search.ledger.work for tuner in tuners), options.max_work),
             (Status.MAX_SECONDS, seconds, options.max_seconds),
         )
         for status, spent, most in budgets:
             if spent >= most and not all([tuner.done for tuner in tuners]):
                 self._stop(status)
 
-    def _give_up_what_need_not_go_on(self) -> None:
+    def _give_up_overtaken(self) -> None:
         """The starts that others have overtaken."""
         if self._behind:
             return
         tuners = self.tuners
-        found = overtaken([one.known for one in tuners])
-        if self.beside is not None and any(tuner.known.status is Status.RUNNING for tuner in tuners):
+        found = overtaken([one.search for one in tuners])
+        if self.beside is not None and any(tuner.search.status is Status.RUNNING for tuner in tuners):
             found |= self._looking_where_nothing_is(self.beside)
         for i, reason in found.items():
             tuners[i].stop(Status.OVERTAKEN, reason)
@@ -168,7 +168,7 @@ class Run:
     def _looking_where_nothing_is(self, beside: Beside) -> dict[int, str]:
         """The starts that need not go on for what is proven of the whole space, with the reason; all are ended here if
         that suffices."""
-        known = {i: tuner.known.best for i, tuner in enumerate(self.tuners) if tuner.known.best is not None}
+        known = {i: tuner.search.best for i, tuner in enumerate(self.tuners) if tuner.search.best is not None}
         beside.advance(self._evaluations)
         upper, best = min((point.evaluation.interval[1], i) for i, point in known.items())
         if beside.suffices(upper):
@@ -177,9 +177,9 @@ class Run:
         found = {}
         for i, point in known.items():
             tuner = self.tuners[i]
-            if i == best or tuner.known.status is not Status.RUNNING:
+            if i == best or tuner.search.status is not Status.RUNNING:
                 continue
-            scaling, delta = tuner.setting.scaling, tuner.known.strategy.delta
+            scaling, delta = tuner.search.setting.scaling, tuner.search.strategy.delta
             low, high = (scaling.to_theta(point.u + way * delta) for way in (-1.0, 1.0))
             if beside.ruled_out(low, high, upper):
                 found[i] = f"nothing in its trust region is proven to be better than F at start {best}"
@@ -198,7 +198,7 @@ class Run:
     def _behind(self) -> list[Start]:
         """Starts that go on and have yet to make their evaluation of a turn that an earlier budget has cut short."""
         turns = max(len(tuner.history) for tuner in self.tuners)
-        return [one for one in self.tuners if one.known.status is Status.RUNNING and len(one.history) < turns]
+        return [one for one in self.tuners if one.search.status is Status.RUNNING and len(one.history) < turns]
 
     def _make(self, turn: Sequence[Start], began: float) -> list[Record]:
         """The evaluations of a turn, each told to its start; with a journal, all on disk when this returns."""
@@ -221,7 +221,7 @@ class Run:
                 self.journal.event(evaluation=self._evaluations, **event)
             self.journal.write(lines, time.monotonic() - began)
             self.unwritten = ()
-            self.journal.compact(one for tuner in self.tuners for one in held_by(tuner.known))
+            self.journal.compact(one for tuner in self.tuners for one in evaluations_of(tuner.search))
         return [tuner.history[-1] for tuner in turn]
 
     def _key(self, request: Request) -> str:
@@ -229,7 +229,7 @@ class Run:
 
     def _stop(self, status: Status, detail: str = "") -> None:
         for tuner in self.tuners:
-            if tuner.known.status is Status.RUNNING:
+            if tuner.search.status is Status.RUNNING:
                 tuner.stop(status, detail)
 
     def _stop_without_journal(self, error: JournalError) -> None:
@@ -237,7 +237,7 @@ class Run:
         assert self.journal is not None
         held = f"it holds {self.journal.evaluations} of {self._evaluations} evaluations"
         for tuner in self.tuners:
-            if tuner.known.status is Status.RUNNING or tuner in self.unwritten:
+            if tuner.search.status is Status.RUNNING or tuner in self.unwritten:
                 tuner.stop(Status.JOURNAL, f"{self.journal.path}: {error.__cause__ or error}; {held}")
 
     def _close(self, message: str = "") -> None:
@@ -249,7 +249,7 @@ class Run:
 
 def _promising(tuner: Start) -> float:
     """The lower, the sooner its turn: what is proven about its incumbent, nothing yet first."""
-    best = tuner.known.best
+    best = tuner.search.best
     return -math.inf if best is None else best.evaluation.interval[1]
 
 

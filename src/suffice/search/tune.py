@@ -97,11 +97,11 @@ def tune(
     tuners = [Start(theta, **given) for theta in _starts(theta0, starts, space)]
     run = _run(tuners, objective, callback, tuners[0].options, bounds is None, starts is not None)
     if journal is None:
-        with _kept(run.beside, None):
+        with _proving(run.beside, None):
             return run.go()
     with _book(journal) as run.journal:
-        run.journal.create(_fingerprint(objective, strategy), run.begun)
-        with _kept(run.beside, Path(run.journal.folder)):
+        run.journal.create(_fingerprint(objective, strategy), run.arguments)
+        with _proving(run.beside, Path(run.journal.folder)):
             return run.go()
 
 
@@ -134,7 +134,7 @@ def resume(
         options = before if options is None else options
         run = _run(tuners, problem, callback, options, True, listed)
         run.journal, run.seconds_before = book, contents.seconds
-        with _kept(run.beside, Path(book.folder)):
+        with _proving(run.beside, Path(book.folder)):
             run.replay(options)
             if all(tuner.done for tuner in run.tuners):
                 return run.result()
@@ -151,9 +151,9 @@ def _taken_up(
     """The starts of a run as it began, without budgets, whether they were given as a list, and its options."""
     fingerprint = _fingerprint(problem, strategy)
     try:
-        if contents.begun is None:
+        if contents.arguments is None:
             raise TypeError("it is of another kind of search, and no run of suffice.tune")
-        given = dict(contents.begun)
+        given = dict(contents.arguments)
         thetas, listed, before = given.pop("theta0"), bool(given.pop("listed")), given["options"]
         if not isinstance(before, Options):
             raise TypeError(f"options must be Options, got {type(before).__name__}")
@@ -235,5 +235,5 @@ def _fingerprint(objective: object, strategy: Begin | None) -> dict[str, str]:
     return found.parts
 
 
-def _kept(beside: Beside | None, folder: Path | None) -> AbstractContextManager[None]:
+def _proving(beside: Beside | None, folder: Path | None) -> AbstractContextManager[None]:
     return nullcontext() if beside is None else beside.kept_in(folder)

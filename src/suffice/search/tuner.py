@@ -76,52 +76,42 @@ class Tuner:
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
         box = {"bounds": (scaling.lower, scaling.upper), "scale": None if scale is None else scaling.unit}
-        self._begun = {"theta0": inside, **box, "seen": tuple(seen)}
-        self._search = Search.begin(inside, setting, many.begin if strategy is None else strategy, seen)
+        self._arguments = {"theta0": inside, **box, "seen": tuple(seen)}
+        self.search = Search.begin(inside, setting, many.begin if strategy is None else strategy, seen)
         self._asked_at: float | None = None
         self._detail = ""
         self._answers: list[Evaluation] = []
 
     @property
-    def begun(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The arguments with which the same search begins again, but for functions."""
-        return {**self._begun, "options": self.options}
+        return {**self._arguments, "options": self.options}
 
     @property
     def options(self) -> Options:
         """The options of the search."""
-        return self._search.setting.options
-
-    @property
-    def setting(self) -> Setting:
-        """What never changes during the search: its options, scaling and lower bound."""
-        return self._search.setting
-
-    @property
-    def known(self) -> Search:
-        """Everything the search knows by now, immutable."""
-        return self._search
+        return self.search.setting.options
 
     @property
     def done(self) -> bool:
         """Whether the search has ended; decides, but evaluates nothing."""
-        self._search = self._search.decide()
-        return self._search.status is not Status.RUNNING
+        self.search = self.search.decide()
+        return self.search.status is not Status.RUNNING
 
     @property
     def history(self) -> tuple[Record, ...]:
         """One record per evaluation told."""
-        return self._search.ledger.records
+        return self.search.ledger.records
 
     def ask(self) -> Request:
         """The evaluation wanted next; the same one until it is told."""
         if self.done:
-            raise RuntimeError(f"the search has ended: {self._search.status.message}")
-        pending = self._search.strategy.pending
+            raise RuntimeError(f"the search has ended: {self.search.status.message}")
+        pending = self.search.strategy.pending
         assert pending is not None
         if self._asked_at is None:
             self._asked_at = time.monotonic()
-        theta, purpose = self.setting.scaling.to_theta(pending.u), pending.purpose.value
+        theta, purpose = self.search.setting.scaling.to_theta(pending.u), pending.purpose.value
         return Request(theta, pending.within, pending.warm, purpose, pending.derivatives, pending.below)
 
     def tell(self, evaluation: Evaluation, seconds: float | None = None) -> Record:
@@ -131,36 +121,36 @@ class Tuner:
         assert self._asked_at is not None
         seconds = time.monotonic() - self._asked_at if seconds is None else seconds
         self._asked_at = None
-        self._search = self._search.absorb(evaluation, seconds)
+        self.search = self.search.absorb(evaluation, seconds)
         self._remember(evaluation)
         return self.history[-1]
 
     def _remember(self, evaluation: Evaluation) -> None:
         """Every answer, without solutions that are not handed out again."""
-        needed, answers = {id(one.solutions) for one in held_by(self.known)}, [*self._answers, evaluation]
+        needed, answers = {id(one.solutions) for one in evaluations_of(self.search)}, [*self._answers, evaluation]
         self._answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
 
     def limit(self, options: Options, seconds: float = 0.0) -> None:
         """From now on with these options, which may differ in their budgets, and after so many seconds more."""
-        ledger = replace(self._search.ledger, seconds=self._search.ledger.seconds + seconds)
-        search = replace(self._search, setting=replace(self.setting, options=options, ledger=ledger))
+        ledger = replace(self.search.ledger, seconds=self.search.ledger.seconds + seconds)
+        search = replace(self.search, setting=replace(self.search.setting, options=options, ledger=ledger))
         overtaken = search.status is Status.OVERTAKEN
-        self._search = search.within_budgets() if ledger.records and not overtaken else search
+        self.search = search.within_budgets() if ledger.records and not overtaken else search
 
     def stop(self, status: Status, detail: str = "") -> None:
         """End the search for an outside reason; `detail` becomes part of the result's message."""
-        if self._search.status is Status.RUNNING:
-            self._search = replace(self._search, status=status)
+        if self.search.status is Status.RUNNING:
+            self.search = replace(self.search, status=status)
         self._detail = detail
 
     def result(self) -> Result:
         """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
-        ledger, best, status = self._search.ledger, self._search.best, self._search.status
+        ledger, best, status = self.search.ledger, self.search.best, self.search.status
         if best is None:
             unknown, policy = (-math.inf, math.inf), self.options.policy
-            theta = self.setting.scaling.to_theta(ledger.start)
+            theta = self.search.setting.scaling.to_theta(ledger.start)
             return Result(theta, math.nan, unknown, status, 0, 0.0, (), detail=self._detail, policy=policy)
-        theta = self.setting.scaling.to_theta(best.u)
+        theta = self.search.setting.scaling.to_theta(best.u)
         detail = self._detail
         interval = best.evaluation.interval
         if self.options.noise is not None:  # the oracle's errors leave the noise out
@@ -181,8 +171,11 @@ class Tuner:
 
     def state(self) -> dict[str, Any]:
         """The search as plain data, fit for JSON: what it began with, and all answers."""
-        answers = {"answers": tuple(self._answers), "seconds": self.known.ledger.seconds}
-        return {"format": STATE_FORMAT, **{name: encode(value) for name, value in {**self.begun, **answers}.items()}}
+        answers = {"answers": tuple(self._answers), "seconds": self.search.ledger.seconds}
+        return {
+            "format": STATE_FORMAT,
+            **{name: encode(value) for name, value in {**self.arguments, **answers}.items()},
+        }
 
     @classmethod
     def from_state(
@@ -196,10 +189,10 @@ class Tuner:
         if state.get("format") != STATE_FORMAT:
             raise ValueError(f"state must be of format {STATE_FORMAT!r}, got {state.get('format')!r}")
         try:
-            begun = {name: decode(value) for name, value in state.items() if name != "format"}
-            answers, seconds, options = begun.pop("answers"), float(begun.pop("seconds")), begun["options"]
-            begun["options"] = unlimited(options)
-            tuner = cls(**begun, lower_bound=lower_bound, strategy=strategy)
+            arguments = {name: decode(value) for name, value in state.items() if name != "format"}
+            answers, seconds, options = arguments.pop("answers"), float(arguments.pop("seconds")), arguments["options"]
+            arguments["options"] = unlimited(options)
+            tuner = cls(**arguments, lower_bound=lower_bound, strategy=strategy)
             for answer in answers:
                 tuner.tell(answer, 0.0)
             tuner.limit(options, seconds)
@@ -220,7 +213,7 @@ class Tuner:
             return f"an Evaluation was expected, got {type(evaluation).__name__}"
         if not np.array_equal(evaluation.point, request.theta):
             return f"the evaluation is of another theta, {evaluation.point.tolist()}"
-        points = self._search.strategy.points
+        points = self.search.strategy.points
         if points:
             known = points[0].evaluation
             if len(known.r) != len(evaluation.r):
@@ -240,7 +233,7 @@ def unlimited(options: Options) -> Options:
     return replace(options, max_evaluations=sys.maxsize, max_work=math.inf, max_seconds=math.inf, target_cost=0.0)
 
 
-def held_by(search: Search) -> Iterator[Evaluation]:
+def evaluations_of(search: Search) -> Iterator[Evaluation]:
     """The evaluations that a search may hand out again: the best one, and those that its strategy has in fields of
     dataclasses, tuples, lists and dictionaries."""
     parts: list[Any] = [search.strategy, search.ledger.best]
