@@ -25,7 +25,7 @@ have the bits of `RowBlocks` for any chunks and workers (`suffice.rows.dask`). y
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -82,11 +82,12 @@ class ElasticNetProblem:
 
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        return self._columns(np.sign(x), x, params)
+        return self.columns(np.sign(x), x, params)
 
-    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
-        columns = {"l1": signs, "l2": x}
-        return np.column_stack([columns[name] for name in params])
+    def columns(self, signs: Array, x: Array, names: Iterable[str]) -> Any:
+        """K for these signs and values of the weights."""
+        parts = {"l1": signs, "l2": x}
+        return np.column_stack([parts[name] for name in names])
 
 
 class GroupedPenalties(ElasticNetProblem):
@@ -117,8 +118,8 @@ class GroupedPenalties(ElasticNetProblem):
         checked = [positive(value, kind, zero=True) for value in values]  # type: ignore[arg-type]
         return checked[0] if len({*checked}) == 1 else np.array(checked)[self.group]
 
-    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Any:
-        number = {name: k for k, name in enumerate(params)}
+    def columns(self, signs: Array, x: Array, names: Iterable[str]) -> Any:
+        number = {name: k for k, name in enumerate(names)}
         parts = []
         for kind, entries in zip(PENALTIES, (signs, x), strict=True):
             own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
@@ -126,7 +127,7 @@ class GroupedPenalties(ElasticNetProblem):
         values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
         rows = np.tile(np.arange(len(x)), 2)
         tuned = columns >= 0
-        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(params)))
+        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(number)))
 
 
 class ElasticNetModel(ElasticNetProblem):
@@ -165,7 +166,7 @@ class ElasticNetModel(ElasticNetProblem):
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
 
 
 class ElasticNetLogistic(ElasticNetModel):

@@ -85,7 +85,7 @@ class Grouped(GroupedPenalties):
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
 
 
 class FusedLasso:
@@ -167,7 +167,7 @@ class SampleWeights:
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`): for s_i, psi' and x_i . q may."""
         model, design = self.model, self.model.design
-        if isinstance(design.X, Blocked) or lives_elsewhere(design.X):
+        if lives_elsewhere(design.X):
             return None
         s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
         m, total = design.margins(x), float(s.sum())
@@ -183,9 +183,8 @@ class SampleWeights:
         kinds = [kind for kind in PENALTIES if kind in place]
         if kinds:
 
-            def columns(signs: Array, sizes: Array) -> Array:
-                both = {"l1": signs, "l2": sizes}
-                return np.column_stack([both[kind] for kind in kinds]) * (len(s) / total)
+            def columns(signs: Array, sizes: Array) -> Any:
+                return model.columns(signs, sizes, kinds) * (len(s) / total)
 
             rest = penalties_doubt(columns, x, q, of_x, of_q) * (1.0 + gamma(len(s) + 8))
             own = gamma(len(s) + 8) * np.abs(columns(np.sign(x), x)).T @ np.abs(q)  # of the sum of weights

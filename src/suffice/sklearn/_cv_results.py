@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
@@ -42,13 +42,7 @@ def table_of_evaluations(
         table[f"param_{name}"] = np.ma.array([params[name] for params in table["params"]])
     for name in space.names:
         table[f"penalty_{name}"] = np.array([space.space.params(evaluation.point)[name] for evaluation in made])
-    scores = offset - np.array([fold_losses(evaluation) for evaluation in made])
-    for k in range(scores.shape[1]):
-        table[f"split{k}_test_score"] = scores[:, k]
-    table["mean_test_score"] = scores.mean(axis=1)
-    with np.errstate(over="ignore"):
-        table["std_test_score"] = scores.std(axis=1)
-    table["rank_test_score"] = (1 + np.argsort(np.argsort(-table["mean_test_score"]))).astype(np.int32)
+    table |= _columns("score", offset - np.array([fold_losses(evaluation) for evaluation in made]))
     table["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
     table["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])
     table["asked_error"] = np.array(asked)
@@ -56,6 +50,16 @@ def table_of_evaluations(
     table["work"] = np.array([evaluation.work for evaluation in made])
     table["purpose"] = np.array(purposes)
     return table
+
+
+def _columns(name: str, scores: Array) -> dict[str, Any]:
+    """Scores of evaluations x folds, as in GridSearchCV."""
+    mean = scores.mean(axis=1)
+    with np.errstate(over="ignore"):
+        spread = scores.std(axis=1)
+    rank = (1 + np.argsort(np.argsort(-mean))).astype(np.int32)
+    folds = {f"split{k}_test_{name}": of_fold for k, of_fold in enumerate(scores.T)}
+    return {**folds, f"mean_test_{name}": mean, f"std_test_{name}": spread, f"rank_test_{name}": rank}
 
 
 def scores_of_folds(evaluation: Evaluation, folds: Sequence[Split], scorer: Any) -> list[float]:
@@ -72,19 +76,11 @@ def table_of_scores(
     same: Sequence[str],
 ) -> dict[str, Any]:
     """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score."""
-    columns: dict[str, Any] = {}
-    for name in same:
-        columns |= {key.replace("test_score", f"test_{name}"): table[key] for key in table if _OWN.fullmatch(key)}
+    own = np.column_stack([table[f"split{k}_test_score"] for k in range(len(folds))])
+    found = dict.fromkeys(same, own)
     for name, scorer in scorers.items():
-        scores = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made])
-        columns |= {f"split{k}_test_{name}": scores[:, k] for k in range(scores.shape[1])}
-        mean = scores.mean(axis=1)
-        columns |= {f"mean_test_{name}": mean, f"std_test_{name}": scores.std(axis=1)}
-        columns[f"rank_test_{name}"] = (1 + np.argsort(np.argsort(-mean))).astype(np.int32)
-    return columns
-
-
-_OWN = re.compile(r"(split\d+|mean|std|rank)_test_score")
+        found[name] = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made])
+    return {key: column for name, scores in found.items() for key, column in _columns(name, scores).items()}
 
 
 def without_data(result: Result) -> Result:
