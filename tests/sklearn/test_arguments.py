@@ -22,8 +22,7 @@ from sklearn.utils import all_estimators
 
 import suffice
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV, adapters, objectives
-from suffice.sklearn._arguments import EVERYWHERE, READ, TAKEN, misunderstood
-from suffice.sklearn.adapters import name_of
+from suffice.sklearn.adapters import EVERYWHERE, READ, TAKEN, misunderstood, name_of
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)
 RNG = np.random.default_rng(0)

@@ -16,8 +16,9 @@ from suffice.rows.design import Design
 from suffice.search import bilevel
 from suffice.sklearn import SufficeSearchCV, _devices
 from suffice.sklearn._devices import Place
+from suffice.sklearn._rows import Shared
 from suffice.sklearn.adapters import find_adapter
-from suffice.sklearn.folds import LinearFold, Shared
+from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.splits import SearchData
 from suffice.solvers.many import solve_each

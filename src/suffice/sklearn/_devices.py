@@ -23,7 +23,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace
-from suffice.sklearn.folds import Shared
+from suffice.sklearn._rows import Shared
 
 TAKEN = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
 

@@ -19,10 +19,9 @@ from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _fit_arguments as fit_arguments
-from suffice.sklearn._arguments import misunderstood
 from suffice.sklearn._devices import Place, here, in_main_memory, refused
 from suffice.sklearn._target import transforms_target
-from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split, counted

@@ -26,7 +26,6 @@ from suffice.arrays import Array
 from suffice.models.families import Gamma
 from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Poisson, Squared
 from suffice.rows.dense import as_array
-from suffice.sklearn import _arguments as arguments
 from suffice.sklearn import adapters, objectives
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.adapters import Fold, Hooks
@@ -347,9 +346,9 @@ def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) 
 def make_known(*rows: Any) -> None:
     """Put rows into the table: for searches, for `suffice.certify`, and for their arguments."""
     for row in rows:
-        arguments.READ[row.name] = row.read, row.way
+        adapters.READ[row.name] = row.read, row.way
         if row.taken:
-            arguments.TAKEN[row.name] = dict(row.taken)
+            adapters.TAKEN[row.name] = dict(row.taken)
         if row.use != "certified":
             adapters._BY_NAME[row.name] = row
         if row.use != "tuned":

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, positive
 from suffice.lazy import cached_property
-from suffice.losses import PartialLikelihood, SquaredErrors
+from suffice.losses import PartialLikelihood
 from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.cox import CoxModel
 from suffice.models.intercept import Intercepted
@@ -49,10 +49,11 @@ from suffice.models.targets import Targets, of_zero
 from suffice.problems.targets import with_targets
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
-from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore
+from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore, SquaredScores
 from suffice.rows.blocks import in_blocks
 from suffice.rows.dense import as_array, is_sparse, with_constant
 from suffice.rows.design import Design
+from suffice.sklearn._rows import Shared
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton import NewtonNarrowing
@@ -63,21 +64,6 @@ SMALL = 1 << 24  # bytes: a sparse matrix that takes no more than that as a dens
 MOST_WHOLE = 2000  # variables of a Hessian of several targets that is one matrix
 
 Intercept = Literal["none", "free", "column"]
-
-
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """Rows less `shift` that several folds have in common, or that live on a device or in blocks; those that do not
-    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.blocks.Chosen`), or one number
-    for each."""
-
-    X: Any
-    shift: Array
-    weights: Any = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.X.shape)
 
 
 class LinearFold:
@@ -170,11 +156,6 @@ class LinearFold:
         return one and self.structure.plain and self.offset is None
 
     @property
-    def differentiable(self) -> bool:
-        """Whether derivatives with respect to the penalties are those of an elastic net."""
-        return self.learner.differentiable
-
-    @property
     def size(self) -> int:
         """The number of weights."""
         return self.learner.outputs * self.design.shape[1]
@@ -219,7 +200,13 @@ class LinearFold:
             y, offset = y - offset, None
         rows = features if isinstance(X, Shared) else self._rows(features)
         weights = X.weights if isinstance(X, Shared) and X.weights is not None else sample_weight
-        return self.learner.held_out(self, Held(X, rows, y, sample_weight, weights, offset, scoring, folds))
+        if isinstance(self.learner, Hazards):  # rows at risk depend on each other
+            return self.learner.held_out(self, X, rows, y, sample_weight, offset, folds)
+        phi, unit, blur = self.learner.score(self, scoring, y, sample_weight / sample_weight.sum())
+        train = self.unpenalised if self.minimised_out else None
+        targets = self.y if in_blocks(self) else self.targets(y)
+        design = Design.of(rows, weights)
+        return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
 
     def coefficients(self, w: Array) -> tuple[Array, Any]:
         """Coefficients and the intercept of the data as they were given, one row and one number for every output."""
@@ -231,26 +218,6 @@ class LinearFold:
         W = w.reshape(self.learner.outputs, -1) if self.learner.outputs > 1 else w
         b = self.learner.free(b - W @ self.shift - W @ self.rest)
         return self.places.placed(W), float(b) if np.ndim(b) == 0 else b
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """What is held out: X as it was given, rows of a design and their targets, weights of these and of all rows of the
-    design, offsets, and which score over how many folds."""
-
-    X: Any
-    rows: Any
-    y: Array
-    weight: Array
-    weights: Any
-    offset: Array | None
-    scoring: str
-    folds: int
-
-    @property
-    def v(self) -> Array:
-        v: Array = self.weight / self.weight.sum()
-        return v
 
 
 class Learner:
@@ -293,14 +260,10 @@ class Learner:
         of_data = fold._of_data
         return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size, of_data)
 
-    def held_out(self, fold: LinearFold, held: Held) -> Any:
-        score = SCORES[held.scoring]
-        share = 1.0 / held.folds / score.unit(held.y, held.v)
-        train = fold.unpenalised if fold.minimised_out else None
-        design = Design.of(held.rows, held.weights)
-        phi = self.own_score() if score.phi is None else score.phi
-        y = fold.y if in_blocks(fold) else fold.targets(held.y)
-        return HeldOut(design, y, phi, share, train, offset=held.offset)
+    def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
+        """phi of a score, its unit for these targets, and what margins are off by besides their own rounding."""
+        score = SCORES[scoring]
+        return self.own_score() if score.phi is None else score.phi, score.unit(y, v), None
 
     def own_score(self) -> Any:
         """phi of a score that depends on the loss."""
@@ -406,10 +369,8 @@ class Softmax(Learner):
     def steepness(self, fold: LinearFold) -> float:
         return 0.5 * float(fold.design.squared_norm)
 
-    def held_out(self, fold: LinearFold, held: Held) -> Any:
-        y = fold.y if in_blocks(fold) else held.y
-        design = Design.of(held.rows, held.weights)
-        return HeldOut(design, y, SOFTMAX_SCORES[held.scoring], 1.0 / held.folds, fold.unpenalised)
+    def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
+        return SOFTMAX_SCORES[scoring], 1.0, None
 
     def intercept(self, model: Any, w: Array) -> Array:
         b: Array = model.shift(model.image(w))[0]
@@ -453,14 +414,11 @@ class SeveralTargets(Learner):
             raise ValueError("groups_of_features are for one target")
         return with_targets(self.model(fold, positive(l2, "l2", zero=True)), l1, self.by_rows, fold.l2_floor)
 
-    def held_out(self, fold: LinearFold, held: Held) -> SquaredErrors:
-        units = np.array([SCORES[held.scoring].unit(one, held.v) for one in held.y.T])
-        blur = 0.0
-        if fold.centred:  # rows and targets are rounded when they are shifted
-            size = float(np.max(np.abs(held.y), initial=0.0)) + float(np.max(np.abs(fold.y_shift)))
-            blur = 4.0 * EPS * size
-        scales = 1.0 / (held.folds * self.outputs * units)
-        return SquaredErrors(held.rows, fold.targets(held.y), sample_weight=held.v, scales=scales, blur=blur)
+    def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
+        units = np.array([SCORES[scoring].unit(one, v) for one in y.T])
+        # rows and targets are rounded when they are shifted
+        size = float(np.max(np.abs(y), initial=0.0)) + float(np.max(np.abs(fold.y_shift)))
+        return SquaredScores(1.0 / np.sqrt(self.outputs * units)), 1.0, 4.0 * EPS * size if fold.centred else 0.0
 
 
 @dataclass(frozen=True)
@@ -490,11 +448,13 @@ class Hazards(Learner):
     def steepness(self, fold: LinearFold) -> float:
         return float(fold.hazards.L)
 
-    def held_out(self, fold: LinearFold, held: Held) -> PartialLikelihood:
-        strata, entry = fold.places.survival(held.X)
+    def held_out(
+        self, fold: LinearFold, X: Any, rows: Any, y: Array, weight: Array, offset: Array | None, folds: int
+    ) -> PartialLikelihood:
+        strata, entry = fold.places.survival(X)
         return PartialLikelihood(
-            held.rows, held.y, ties=self.ties, sample_weight=held.weight, strata=strata, entry=entry,
-            offset=held.offset, share=1.0 / held.folds,
+            rows, y, ties=self.ties, sample_weight=weight, strata=strata, entry=entry, offset=offset,
+            share=1.0 / folds,
         )  # fmt: skip
 
     def free(self, b: Any) -> float:

@@ -17,8 +17,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.models.margin_losses import MarginLoss
-from suffice.sklearn._arguments import READ, misunderstood, takes_weights
-from suffice.sklearn.adapters import name_of
+from suffice.sklearn.adapters import READ, misunderstood, name_of, takes_weights
 from suffice.sklearn.folds import Concomitant, Intercept, LinearFold, Softmax
 
 SCORING = {"Squared": "neg_mean_squared_error", "Logistic": "neg_log_loss", "SquaredHinge": "neg_squared_hinge"}

@@ -75,13 +75,13 @@ class Penalised:
     def cross(self, x: Array, **params: float) -> Array | None:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`solvers.sensitivity`); None for a fold
         of somebody's own, which may penalise what it likes."""
-        if not (isinstance(self.fold, LinearFold) and self.fold.differentiable):
+        if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
             return None
         return self._columns(np.sign(x), x, params)
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        if not (isinstance(self.fold, LinearFold) and self.fold.differentiable):
+        if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
             return None
         return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 

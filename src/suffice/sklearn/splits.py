@@ -25,10 +25,9 @@ from suffice.arrays import Array, lives_elsewhere
 from suffice.losses import Loss
 from suffice.rows.blocks import are_blocks, in_blocks
 from suffice.sklearn._devices import Place, rows_here, taken
-from suffice.sklearn._rows import EVERYTHING, InPlace
+from suffice.sklearn._rows import EVERYTHING, InPlace, Shared
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
-from suffice.sklearn.folds import Shared
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
 
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
