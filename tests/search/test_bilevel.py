@@ -31,7 +31,7 @@ from suffice.search.state import Sample
 from suffice.search.warm import warm_start
 from suffice.solvers import solver as solver_module
 from suffice.solvers.certificate import Certificate
-from suffice.solvers.gradient_descent import GradientDescent
+from suffice.solvers.fista import GradientDescent
 from suffice.solvers.solver import SOLVERS
 
 SPACE = Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1))

@@ -7,7 +7,7 @@ import pytest
 
 from suffice import Composite, iterate, solve
 from suffice.problems import ElasticNet
-from suffice.solvers.gradient_descent import GradientDescent
+from suffice.solvers.fista import GradientDescent
 from suffice.terms import Zero
 from tests.reference import LOSSES, TERMS, OwnSmooth, norm, random_case
 

@@ -1,1 +1,8 @@
-"""Many columns at a time, on a device and with kernels written for it."""
+"""Linear models on devices, and in the precision that these are fast in.
+
+- `columns`: many models that share X, as columns of matrices
+- `batched_columns`: FISTA for them, on any device; `fused` and `fused_kernels`: a step in a few kernels of CUDA's own,
+  `memory`: many steps as one graph
+- `newton_columns`: Newton's method for them, on arrays of torch
+- `mixed`: FISTA in float32, proofs in float64
+"""

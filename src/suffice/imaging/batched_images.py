@@ -49,7 +49,6 @@ class ImageStack(Batch):
 
     solver: Any
     problems: tuple[Composite, ...]
-    fast: bool
     Y: Any
     X: Array
     before: Array
@@ -69,13 +68,11 @@ class ImageStack(Batch):
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> ImageStack:
         states, problems = [start.state for start in starts], [start.problem for start in starts]
-        fast = isinstance(states[0], FistaState)
-        X = np.array([state.x for state in states])
-        before = np.array([state.previous for state in states]) if fast else X
-        t = tuple(float(state.t) if fast else 0.0 for state in states)
+        X, before = (np.array([getattr(state, name) for state in states]) for name in ("x", "previous"))
+        t = tuple(float(state.t) for state in states)
         Y = np.array([problem.smooth.y for problem in problems])  # type: ignore[union-attr]
         k = np.array([float(state.k) for state in states])
-        return cls(solver, tuple(problems), fast, Y, X, before, t, k, X, X)  # type: ignore[arg-type]
+        return cls(solver, tuple(problems), Y, X, before, t, k, X, X)  # type: ignore[arg-type]
 
     @property
     def canonical(self) -> Canonical:
@@ -89,7 +86,7 @@ class ImageStack(Batch):
         X, before, t, Z, gradient = self.X, self.before, self.t, self.Z, self.gradient
         for _ in range(steps):
             Z = X
-            if self.fast:
+            if self.solver.accelerated:
                 moved = [momentum(one, q) for one in t]
                 t = tuple(one for one, _ in moved)
                 Z = X - before
@@ -127,9 +124,8 @@ class ImageStack(Batch):
     def solution(self, j: int, start: Solution) -> Solution:
         x, evidence = _row(self.X, j), self.evidence(j)
         proof = certify_step(self.problems[j].canonical, x, NO_IMAGE, evidence, "free", start.initial_radius)
-        state = replace(start.state, x=x, k=int(self.k[j]), image=NO_IMAGE, evidence=evidence)
-        if self.fast:
-            state = replace(state, previous=_row(self.before, j), previous_image=NO_IMAGE, t=self.t[j])
+        before, k = _row(self.before, j), int(self.k[j])
+        state = FistaState(x, before, self.t[j], k, NO_IMAGE, NO_IMAGE, evidence)
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=self.problems[j])
 
     def only(self, kept: list[int]) -> ImageStack:

@@ -10,8 +10,9 @@ is nearly linear. Eliminating the change of w leaves, with d = D x, for the chan
 
     [A^H A + eps_l2 + alpha D^T diag((1 - w d^T / eta) / eta) D] s = -grad f(x),
 
-symmetrised; it is positive definite as long as |w_i| <= 1, so that s is a direction of descent, and a line search on f
-makes the method converge from anywhere. w starts at 0, which makes the first step one of lagged diffusivity.
+symmetrised; it is positive definite as long as |w_i| <= 1, so that s is a direction of descent, and a line search
+(`suffice.solvers.line_search`) makes the method converge from anywhere. w starts at 0, which makes the first step one
+of lagged diffusivity.
 
 Denoising in one dimension has a banded matrix: a step costs O(n). Otherwise the matrix is dense, for at most
 DENSE_SIZE real unknowns. The certificate is the (gap) rule at x: ||grad f(x)|| / mu.
@@ -27,15 +28,14 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array
+from suffice.arrays import Array
 from suffice.imaging.variation import NO_IMAGE, Variation, differences
 from suffice.penalties.prox import Zero
 from suffice.solvers.certificate import RECOMPUTED, Evidence
+from suffice.solvers.line_search import search
 from suffice.solvers.problem import Canonical
 
 DENSE_SIZE = 1024
-ARMIJO = 1e-4
-SHORTEST = 1e-10
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,13 @@ class NewtonTV:
         d, eta = (_components(part, f) for part in f.slopes(f.pixels(x)))
         w = np.zeros_like(d) if state.dual is None else state.dual
         s = _solver(f, d, eta, w)(-g)
-        x_new = self._search(problem, f, x, g, s)
+        found = search(problem, Evidence(x, NO_IMAGE, g), x + s, NO_IMAGE)
+        x_new = found.x if found.t > 0.0 else x - g / problem.L
         d_change = _components(f.slopes(f.pixels(s))[0], f)
         w_new = (d + d_change) / eta - w * np.sum(d * d_change, axis=0) / eta**2
         w_new /= np.maximum(np.sqrt(np.sum(w_new * w_new, axis=0)), 1.0)
-        gradient = f.gradient(x_new)
+        gradient = f.gradient(x_new) if found.gradient is None or found.t == 0.0 else found.gradient
         return VariationState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
-
-    def _search(self, problem: Canonical, f: Variation, x: Array, g: Array, s: Array) -> Array:
-        """x + t s for the first t = 1, 1/2, ... that decreases f enough, up to its rounding."""
-        before, slope = f.value(x), float(g @ s)
-        blur = 8.0 * EPS * np.sqrt(x.size) * abs(before)
-        t = 1.0
-        while t > SHORTEST:
-            x_new: Array = x + t * s
-            if f.value(x_new) <= before + ARMIJO * t * slope + blur:
-                return x_new
-            t *= 0.5
-        return x - g / problem.L
 
 
 def has_factor(f: Variation) -> bool:

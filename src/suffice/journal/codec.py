@@ -27,13 +27,12 @@ from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Record
 from suffice.solvers.certificate import Certificate, left_out
-from suffice.solvers.gradient_descent import DescentState
 from suffice.solvers.hessian import Metric
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.solution import Outcome, Solution
 
-SolverState = FistaState | DescentState | NewtonState | MixedState | VariationState
+SolverState = FistaState | NewtonState | MixedState | VariationState
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Metric, Solution, Options, Record, Evaluation)

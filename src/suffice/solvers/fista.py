@@ -10,6 +10,9 @@ With tau = 1/L, q = tau mu, t_0 = 0 and x^{-1} = x^0:
     ||x^k - x_hat||^2 <= (1 - kappa^{-1/2})^k kappa (1 + kappa^{-1/2}) ||x^0 - x_hat||^2.
 
 Gradients are taken at z only: one product with X, one with X^T per iteration, and no image of x is ever needed.
+(Proximal) gradient descent is the same with z = x^k and tau = 2/(L + mu):
+
+    ||x^k - x_hat|| <= c^k ||x^0 - x_hat||,   c = (kappa - 1)/(kappa + 1).
 
 A global L is often far too large: for logistic regression psi'' <= 1/4, but on confident samples it is nearly 0.
 `AdaptiveFista` takes the step length that f's curvature between z and x^{k+1} allows: with M_k proven to satisfy
@@ -58,6 +61,7 @@ class Fista:
 
     name: str = "fista"
     adaptive: ClassVar[bool] = False
+    accelerated: ClassVar[bool] = True
     batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch, ImageStack)
 
     def takes(self, problem: Canonical) -> str | None:
@@ -79,16 +83,35 @@ class Fista:
         return rate(problem.L / problem.mu, k)
 
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
-        tau = self.length(problem)
-        q = tau * problem.mu
-        t, beta = momentum(state.t, q)
-        z = _extrapolated(state, beta)
+        tau, t, z = self.length(problem), 0.0, state.x
+        if self.accelerated:
+            t, beta = momentum(state.t, tau * problem.mu)
+            z = _extrapolated(state, beta)
         z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(descended(z, tau, z_gradient), tau)
         a_priori = self.rate(problem, state.k + 1)
         evidence = Evidence(z, z_image, z_gradient, tau, self.contraction(problem), problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
+
+
+@dataclass(frozen=True)
+class GradientDescent(Fista):
+    """The method with tau = 2/(L + mu), and without momentum."""
+
+    name: str = "gradient_descent"
+    accelerated: ClassVar[bool] = False
+    batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
+
+    def length(self, problem: Canonical) -> float:
+        return 2.0 / (problem.L + problem.mu)
+
+    def contraction(self, problem: Canonical) -> float:
+        """The rate of one step, and the rounding of its length."""
+        return min(self.rate(problem, 1) + 4.0 * EPS, 1.0)
+
+    def rate(self, problem: Canonical, k: int) -> float:
+        return float(((problem.L - problem.mu) / (problem.L + problem.mu)) ** k)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm, vector
 from suffice.models.linear import LinearModel
@@ -33,6 +32,8 @@ from suffice.models.smooth import ImagedSmooth
 from suffice.penalties.prox import Indices
 from suffice.rows.design import Design
 from suffice.rows.rounding import gamma as roundings
+from suffice.solvers.hessian import entries as stored
+from suffice.solvers.hessian import lies_here
 from suffice.solvers.problem import Canonical, Composite, LinearParts
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
@@ -115,10 +116,10 @@ class _Memory(threading.local):
         if self.last is None or self.last[0] is not design or self.last[1] is not active:
             self.last = None
             X = design.X
-            if sp.issparse(X):
-                columns = X[:, active]
-            else:
+            if isinstance(X, np.ndarray):
                 columns = np.asarray(X.take(active, axis=1), order="C" if X.flags.c_contiguous else "F")
+            else:
+                columns = X[:, active]
             self.last = (design, active, Design(columns, design.weights))
         return self.last[2]
 
@@ -134,7 +135,7 @@ def still_active(
     if terms is None or not isinstance(terms.model, LinearModel) or terms.model.offset is not None:
         return None
     design = terms.model.design
-    if not (isinstance(design.X, np.ndarray) or sp.issparse(design.X)):
+    if not lies_here(design):
         return None
     left = _zeros(problem, terms, z, gradient, problem.f.gradient_rounding(z, z_image))
     np.logical_not(left, out=left)
@@ -144,6 +145,6 @@ def still_active(
         here[before] = True
         left &= here
     entries = design.column_entries
-    large = isinstance(design.X, np.ndarray) and design.X.nbytes >= LARGE
-    enough = SHRINK_SPARSE if sp.issparse(design.X) else SHRINK_LARGE if large else SHRINK
+    size = math.prod(design.shape)
+    enough = SHRINK_SPARSE if stored(design) < size else SHRINK_LARGE if 8 * size >= LARGE else SHRINK
     return np.flatnonzero(left) if entries[left].sum() <= enough * entries[here].sum() else None

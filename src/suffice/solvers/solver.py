@@ -23,8 +23,7 @@ from suffice.penalties.prox import check_size
 from suffice.protocols import conforms
 from suffice.solvers.auto import Auto
 from suffice.solvers.certificate import RULES, Certificate, Evidence, Rule, certify_step, tighter, verified
-from suffice.solvers.fista import AdaptiveFista, Fista
-from suffice.solvers.gradient_descent import GradientDescent
+from suffice.solvers.fista import AdaptiveFista, Fista, GradientDescent
 from suffice.solvers.newton import Newton, NewtonState, lent_to
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
