@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suffice import Evaluation, Options
-from suffice.search.judge import Verdict, judge, next_radius, next_rho
+from suffice.search.judge import judge, next_radius, next_rho
+from suffice.search.state import Verdict
 
 OPTIONS = Options()
 

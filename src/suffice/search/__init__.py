@@ -6,8 +6,7 @@
 `strategy`, `state`, `scaling`     a search under way, what it knows, and its coordinates
 `trust_region`, `by_derivatives`   the strategy for few parameters, by points or by derivatives
 `many`, `secant`                   the strategy for many parameters, by gradients
-`accuracy`, `limit`                how accurate is enough, and what an oracle cannot give
-`judge`, `settle`                  the verdict on a step
+`accuracy`, `limit`, `judge`       how accurate is enough, what an oracle cannot give, the verdict on a step
 `looks`, `edges`, `geometry`       where to look elsewhere, on the way and at the end, and where to put points
 `model`, `fitting`, `step`         models of F, which of them a search has, and their minimisers
 `hermite`, `sparsity`, `noise`     models from derivatives, of sparse residuals, and through noise

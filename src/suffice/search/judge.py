@@ -6,25 +6,20 @@ the true ones.
 A step from theta_k to theta_k + s with predicted decrease pred is accepted only if the true decrease is proven to be
 at least (eta1 - 2 eta1') pred, and rejected only if a true decrease of (eta1 + 2 eta1') pred is proven to be absent.
 With both errors at most eta1' pred, comparing (F~_k - F~_new)/pred with eta1 does exactly that. With larger errors
-the verdict may still be certain; otherwise it stays open and the worse end has to be refined.
+the verdict may still be certain; otherwise it stays open and the worse end has to be refined, as long as the oracle
+can; where it cannot, F~ decides, and the verdict is marked as not proven.
 """
 
 from __future__ import annotations
 
-from enum import Enum
-
 from suffice.evaluation import Evaluation
 from suffice.options import Options
+from suffice.result import Purpose, Status
+from suffice.search import limit
+from suffice.search.accuracy import by_policy, enough_to_tell, refinement
+from suffice.search.state import Pending, Sample, Setting, Trial, Verdict
 
 LARGEST_RADIUS = 1e10  # times the unit of the search: F may fall for ever towards a limit it does not attain
-
-
-class Verdict(Enum):
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    OPEN = "open"
-    LIKELY = "accepted, not proven"  # by F~, where noise or the oracle's limit leaves nothing better to go by
-    UNLIKELY = "rejected, not proven"
 
 
 def judge(current: Evaluation, trial: Evaluation, predicted: float, options: Options) -> tuple[Verdict, float]:
@@ -40,6 +35,46 @@ def judge(current: Evaluation, trial: Evaluation, predicted: float, options: Opt
     if most < options.eta1:
         return Verdict.REJECTED, ratio
     return Verdict.OPEN, ratio
+
+
+def verdict_on(current: Sample, trial: Trial, setting: Setting) -> tuple[Verdict, float]:
+    """The verdict on a step, and the ratio of actual to predicted decrease that the radius is to follow."""
+    plan, options = trial.plan, setting.options
+    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
+    if verdict is Verdict.OPEN:  # what is proven stands; the policy's own errors may dismiss a step, not accept it
+        ends = by_policy(current.evaluation, options), by_policy(trial.point.evaluation, options)
+        if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
+            verdict = Verdict.REJECTED
+    if options.noise is not None or (verdict is Verdict.OPEN and end_to_refine(current, None, trial, setting) is None):
+        origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
+        ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
+        verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
+    return verdict, ratio
+
+
+def end_to_refine(current: Sample, k: int | None, trial: Trial, setting: Setting) -> Pending | None:
+    """The less certain end of a step whose verdict is open, as far as the distance to the threshold asks for, if the
+    oracle can make it more certain; the incumbent is the k-th point."""
+    options = setting.options
+    _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
+    T = enough_to_tell(ratio, options) * trial.plan.predicted
+    ends = [(Purpose.REFINE_INCUMBENT, current, k), (Purpose.REFINE_STEP, trial.point, None)]
+    for purpose, point, t in sorted(ends, key=lambda end: -end[1].evaluation.error):
+        if point.evaluation.error > T and not limit.exhausted(point, setting):
+            return refine(purpose, point, T, setting, t)
+    return None
+
+
+def refine(purpose: Purpose, point: Sample, T: float, setting: Setting, t: int | None) -> Pending:
+    """The request for a point again, so that its F is accurate to T."""
+    within = limit.askable(refinement(point.evaluation, T, setting.options), setting)
+    return Pending(purpose, point.u, within, point.evaluation, t, refines=point)
+
+
+def ended(current: Sample, setting: Setting, status: Status) -> Status:
+    """Nothing is left to do: with this status, if the accuracy was enough to say so."""
+    known = by_policy(current.evaluation, setting.options).error <= 0.1 * current.evaluation.cost
+    return status if known or not limit.exhausted(current, setting) else Status.ACCURACY
 
 
 def next_radius(ratio: float, step: float, delta: float, rho: float, options: Options) -> float:

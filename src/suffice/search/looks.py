@@ -38,8 +38,7 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.search import limit
 from suffice.search.accuracy import for_decision
-from suffice.search.judge import Verdict
-from suffice.search.state import Iterate, Sample, Setting
+from suffice.search.state import Iterate, Sample, Setting, Verdict
 from suffice.search.step import eigenvalues
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance

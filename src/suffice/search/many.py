@@ -51,10 +51,9 @@ from suffice.result import Purpose, Status
 from suffice.search import limit, trust_region
 from suffice.search.accuracy import FIRST_LOOK, by_policy, for_decision, for_model, too_rough
 from suffice.search.by_derivatives import allowed
-from suffice.search.judge import Verdict, next_radius
+from suffice.search.judge import end_to_refine, ended, next_radius, refine, verdict_on
 from suffice.search.secant import Secants, minimise, shortest
-from suffice.search.settle import end_to_refine, ended, refine, verdict_on
-from suffice.search.state import Judged, Pending, Plan, Sample, Setting, Trial
+from suffice.search.state import Judged, Pending, Plan, Sample, Setting, Trial, Verdict
 from suffice.search.strategy import Strategy
 
 FEW = 64  # parameters: beyond, m + 1 points cost more than they tell, and adjoint gradients one solve

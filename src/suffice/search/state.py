@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,6 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
-from suffice.search.judge import Verdict
 from suffice.search.scaling import Scaling
 from suffice.search.sparsity import Supports
 
@@ -21,8 +21,20 @@ MOST_EQUATIONS = 300  # of a model with derivatives, for the curvature
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
 
 
+class Verdict(Enum):
+    """What became of a step."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    OPEN = "open"
+    LIKELY = "accepted, not proven"  # by F~, where noise or the oracle's limit leaves nothing better to go by
+    UNLIKELY = "rejected, not proven"
+
+
 @dataclass(frozen=True)
 class Sample:
+    """A point u with its evaluation."""
+
     u: Array
     evaluation: Evaluation
     futile: int = 0  # refinements in a row that have come to nothing

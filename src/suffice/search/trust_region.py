@@ -31,9 +31,8 @@ from suffice.search.accuracy import (
     too_rough,
 )
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
-from suffice.search.judge import Verdict, next_radius, next_rho
+from suffice.search.judge import end_to_refine, ended, next_radius, next_rho, refine, verdict_on
 from suffice.search.model import minimise, thrifty
-from suffice.search.settle import end_to_refine, ended, refine, verdict_on
 from suffice.search.state import (
     WARM_POOL,
     Iterate,
@@ -43,6 +42,7 @@ from suffice.search.state import (
     Sample,
     Setting,
     Trial,
+    Verdict,
     pooled,
     remembered,
 )
