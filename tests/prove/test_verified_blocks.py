@@ -11,7 +11,7 @@ import suffice
 from suffice import losses, problems, terms
 from suffice.prove.factor import Variables
 from suffice.prove.verified import Verifiable
-from suffice.prove.verified_rows import Questions
+from suffice.prove.verified_rows import VerifiedRows
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.rounding import gamma
 from suffice.solvers.solver import iterate
@@ -127,7 +127,7 @@ def test_a_hessian_of_blocks_errs_by_no_more_than_is_counted():
     w = np.array([0.3, -0.2, 0.1])
     stated, image = Verifiable.of(problem.canonical, 3), problem.smooth.image(w)
     on = Variables((np.arange(3),), False)
-    rows = Questions(stated.design, stated.loss, stated.given, w[None, :], image, np.zeros(1), on)
+    rows = VerifiedRows(stated.design, stated.loss, stated.given, w[None, :], image, np.zeros(1), on)
     _, (*_, terms, H) = rows.facts()
     factor = rows.factor(H, terms, np.zeros((1, 3)))
     C = np.array([math.exp(-m) / (1.0 + math.exp(-m)) ** 2 / 5000 for m in X @ w])

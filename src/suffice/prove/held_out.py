@@ -36,7 +36,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -120,93 +120,57 @@ class HeldJob:
             return getattr(rows, self.method)(*self.arguments) if self.method else rows
 
 
-@dataclass(frozen=True, eq=False)
 class HeldRows:
-    """HeldJob-out rows of a block; those that do not count have v = 0, and are at margins 0."""
+    """Held-out rows of a block; those that do not count have v = 0, and are at margins 0."""
 
-    block: Block
-    job: HeldJob
-
-    @cached_property
-    def counts(self) -> Any:
-        """A mask, or None for all."""
-        counts = host(self.block["a"]) > 0.0
-        return None if counts.all() else counts
+    def __init__(self, block: Block, job: HeldJob) -> None:
+        a, score = host(block["a"]), job.score
+        counts = a > 0.0
+        self.block, self.score, self.counts = block, score, None if counts.all() else counts
+        self.v: Array = counts.astype(np.float64) if job.counted else a
+        self.y, self.m = host(block["y"]), self.masked(host(block.margins[0]) + job.b)
+        self.norms = self.masked(host(block["norms"]))
+        self.own_blur = score.blur(self.m, self.y)  # what the rounding of phi is worth, as an error of margins
+        self.blur = self.masked(job.slack * self.norms + self.own_blur)  # how far margins may be off, in all
+        self.slopes = score.derivative(self.m, self.y)
+        self.sizes = score.sizes(self.slopes, self.m)
+        self.pulls = _like(self.v, self.slopes) * self.slopes
+        self.steep = lengths(self.pulls / score.units)
 
     def masked(self, values: Array) -> Array:
         """0 for rows that do not count."""
         return values if self.counts is None else np.where(_like(self.counts, values), values, 0.0)
 
     @cached_property
-    def v(self) -> Array:
-        a = host(self.block["a"])
-        return self.masked(np.ones(len(a))) if self.job.counted else a
-
-    @cached_property
-    def y(self) -> Array:
-        return host(self.block["y"])
-
-    @cached_property
-    def m(self) -> Array:
-        return self.masked(host(self.block.margins[0]) + self.job.b)
-
-    @cached_property
-    def norms(self) -> Array:
-        return self.masked(host(self.block["norms"]))
-
-    @cached_property
-    def own_blur(self) -> Any:
-        """What the rounding of phi is worth, as an error of margins."""
-        return self.job.score.blur(self.m, self.y)
-
-    @cached_property
-    def blur(self) -> Array:
-        """How far margins may be off, in all."""
-        return self.masked(self.job.slack * self.norms + self.own_blur)
-
-    @cached_property
     def residuals(self) -> Array:
-        residuals = self.job.score.residuals(self.m, self.y)
+        residuals = self.score.residuals(self.m, self.y)
         return _like(np.sqrt(self.v), residuals) * residuals
-
-    @cached_property
-    def slopes(self) -> Array:
-        return self.job.score.derivative(self.m, self.y)
-
-    @cached_property
-    def pulls(self) -> Array:
-        return _like(self.v, self.slopes) * self.slopes
-
-    @cached_property
-    def steep(self) -> Array:
-        """v |phi'|, in units of margins."""
-        return lengths(self.pulls / self.job.score.units)
 
     def sums(self) -> Any:
         """The loss, block by block; X^T v phi', v phi' and what these are rounded relative to, output by output; what
         margins that are off move the loss by; and the largest margin, and what it is off by without its products."""
-        sizes = self.job.score.sizes(self.slopes, self.m)
+        roots = (_like(np.sqrt(self.v), self.sizes) * self.sizes).T.reshape(-1, len(self.v))
         return (
             [float(np.vdot(self.residuals, self.residuals))],
             self.block.pull(self.pulls),
             self.pulls.sum(axis=0),
-            self.v @ sizes,
-            tuple(Length(norm(one)) for one in (_like(np.sqrt(self.v), sizes) * sizes).T.reshape(-1, len(sizes))),
+            self.v @ self.sizes,
+            tuple(Length(norm(one)) for one in roots),
             float(self.steep @ self.blur),
             Most(np.abs(self.m).max(initial=0.0)),
-            Most(np.max(self.own_blur, initial=0.0)) if sizes.ndim > 1 else 0.0,
+            Most(np.max(self.own_blur, initial=0.0)) if self.m.ndim > 1 else 0.0,
         )
 
     def ranges(self, R: float, even: float, first: float) -> tuple[float, float, float]:
         """For margins that move by no more than R ||x_i|| + `even`."""
         h = self.masked(R * self.norms + even + self.blur)
-        return ranges(self.job.score, self.m, self.y, self.v, h, self.steep, first)
+        return ranges(self.score, self.m, self.y, self.v, h, self.steep, first)
 
     def moved(self, factor: Factor, n: Array, doubt: float, even: float, known: float) -> Any:
         """For margins that move by B_i n, n being scaled, and no more than `doubt` times the norms of B_i, `even` and
         their blur besides, what is `known` of the first order before: sum v phi' . B_i n, with its size, what rounds
         there, ||v^(1/2) h||, and the ranges."""
-        score, X, v, shape = self.job.score, self.block.X, self.v, self.m.shape
+        score, X, v, shape = self.score, self.block.X, self.v, self.m.shape
         several = len(shape) > 1
         moved, rounding, norms = factor.moved(X, n, norms=not several)
         along, rounded = (self.masked(one.reshape(shape)) for one in score.moves(moved, rounding))
@@ -215,13 +179,11 @@ class HeldRows:
             rough = self.masked(factor.rough_norms(self.norms, math.inf))
             norms = factor.norms(X, rough, 0.1 * rest / doubt)
         h = self.masked(lengths(np.abs(along) + rounded + doubt * norms.reshape(shape)) + even + self.blur)
-        sizes = score.sizes(self.slopes, self.m)
-        first = float(np.vdot(self.pulls, along))
         low, high, second = ranges(score, self.m, self.y, v, h, self.steep, math.inf)
         return (
-            first,
-            float(np.sum(v @ (sizes * np.abs(along)))),
-            float(np.sum(v @ (sizes * rounded))),
+            float(np.vdot(self.pulls, along)),
+            float(np.sum(v @ (self.sizes * np.abs(along)))),
+            float(np.sum(v @ (self.sizes * rounded))),
             Length(norm(np.sqrt(v) * h)),
             low,
             high,
@@ -232,7 +194,7 @@ class HeldRows:
         """||v^(1/2) off|| and sum v off, off what slopes may be off by for weights that are by no more than `each`."""
         move = absolute_product(self.block.X, each) * (1.0 + gamma(len(each) + 16)) + even + 4.0 * EPS * np.abs(self.m)
         h = self.masked(lengths(move) + self.blur)
-        off = self.job.score.slope_error(self.m, self.y, self.slopes, h)
+        off = self.score.slope_error(self.m, self.y, self.slopes, h)
         return Length(norm(np.sqrt(self.v) * off)), float(self.v @ off)
 
     def pushed(self, V: Array, b: Array) -> list[Array]:
@@ -245,7 +207,7 @@ class HeldRows:
         return self.block.pull(pulls), pulls.sum(axis=0)
 
 
-def _like(v: Array, A: Array) -> Array:
+def _like(v: Any, A: Array) -> Any:
     """v as a factor of rows."""
     return v if A.ndim == 1 else v[:, None]
 
@@ -255,36 +217,16 @@ def _flat(G: Array) -> Array:
     return np.ascontiguousarray(G.T).ravel()
 
 
-class MinimisedIntercept(Protocol):
-    """A training problem whose intercept b is a function of w."""
-
-    def image(self, x: Array) -> Array:
-        """The margins of the training rows without b."""
-        ...
-
-    def intercept(self, image: Array) -> tuple[float, float]:
-        """b, and a bound on its error."""
-        ...
-
-    def intercept_gradient(self, image: Array) -> Array:
-        """d b / d w."""
-        ...
-
-    def shift_within(self, image: Array, radius: float) -> float:
-        """S of the radius."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the problem that b(w)
-    belongs to. With `counted` every row counts 1, v_i = 1, and neither rows nor targets were shifted."""
+    """share sum_i v_i phi(x_i . w + b(w), y_i): `design` holds the held-out rows and v, `train` the model that b(w)
+    is minimised out of. With `counted` every row counts 1, v_i = 1, and neither rows nor targets were shifted."""
 
     design: Design
     y: Any
     score: Phi
     share: float = 1.0
-    train: MinimisedIntercept | Multinomial | None = None
+    train: Any = None
     counted: bool = False
     offset: Any = None  # of every row, a known part of its margin
     blur: float | None = None  # what margins are off by besides their own rounding, where that is known

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -38,67 +38,23 @@ LEAST_PROBABILITY = 1e-100
 LEAST_CURVATURE = 1e-280
 
 
-class Curved(Protocol):
-    """H_i of n rows."""
-
-    @property
-    def second(self) -> Array:
-        """Their diagonals, n x K."""
-        ...
-
-    def own_norms(self, a: Array) -> Any:
-        """A bound on ||x_i||_{H^-1}, n x 1, by what the row itself is in H."""
-        ...
-
-    def product(self, d: Array, e: Array) -> tuple[Array, Array, Array, Array]:
-        """H_i d_i of every row, what it is rounded relative to, d . H_i d, and no less than e . H_i e."""
-        ...
-
-
-class Psi(Curved, Protocol):
-    """Rows with their slopes."""
-
-    @property
-    def third(self) -> float: ...
-    @property
-    def slopes(self) -> Array: ...
-    @property
-    def sizes(self) -> Array:
-        """What slopes are rounded relative to."""
-        ...
-
-    @property
-    def blur(self) -> Any:
-        """What the loss itself rounds, as an error of margins."""
-        ...
-
-    def fine(self, a: Array, off: Array) -> bool:
-        """Whether all is within the range of floats, for margins that err by no more than `off`."""
-        ...
-
-    def shaken(self, off: Array) -> Array:
-        """No less than delta . H_i delta of every row, |delta| <= off."""
-        ...
-
-    def gram(self, X: Any, variables: Variables, a: Array) -> tuple[Array, float]:
-        """The upper triangle of sum_i a_i B_i^T H_i B_i, and how many roundings a term of it passes."""
-        ...
-
-
 class OneOutput:
-    """H_i is a number."""
+    """H_i is a number, `second`; all arrays are n x 1."""
 
     second: Array
 
     def own_norms(self, a: Array) -> Array:
+        """A bound on ||x_i||_{H^-1} by what the row itself is in H."""
         with np.errstate(divide="ignore"):
             return 1.0 / np.sqrt(a[:, None] * self.second)
 
     def product(self, d: Array, e: Array) -> tuple[Array, Array, Array, Array]:
+        """H_i d_i of every row, what it is rounded relative to, d . H_i d, and no less than e . H_i e."""
         C = self.second
         return C * d, C * np.abs(d), (C * d * d)[:, 0], (C * e * e)[:, 0]
 
     def shaken(self, off: Array) -> Array:
+        """No less than delta . H_i delta of every row, |delta| <= off."""
         result: Array = (self.second * off * off)[:, 0]
         return result
 
@@ -117,7 +73,7 @@ class MarginRows(OneOutput):
     loss: Any
     m: Array
     y: Array
-    blur = 0.0
+    blur = 0.0  # what the loss itself rounds, as an error of margins
 
     @property
     def kinked(self) -> bool:
@@ -146,15 +102,18 @@ class MarginRows(OneOutput):
 
     @property
     def sizes(self) -> Array:
+        """What slopes are rounded relative to."""
         return slope_size(self.loss, self.slopes, self.bends, self.m, self.y)
 
     def fine(self, a: Array, off: Array) -> bool:
+        """Whether all is within the range of floats, for margins that err by no more than `off`."""
         if not np.isfinite(self.m).all():
             return False
         cut = math.isinf(self.loss.curvature)  # rates may be
         return not cut or bool(np.all(self.loss.curvature_between(self.m - off, self.m + off, self.y) < LARGEST))
 
     def gram(self, X: Any, variables: Variables, a: Array) -> tuple[Array, float]:
+        """The upper triangle of sum_i a_i B_i^T H_i B_i, and how many roundings a term of it passes."""
         return weighted_gram(X, variables, a * self.second[:, 0])
 
 
@@ -174,7 +133,7 @@ class SoftmaxRows:
 
     m: Array
     y: Array
-    third = 1.0
+    third, kinked = 1.0, False
 
     @cached_property
     def p(self) -> Array:
@@ -238,12 +197,6 @@ class SoftmaxRows:
         return H, terms + 4.0 * K + 32.0
 
 
-class State(Protocol):
-    """What makes them from a block of rows."""
-
-    def __call__(self, block: Block) -> Curved: ...
-
-
 @dataclass(frozen=True)
 class At:
     """At margins image + b, of a loss of one margin or, without one, of a softmax. a, y are given. Rows at hand are
@@ -272,6 +225,9 @@ class Piecewise:
         doubtful, curved = block["doubtful"], block["kinks"][:, 2] > 0.0
         counting = curved | doubtful if self.heavy else curved & ~doubtful
         return Pieces(np.where(counting, self.c, 0.0)[:, None])
+
+
+State = At | Piecewise
 
 
 def images(block: Block) -> Array:

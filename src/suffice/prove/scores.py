@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
@@ -26,98 +26,68 @@ BRIER_CURVATURE = 0.15406
 SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
 
 
-class Phi(Protocol):
-    """phi(m, y) >= 0 of rows, m being n, or n x K, and so are slopes."""
+class Phi:
+    """phi(m, y) >= 0 of rows, m being n, or n x K, and so are slopes; here is what most have in common."""
 
-    @property
-    def curvature(self) -> float: ...
-    @property
-    def slope(self) -> float: ...
-    @property
-    def units(self) -> Any:
-        """One, or one for every output."""
-        ...
-
-    @property
-    def smooth(self) -> bool:
-        """Whether `forward` and `adjoint` are known."""
-        ...
+    curvature: float = math.inf
+    slope: float = math.inf
+    units: Any = 1.0  # or one for every output
+    smooth = True  # whether `forward` and `adjoint` are known
 
     def residuals(self, m: Array, y: Array) -> Array:
         """Their squares, summed over a row, are phi."""
-        ...
+        raise NotImplementedError
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        """d phi / d m."""
+        raise NotImplementedError
+
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        """d residuals / d m, for one output."""
+        return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
         """How the residuals move with margins that move by M, a last axis for directions."""
-        ...
+        return self.residual_slopes(m, y)[:, None] * M
 
     def adjoint(self, m: Array, y: Array, u: Array) -> Array:
         """What residuals that count by u pull margins by."""
-        ...
+        return self.residual_slopes(m, y) * u
 
-    def derivative(self, m: Array, y: Array) -> Array: ...
+    def best(self, y: Array) -> Array | None:
+        """Where phi is 0, if there is such a margin; phi grows from there on, or in one direction."""
+        return None
 
     def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        """The least and the largest phi, at most and at least, for margins within h."""
-        ...
+        """No more than the least and no less than the largest phi for margins within h."""
+        ends, best = (self.residuals(m - h, y) ** 2, self.residuals(m + h, y) ** 2), self.best(y)
+        low = np.minimum(*ends)
+        return low if best is None else np.where(np.abs(best - m) <= h, 0.0, low), np.maximum(*ends)
 
     def bend(self, m: Array, h: Array, y: Array) -> Array:
         """A bound on |phi''| within h."""
-        ...
-
-    def blur(self, m: Array, y: Array) -> Any:
-        """What the rounding of phi is worth, as an error of m."""
-        ...
-
-    def sizes(self, slopes: Array, m: Array) -> Array:
-        """What slopes are rounded relative to."""
-        ...
-
-    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
-        """How far slopes may be off, over all outputs of a row, for margins that are by no more than h."""
-        ...
-
-    def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
-        """What phi sees of how margins move, and of the rounding of that."""
-        ...
-
-
-class _Score:
-    """What most have in common."""
-
-    curvature: float
-    units: Any = 1.0
-    smooth = True
-
-    def bend(self, m: Array, h: Array, y: Array) -> Array:
         return np.full(len(m), self.curvature)
 
     def blur(self, m: Array, y: Array) -> Any:
+        """What the rounding of phi is worth, as an error of m."""
         return 0.0
 
     def sizes(self, slopes: Array, m: Array) -> Array:
+        """What slopes are rounded relative to."""
         return np.abs(slopes)
 
     def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
+        """How far slopes may be off, over all outputs of a row, for margins that are by no more than h."""
         bend = self.bend(m, h, y)
         return bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
 
     def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
+        """What phi sees of how margins move, and of the rounding of that."""
         return moved, rounded
-
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        """d residuals / d m, for one output."""
-        raise NotImplementedError
-
-    def forward(self, m: Array, y: Array, M: Array) -> Array:
-        return self.residual_slopes(m, y)[:, None] * M
-
-    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
-        return self.residual_slopes(m, y) * u
 
 
 @dataclass(frozen=True)
-class BrierScore(_Score):
+class BrierScore(Phi):
     """phi = (sigm(m) - p)^2, p = (1 + y)/2, labels y in {-1, 1}."""
 
     curvature: float = BRIER_CURVATURE
@@ -136,13 +106,9 @@ class BrierScore(_Score):
         result: Array = -2.0 * y * q * q * (1.0 - q)
         return result
 
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self.residuals(m - h, y) ** 2, self.residuals(m + h, y) ** 2
-        return np.minimum(*ends), np.maximum(*ends)
-
 
 @dataclass(frozen=True)
-class LogScore(_Score):
+class LogScore(Phi):
     """phi = log(1 + exp(-y m)), labels y in {-1, 1}."""
 
     curvature: float = 0.25
@@ -151,20 +117,13 @@ class LogScore(_Score):
     def residuals(self, m: Array, y: Array) -> Array:
         return np.sqrt(np.logaddexp(0.0, -y * m))
 
-    def residual_slopes(self, m: Array, y: Array) -> Array:
-        return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
-
     def derivative(self, m: Array, y: Array) -> Array:
         result: Array = -y * expit(-y * m)
         return result
 
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = np.logaddexp(0.0, -y * (m - h)), np.logaddexp(0.0, -y * (m + h))
-        return np.minimum(*ends), np.maximum(*ends)
-
 
 @dataclass(frozen=True)
-class SquaredScore(_Score):
+class SquaredScore(Phi):
     """phi = (m - y)^2."""
 
     curvature: float = 2.0
@@ -179,13 +138,12 @@ class SquaredScore(_Score):
     def derivative(self, m: Array, y: Array) -> Array:
         return 2.0 * (m - y)
 
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        size = np.abs(m - y)
-        return np.maximum(size - h, 0.0) ** 2, (size + h) ** 2
+    def best(self, y: Array) -> Array | None:
+        return y
 
 
 @dataclass(frozen=True)
-class HingeScore(_Score):
+class HingeScore(Phi):
     """phi = max(0, 1 - y m)^2, labels y in {-1, 1}: what LinearSVC minimises, on held-out data."""
 
     curvature: float = 2.0
@@ -200,24 +158,21 @@ class HingeScore(_Score):
     def derivative(self, m: Array, y: Array) -> Array:
         return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
 
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        return np.maximum(0.0, 1.0 - y * m - h) ** 2, np.maximum(0.0, 1.0 - y * m + h) ** 2
-
 
 @dataclass(frozen=True)
-class DevianceScore(_Score):
+class DevianceScore(Phi):
     """phi = 2 (psi(m, y) - min psi): the unit deviance of a family of `suffice.models.families`; phi'' = 2 psi''."""
 
     loss: Any
     curvature: float = math.inf
     slope: float = math.inf
 
-    def _deviance(self, m: Array, y: Array) -> Array:
-        deviance: Array = 2.0 * self.loss.excess(m, y)
-        return deviance
+    def best(self, y: Array) -> Array | None:
+        best: Array = self.loss.best(y)
+        return best
 
     def residuals(self, m: Array, y: Array) -> Array:
-        size: Array = np.sqrt(self._deviance(m, y))
+        size: Array = np.sqrt(2.0 * self.loss.excess(m, y))
         return np.where(m >= self.loss.best(y), size, -size)
 
     def residual_slopes(self, m: Array, y: Array) -> Array:
@@ -229,11 +184,6 @@ class DevianceScore(_Score):
     def derivative(self, m: Array, y: Array) -> Array:
         derivative: Array = 2.0 * self.loss.derivative(m, y)
         return derivative
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self._deviance(m - h, y), self._deviance(m + h, y)
-        inside = np.abs(self.loss.best(y) - m) <= h
-        return np.where(inside, 0.0, np.minimum(*ends)), np.maximum(*ends)
 
     def bend(self, m: Array, h: Array, y: Array) -> Array:
         bend: Array = 2.0 * self.loss.curvature_between(m - h, m + h, y)
@@ -250,7 +200,7 @@ class DevianceScore(_Score):
 
 
 @dataclass(frozen=True)
-class PinballScore(_Score):
+class PinballScore(Phi):
     """phi = rho(y - m), rho(t) = max(q t, (q - 1) t), without smoothing. Where y lies within h of m the slope may jump
     by 1, which adds at most h to the first order; `bend` says so as 2/h."""
 
@@ -259,32 +209,23 @@ class PinballScore(_Score):
     slope: float = math.inf
     smooth = False
 
-    def _loss(self, m: Array, y: Array) -> Array:
-        t = y - m
-        return np.maximum(self.q * t, (self.q - 1.0) * t)
+    def best(self, y: Array) -> Array | None:
+        return y
 
     def residuals(self, m: Array, y: Array) -> Array:
-        return np.sqrt(self._loss(m, y))
+        t = y - m
+        return np.sqrt(np.maximum(self.q * t, (self.q - 1.0) * t))
 
     def derivative(self, m: Array, y: Array) -> Array:
         return np.where(y >= m, -self.q, 1.0 - self.q)
-
-    def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
-        ends = self._loss(m - h, y), self._loss(m + h, y)
-        return np.where(np.abs(y - m) <= h, 0.0, np.minimum(*ends)), np.maximum(*ends)
 
     def bend(self, m: Array, h: Array, y: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(np.abs(y - m) <= h, 2.0 / np.maximum(h, 1e-300), 0.0)
 
 
-class _Several(_Score):
+class _Several(Phi):
     """K outputs."""
-
-    slope: float
-
-    def residuals(self, m: Array, y: Array) -> Array:
-        raise NotImplementedError
 
     def range(self, m: Array, h: Array, y: Array) -> tuple[Array, Array]:
         size = lengths(self.residuals(m, y))

@@ -49,7 +49,7 @@ from suffice.losses import Loss
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
 from suffice.prove.factor import Factor, apart
-from suffice.prove.outputs import At, MarginRows, images
+from suffice.prove.outputs import At, SoftmaxRows, images
 from suffice.prove.verified import Verifiable, Verification
 from suffice.rows.blocks import Block, Most
 from suffice.rows.products import absolute_product
@@ -230,7 +230,7 @@ class Bend:
         rows, image, counts = self.at(block), images(block), np.asarray(block["a"]) > 0.0
         delta = absolute_product(block.X, self.each.T) * (1.0 + gamma(self.each.size + 16)) + self.even
         delta = delta + 8.0 * EPS * (np.abs(image) + np.abs(self.at.b)) + 4.0 * rows.blur + TINY * self.each.size
-        if not isinstance(rows, MarginRows) or not rows.kinked:
+        if isinstance(rows, SoftmaxRows) or not rows.kinked:
             return Most(rows.third * apart(delta)[counts].max(initial=0.0))
         distance = rows.loss.kink_distance(rows.m, rows.y) - 8.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
         return Most(math.inf if np.any((distance <= delta)[counts]) else 0.0)

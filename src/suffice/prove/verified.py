@@ -51,6 +51,7 @@ class; that of sums is bounded entry by entry. Both are part of lambda and of ep
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,19 @@ from suffice.models.multinomial import Multinomial
 from suffice.penalties.prox import BoxL1, Lasso
 from suffice.protocols import conforms
 from suffice.prove.factor import LEAST, Factor, Variables
-from suffice.prove.verified_rows import Curvature, Questions, entry_gammas
+from suffice.prove.outputs import Piecewise, State
+from suffice.prove.verified_rows import (
+    Question,
+    VerifiedRows,
+    Wider,
+    blurred,
+    changed,
+    entry_gammas,
+    light_hessian,
+    pulls,
+    reach,
+    squares,
+)
 from suffice.rows.blocks import Margins, one_thread
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
 from suffice.rows.rounding import TINY, gamma
@@ -178,9 +191,11 @@ class Region:
     remainder: float  # ||r||
     pull: float  # on a column of unit ||.||_C, at most
     remainder_pull: float  # of r
-    inside: Curvature  # of H
-    outside: Curvature  # the largest, for columns outside the support
-    whole: bool = True
+    inside: State  # H_i of H
+    outside: State  # H_i of columns outside the support, at most `grow` times as large
+    grow: float
+    steepest: Array  # max_i (H_i)_kk of these
+    kept: Mapping[str, Any]  # what both need, numbers that stay with the rows
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,7 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
     most = min(largest_matrix(design, K), N * max(K - 1, 1) + int(np.count_nonzero(l2[free])))
     if not 0 < len(variables) <= most:
         return None
-    rows = Questions(design, model.loss, model.given, W, image, model.b(image), variables)
+    rows = VerifiedRows(design, model.loss, model.given, W, image, model.b(image), variables)
     facts = rows.facts()
     if facts is None:
         return None
@@ -246,73 +261,86 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
     bounds = _signs_kept(factor, region, place, W[free], sigma[free])
     if bounds is None or not _zeros(model, rows, free, factor, region, gradient, of_sums, place):
         return None
-    return Verification(factor, place.n * factor.scale, region.up * place.epsilon, *bounds, rows.b, region.whole)
+    return Verification(
+        factor,
+        place.n * factor.scale,
+        region.up * place.epsilon,
+        *bounds,
+        rows.b,
+        region.remainder == 0.0 or not rows.kinked,
+    )
 
 
-def _bent_region(rows: Questions, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
+def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
     """Steps 1 and 2; how far margins are off is roughly bounded, if that is little beside the rest of u."""
     off, shaken, steepest, terms, H = facts
-    factor, third = rows.factor(H, terms, l2), 1.0 if rows.loss is None else rows.loss.third
+    factor = rows.factor(H, terms, l2)
     if factor is None:
         return None
-    steepest = np.array([float(one) for one in steepest])
-    C = Curvature(rows.at, steepest, grow=1.0 + gamma(4 * rows.variables.outputs + 16))
-    region, own = _bent(rows, factor, C, third, off, shaken, u, error)
-    if rows.sharp or (region is not None and max(float(shaken), own * region.rho) <= LITTLE * region.rho):
+    region = _bent(rows, factor, float(off), float(shaken), steepest, u, error)
+    if rows.at_once or (region is not None and max(float(shaken), region.eta * region.rho) <= LITTLE * region.rho):
         return None if region is None else (factor, region)
-    region, _ = _bent(rows, factor, C, third, *rows.sharper(), u, error)
+    region = _bent(rows, factor, *rows.sharper(), steepest, u, error)
     return None if region is None else (factor, region)
 
 
 def _bent(
-    rows: Questions, factor: Factor, C: Curvature, third: float, off: float, shaken: float, u: Array, error: Array
-) -> tuple[Region | None, float]:
-    """The region for margins that are off: by as much as changes H by no more than e^(+-own), and by `shaken` in its
-    norm; and own. u errs by `error`, entry by entry, besides."""
-    own = float(off) + 16.0 * EPS if third > 0.0 else 0.0
+    rows: VerifiedRows, factor: Factor, off: float, shaken: float, steepest: Any, u: Array, error: Array
+) -> Region | None:
+    """The region for margins that are `off`: by as much as changes H by no more than e^(+-own), and by `shaken` in its
+    norm. u errs by `error`, entry by entry, besides."""
+    third = 1.0 if rows.loss is None else rows.loss.third
+    own = off + 16.0 * EPS if third > 0.0 else 0.0
     if not own < 1.0:
-        return None, own
+        return None
     eta = math.expm1(own)
     up = math.sqrt((1.0 + eta) / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-    of_margins = math.exp(2.0 * own) * float(shaken) * rows.more + 1e-150
+    of_margins = math.exp(2.0 * own) * shaken * rows.more + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
-    kappa = up * third * rows.reach(factor, C, CHEAP / decrement) if third > 0.0 else 0.0
+    kappa = 0.0
+    if third > 0.0:
+        kappa = up * third * float(rows.ask(reach, factor.travelling(), CHEAP / decrement))
     if not kappa * decrement < LARGEST_PRODUCT:
-        return None, own
+        return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
     alpha = kappa * rho * (1.0 + 8.0 * EPS)
     remainder = rho * alpha * (0.5 + alpha * (1.0 + alpha) / 6.0)  # no less than (e^a - 1 - a)/a for a <= 1
     pull, of_r = math.exp(alpha) * rho + of_margins, remainder + of_margins + eta * rho
-    outside = C.grown(math.exp(own) * (1.0 + 32.0 * EPS))
-    return Region(up, eta, of_u, rho, remainder, pull, of_r, C, outside), own
+    grow = math.exp(own) * (1.0 + gamma(4 * rows.variables.outputs + 64))
+    steepest = np.array(steepest, dtype=np.float64)
+    return Region(up, eta, of_u, rho, remainder, pull, of_r, rows.at, rows.at, grow, steepest, {})
 
 
-def _kinked_region(rows: Questions, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
-    """The same where psi is piecewise quadratic."""
-    kinks, more = rows.kinks(facts), 1.0 + gamma(rows.design.shape[0] + 8)
+def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
+    """The same where psi is piecewise quadratic: rows that may reach a kink are `heavy`, and do not count in H."""
+    c, more = float(rows.loss.curvature), 1.0 + gamma(rows.design.shape[0] + 8)
+    light, heavy, kept = Piecewise(c), Piecewise(c, heavy=True), {"kinks": kinks}
+    kept["doubtful"] = rows.run(Wider(0.0), **kept)[0]
     for _ in range(TRIES):
-        factor, inside = kinks.factor(l2)
+        H, terms = rows.ask(light_hessian, rows.variables, state=light, **kept)
+        factor = rows.factor(H, terms, l2)
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        kinks, of_rest, of_heavy, squares = kinks.pulls(factor, up)
-        of_margins = (of_rest + of_heavy + 1e-150) * more
+        job = Question(pulls, light, (factor.travelling(), up, c), keeps=True)
+        lengths, (of_rest, of_heavy, squares) = rows.run(job, **kept)
+        kept["lengths"] = lengths
+        of_margins = (float(of_rest) + of_heavy + 1e-150) * more
         of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
         decrement = up * factor.norm_of(u * factor.scale) + of_u
         rho = 1.01 * decrement
-        if not kinks.reached(rho):
+        if not rows.run(Wider(rho), **kept)[1]:
             break
         rho = 2.0 * decrement  # with rows left out of H there will be a larger one
-        kinks = kinks.wider(rho)
+        kept["doubtful"] = rows.run(Wider(rho), **kept)[0]
     else:
         return None
-    squares *= more
-    root = math.sqrt(squares) * (1.0 + 8.0 * EPS)
-    outside, direct = kinks.largest()
-    direct = direct * more + 1e-150
-    pull, of_r = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct, rho * root + direct
-    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, of_r, inside, outside, squares == 0.0)
+    squares, grow = squares * more, 1.0 + 32.0 * EPS
+    direct = float(rows.ask(blurred, state=heavy, **kept)) * grow * more + 1e-150
+    pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
+    of_r = rho * math.sqrt(squares) * (1.0 + 8.0 * EPS) + direct
+    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, of_r, light, heavy, grow, np.array([c]), kept)
 
 
 def _signs_kept(factor: Factor, region: Region, place: Place, w: Array, sigma: Array) -> tuple[float, float] | None:
@@ -330,7 +358,7 @@ def _signs_kept(factor: Factor, region: Region, place: Place, w: Array, sigma: A
 
 def _zeros(
     model: Verifiable,
-    rows: Questions,
+    rows: VerifiedRows,
     free: npt.NDArray[np.bool_],
     factor: Factor,
     region: Region,
@@ -341,14 +369,16 @@ def _zeros(
     """Step 4: whether all weights outside the support are zero at the minimiser, by bounds that get sharper."""
     design, N, K = model.design, model.design.shape[0], model.outputs
     up, limit = 1.0 + gamma(N + K + 16), model.l1 * (1.0 - 4.0 * EPS)
-    steepest = np.sqrt(region.outside.grow * region.outside.steepest)[:, None] * up
+    steepest = np.sqrt(region.grow * region.steepest)[:, None] * up
     slope = model.outward(gradient) + of_sums
     doubtful = ~free & ~(slope + region.pull * steepest * design.column_norms < limit)
     columns = np.flatnonzero(doubtful.any(axis=0))
     if len(columns) == 0:
         return True
     lengths = np.zeros_like(gradient)
-    lengths[:, columns] = np.sqrt(rows.squares(columns, region.outside)) * up + LEAST
+    lengths[:, columns] = (
+        np.sqrt(rows.ask(squares, region.grow, columns, state=region.outside, **region.kept)) * up + LEAST
+    )
     doubtful &= ~(slope + region.pull * lengths < limit)
     columns = np.flatnonzero(doubtful.any(axis=0))
     if len(columns) == 0:
@@ -356,9 +386,10 @@ def _zeros(
 
     # The change to first order, of which the remainder is what n and r leave
     change, error = (np.zeros_like(gradient) for _ in range(2))
-    change[:, columns], sizes, along, blur = rows.change(columns, factor, region.inside, place.n)
-    error[:, columns] = gamma(N + 4 * K + 24) * sizes
-    error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along)
+    found = rows.ask(changed, factor.travelling(), place.n, columns, state=region.inside, **region.kept)
+    change[:, columns], sizes, along, blur = found
+    error[:, columns] = gamma(N + 4 * K + 24) * sizes * rows.more
+    error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along) * rows.more
     error += 4.0 * EPS * (np.abs(gradient) + np.abs(change)) + of_sums
     there = model.outward(gradient + change) + error + lengths * (place.epsilon + region.remainder_pull)
     return bool(np.all((there < limit) | ~doubtful))

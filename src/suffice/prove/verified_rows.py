@@ -20,8 +20,8 @@ are summed beside them: N roundings at most, whatever the order.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.factor import Factor, Indices, Variables, apart
-from suffice.prove.outputs import At, MarginRows, Piecewise, State, images, weighted_gram
+from suffice.prove.outputs import At, State, images, weighted_gram
 from suffice.rows.blocks import Block, Length, Most
 from suffice.rows.design import OF_FACTORS, Design
 from suffice.rows.gram import dense_rows
@@ -51,122 +51,96 @@ def entry_gammas(design: Design, outputs: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Whether something is broken, the sums of slopes, those of margins' errors, max (H_i)_kk, and H. a, y are given.
+class Question:
+    """A job: a function of a block and of its rows as `state` makes them, with these arguments."""
+
+    function: Callable[..., Any]
+    state: State
+    arguments: tuple[Any, ...] = ()
+    keeps: bool = False
+    reads: bool = True
+    size: int = 0  # of what it gives
+
+    def __call__(self, block: Block) -> Any:
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self.function(block, self.state(block), *self.arguments)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `facts` are asked for: of W, margins of output k erring by `slack`_k |x_i| . |w_k| (or, if that is not to be
+    `sharp`, ||x_i|| ||w_k||, which is no product with X), on some variables, with H or without."""
+
+    W: Array
+    b: Array
+    slack: Array
+    variables: Variables
+    sharp: bool
+    hessian: bool
+
+
+def facts(block: Block, rows: Any, asked: Asked) -> Any:
+    """Whether something is broken, the sums of slopes, those of margins' errors, max (H_i)_kk, and H. a, y, norms are
+    given.
 
     Of a psi that has kinks there is no H: distances to these, margins' errors and whether psi'' > 0 stay with the
     rows."""
-
-    at: At
-    W: Array
-    slack: Array  # of every output: margins err by so many times |x_i| . |w_k|, and what sums and the loss round to
-    variables: Variables
-    sharp: bool = True  # else by ||x_i|| ||w_k||, which is no product with X
-    hessian: bool = True
-    kinks: bool = False
-    reads: bool = True
-
-    @property
-    def keeps(self) -> bool:
-        return self.kinks
-
-    @property
-    def size(self) -> int:
-        return len(self.variables) ** 2
-
-    def __call__(self, block: Block) -> Any:
-        a = host(block["a"])
-        counts = a > 0.0
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            rows, image = self.at(block), images(block)
-            if self.sharp:
-                off = absolute_product(block.X, self.W.T) * self.slack + TINY * self.W.size
-            else:
-                sizes = self.slack * np.array([norm(one) for one in self.W])
-                off = host(block["norms"])[:, None] * sizes + TINY * self.W.size
-            off = off + 4.0 * EPS * (np.abs(image) + np.abs(self.at.b)) + rows.blur
-            off = off if counts.all() else np.where(counts[:, None], off, 0.0)
-            slopes, sizes, fine = rows.slopes, rows.sizes, rows.fine(a, off)
-            rough = tuple(Length(norm(one)) for one in (np.sqrt(a)[:, None] * sizes).T)
-            found = Most(not fine), rough, a @ slopes, a @ sizes
-            if self.kinks:
-                assert isinstance(rows, MarginRows)
-                distance = rows.loss.kink_distance(rows.m, rows.y) - off
-                distance = distance - 4.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
-                kept = np.column_stack([np.where(counts[:, None], distance, math.inf), off, rows.bends > 0.0])
-                return kept, found
-            steepest = tuple(Most(one) for one in rows.second[counts].max(axis=0, initial=0.0))
-            H, terms = rows.gram(block.X, self.variables, a) if fine and self.hessian else self._nothing
-            shaken = Length(norm(np.sqrt(a * rows.shaken(off))))
-            return *found, Most(rows.third * apart(off).max(initial=0.0)), shaken, steepest, Most(terms), H
-
-    @property
-    def _nothing(self) -> tuple[Array, float]:
-        s = len(self.variables)
-        return np.zeros((s, s)), 0.0
+    a, W, image = host(block["a"]), asked.W, images(block)
+    counts = a > 0.0
+    if asked.sharp:
+        off = absolute_product(block.X, W.T) * asked.slack + TINY * W.size
+    else:
+        off = host(block["norms"])[:, None] * (asked.slack * [norm(one) for one in W]) + TINY * W.size
+    off = off + 4.0 * EPS * (np.abs(image) + np.abs(asked.b)) + rows.blur
+    off = off if counts.all() else np.where(counts[:, None], off, 0.0)
+    slopes, sizes, fine = rows.slopes, rows.sizes, rows.fine(a, off)
+    rough = tuple(Length(norm(one)) for one in (np.sqrt(a)[:, None] * sizes).T)
+    found = Most(not fine), rough, a @ slopes, a @ sizes
+    if rows.kinked:
+        distance = rows.loss.kink_distance(rows.m, rows.y) - off
+        distance = distance - 4.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
+        kept = np.column_stack([np.where(counts[:, None], distance, math.inf), off, rows.bends > 0.0])
+        return kept, found
+    steepest = tuple(Most(one) for one in rows.second[counts].max(axis=0, initial=0.0))
+    s = len(asked.variables) if asked.hessian else 0
+    H, terms = rows.gram(block.X, asked.variables, a) if fine and asked.hessian else (np.zeros((s, s)), 0.0)
+    shaken = Length(norm(np.sqrt(a * rows.shaken(off))))
+    return *found, Most(rows.third * apart(off).max(initial=0.0)), shaken, steepest, Most(terms), H
 
 
-@dataclass(frozen=True)
-class Reach:
-    """The largest that outputs of a row move apart, no sharper than useful. a, norms and what H_i needs are given."""
-
-    state: State
-    factor: Factor
-    useful: float
-    reads: bool = True
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Any:
-        return Most(apart(self.norms(block)).max(initial=0.0))
-
-    def norms(self, block: Block) -> Array:
-        """Of all rows; 0 where they do not count. X is read only if lengths and H_i say too little."""
-        a, lengths = host(block["a"]), host(block["norms"])
-        known = self.factor.rough_norms(lengths, self.state(block).own_norms(a))
-        known = np.where((a > 0.0)[:, None], known, 0.0)
-        if not apart(known).max(initial=0.0) > self.useful:
-            return known
-        return self.factor.norms(block.X, known, self.useful)
+def norms(block: Block, rows: Any, factor: Factor, useful: float) -> Array:
+    """Bounds of `Factor.norms`, no sharper than useful; 0 for rows that do not count. X is read only if lengths and H_i
+    say too little. a, norms and what H_i needs are given."""
+    a = host(block["a"])
+    known = factor.rough_norms(host(block["norms"]), rows.own_norms(a))
+    known = np.where((a > 0.0)[:, None], known, 0.0)
+    return factor.norms(block.X, known, useful) if apart(known).max(initial=0.0) > useful else known
 
 
-@dataclass(frozen=True)
-class Squares:
+def reach(block: Block, rows: Any, factor: Factor, useful: float) -> Most:
+    """The largest that outputs of a row move apart, no sharper than useful."""
+    return Most(apart(norms(block, rows, factor, useful)).max(initial=0.0))
+
+
+def squares(block: Block, rows: Any, grow: float, columns: Indices) -> Array:
     """sum_i C_ik x_ij^2 of some columns, C being `grow` times a_i (H_i)_kk, and what has underflowed in it."""
-
-    state: State
-    grow: float
-    columns: Indices
-    reads: bool = True
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Array:
-        a = host(block["a"])[:, None]
-        C = np.where(a > 0.0, a * self.state(block).second * self.grow + TINY, 0.0)
-        parts = dense_rows(block.X, self.columns, _length(self.columns))
-        return sum((host(like(C[here].T, part) @ part**2) for here, part in parts), np.zeros((1, 1)))
+    a = host(block["a"])[:, None]
+    C = np.where(a > 0.0, a * rows.second * grow + TINY, 0.0)
+    parts = dense_rows(block.X, columns, _length(columns))
+    return sum((host(like(C[here].T, part) @ part**2) for here, part in parts), np.zeros((1, 1)))
 
 
-@dataclass(frozen=True)
-class Changed:
+def changed(block: Block, rows: Any, factor: Factor, n: Array, columns: Indices) -> Any:
     """sum_i a_i (H_i B_i n)_k x_ij of some columns j, for a scaled n, with its sizes, (sum_i a_i d_i . H_i d_i)^(1/2),
     d_i = B_i n, and the same of its rounding."""
-
-    state: State
-    factor: Factor
-    n: Array
-    columns: Indices
-    reads: bool = True
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Any:
-        a, X = host(block["a"]), block.X
-        moved, rounding = (np.where((a > 0.0)[:, None], one, 0.0) for one in self.factor.moved(X, self.n)[:2])
-        pulls, sizes, along, blur = self.state(block).product(moved, rounding)
-        change, size = (np.zeros((pulls.shape[1], len(self.columns))) for _ in range(2))
-        for here, part in dense_rows(X, self.columns, _length(self.columns)):
-            change += host(like((a[here, None] * pulls[here]).T, part) @ part)
-            size += host(like((a[here, None] * sizes[here]).T, part) @ abs(part))
-        return change, size, Length(math.sqrt(float(a @ along))), Length(math.sqrt(float(a @ blur)))
+    a, X = host(block["a"]), block.X
+    moved, rounding = (np.where((a > 0.0)[:, None], one, 0.0) for one in factor.moved(X, n)[:2])
+    pulls, sizes, along, blur = rows.product(moved, rounding)
+    change, size = (np.zeros((pulls.shape[1], len(columns))) for _ in range(2))
+    for here, part in dense_rows(X, columns, _length(columns)):
+        change += host(like((a[here, None] * pulls[here]).T, part) @ part)
+        size += host(like((a[here, None] * sizes[here]).T, part) @ abs(part))
+    return change, size, Length(math.sqrt(float(a @ along))), Length(math.sqrt(float(a @ blur)))
 
 
 def _length(columns: Indices) -> int:
@@ -174,41 +148,27 @@ def _length(columns: Indices) -> int:
     return COLUMN_BYTES // (8 * max(len(columns), 1))
 
 
-@dataclass(frozen=True)
-class WeightedGram:
-    """H of rows whose H_i are numbers, and how many roundings a term passes. a and what H_i needs are given."""
-
-    state: Piecewise
-    variables: Variables
-    reads: bool = True
-    keeps: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.variables) ** 2
-
-    def __call__(self, block: Block) -> Any:
-        H, terms = weighted_gram(block.X, self.variables, host(block["a"]) * self.state(block).second[:, 0])
-        return H, Most(terms)
+# Of a piecewise quadratic psi: kinks, which rows may reach one (doubtful), and lengths ||x_i|| go with the rows
 
 
-@dataclass(frozen=True)
-class Pulls:
+def light_hessian(block: Block, rows: Any, variables: Variables) -> Any:
+    """H of rows that do not reach a kink, and how many roundings a term passes."""
+    H, terms = weighted_gram(block.X, variables, host(block["a"]) * rows.second[:, 0])
+    return H, Most(terms)
+
+
+def pulls(block: Block, rows: Any, factor: Factor, up: float, c: float) -> Any:
     """||x_i|| of every row, `up` times the factor's, which stay; ||C^(1/2) delta||, and of rows that may reach a kink
-    sum c a ||x_i|| delta_i and sum c a ||x_i||^2. a, norms, kinks, doubtful are given."""
+    sum c a ||x_i|| delta_i and sum c a ||x_i||^2."""
+    a, off = host(block["a"]), block["kinks"][:, 1]
+    lengths = up * norms(block, rows, factor, 0.0)[:, 0]
+    heavy = c * a * block["doubtful"]
+    return lengths, (blurred(block, rows), float(heavy @ (lengths * off)), float(heavy @ (lengths * lengths)))
 
-    state: Piecewise
-    factor: Factor
-    up: float
-    reads: bool = True
-    keeps: bool = True
 
-    def __call__(self, block: Block) -> Any:
-        a, off = host(block["a"]), block["kinks"][:, 1]
-        lengths = self.up * Reach(self.state, self.factor, 0.0).norms(block)[:, 0]
-        heavy = self.state.c * a * block["doubtful"]
-        rest = Length(norm(np.sqrt(a * self.state(block).second[:, 0]) * off))
-        return lengths, (rest, float(heavy @ (lengths * off)), float(heavy @ (lengths * lengths)))
+def blurred(block: Block, rows: Any) -> Length:
+    """||C^(1/2) delta||."""
+    return Length(norm(np.sqrt(host(block["a"]) * rows.second[:, 0]) * block["kinks"][:, 1]))
 
 
 @dataclass(frozen=True)
@@ -228,31 +188,6 @@ class Wider:
         return reached | before, Most(bool((reached & ~before).any()))
 
 
-@dataclass(frozen=True)
-class Blurred:
-    """||C^(1/2) delta||. a, kinks, doubtful are given."""
-
-    state: Piecewise
-    reads: bool = False
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Length:
-        return Length(norm(np.sqrt(host(block["a"]) * self.state(block).second[:, 0]) * block["kinks"][:, 1]))
-
-
-@dataclass(frozen=True, eq=False)
-class Curvature:
-    """`grow` times the H_i of rows, with what these need: numbers that stay with the rows."""
-
-    state: State
-    steepest: Array  # max_i (H_i)_kk, without `grow`
-    kept: Mapping[str, Any] = field(default_factory=dict)
-    grow: float = 1.0
-
-    def grown(self, factor: float) -> Curvature:
-        return replace(self, grow=self.grow * factor * (1.0 + EPS))
-
-
 @dataclass(frozen=True, eq=False)
 class Slopes:
     """psi' of all rows at w, output by output."""
@@ -263,7 +198,7 @@ class Slopes:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class VerifiedRows:
     """Rows of X at W, with margins that are a product, an offset among them, plus b, and the variables of H. `loss` is
     None for a softmax; a, y, norms are given."""
 
@@ -275,14 +210,17 @@ class Questions:
     b: Array
     variables: Variables
 
-    def ask(self, job: Any, **kept: Any) -> Any:
+    def run(self, job: Any, **kept: Any) -> Any:
         """The sum over all blocks."""
         return self.design.rows.run(job, [self.image], **self.given, **kept)
+
+    def ask(self, function: Callable[..., Any], *arguments: Any, state: State | None = None, **kept: Any) -> Any:
+        return self.run(Question(function, state or self.at, arguments), **kept)
 
     @cached_property
     def at(self) -> At:
         at = At(self.loss, self.b)
-        return at if self.design.rows.dear else replace(at, made=self.ask(at))
+        return at if self.design.rows.dear else replace(at, made=self.run(at))
 
     @property
     def kinked(self) -> bool:
@@ -293,97 +231,42 @@ class Questions:
         """What a sum of numbers that are not negative is multiplied by."""
         return 1.0 + gamma(sum(self.design.shape) + len(self.b) + 16)
 
+    @property
+    def at_once(self) -> bool:
+        """Whether all is asked in the first pass."""
+        return self.kinked or self.design.rows.dear
+
+    def _facts(self, sharp: bool, hessian: bool) -> Any:
+        up = 1.0 + gamma(self.W.size + 8)
+        slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
+        asked = Asked(self.W, self.b, slack, self.variables, sharp, hessian)
+        return self.run(Question(facts, self.at, (asked,), self.kinked, size=hessian * len(self.variables) ** 2))
+
     def facts(self) -> tuple[Slopes, Any] | None:
-        """Slopes, and what else `Facts` has found; None where margins are not finite, rates were cut off, or a
+        """Slopes, and what else `facts` have found; None where margins are not finite, rates were cut off, or a
         probability is too small."""
-        kinks, known = self.kinked, None
-        if isinstance(self.loss, Squared) and not self.variables.intercept:
-            known = self.design.gram
-        found = self.ask(self._facts(kinks or self.sharp, known is None))
-        kept, found = found if kinks else (None, found)
+        squares = isinstance(self.loss, Squared) and not self.variables.intercept
+        known = self.design.gram if squares else None
+        found = self._facts(self.at_once, known is None and not self.kinked)
+        kept, found = found if self.kinked else (None, found)
         broken, rough, total, size, *others = found
         if broken:
             return None
         if known is not None:
             S = self.variables.columns[0]
             others[-2:] = self.design.shape[0] + 12.0, known[np.ix_(S, S)]
-        slopes = Slopes(np.array([float(one) for one in rough]) * self.more, total, size * self.more)
-        return slopes, kept if kinks else others
-
-    @property
-    def sharp(self) -> bool:
-        """Whether all is asked in the first pass."""
-        return self.design.rows.dear
-
-    def _facts(self, sharp: bool, hessian: bool) -> Facts:
-        up = 1.0 + gamma(self.W.size + 8)
-        slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
-        return Facts(self.at, self.W, slack, self.variables, sharp, hessian, self.kinked)
+        return Slopes(
+            np.array(rough, dtype=np.float64) * self.more, total, size * self.more
+        ), others if kept is None else kept
 
     def sharper(self) -> tuple[float, float]:
-        """How far margins are off, as `Facts` has it, by a product with |X|."""
-        off, shaken = self.ask(self._facts(True, False))[4:6]
+        """How far margins are off, by a product with |X|."""
+        off, shaken = self._facts(True, False)[4:6]
         return float(off), float(shaken)
 
     def factor(self, H: Any, terms: float, l2: Array) -> Factor | None:
         """None where it cannot be proven that H is positive definite; l2 is K x d."""
         N, block = self.design.shape[0], self.design.rows.block
         terms = float(terms) + math.ceil(math.log2(math.ceil(N / block))) + 1
-        return Factor.of(
-            np.array(H, order="F"), terms, N, self.variables, self.variables.gathered(l2, np.zeros(len(l2)))
-        )
-
-    def reach(self, factor: Factor, C: Curvature, useful: float) -> float:
-        """No sharper than useful."""
-        return float(self.ask(Reach(C.state, factor.travelling(), useful), **C.kept))
-
-    def squares(self, columns: Indices, C: Curvature) -> Array:
-        squares: Array = self.ask(Squares(C.state, C.grow, columns), **C.kept)
-        return squares
-
-    def change(self, columns: Indices, factor: Factor, C: Curvature, n: Array) -> tuple[Array, Array, float, float]:
-        """As `Changed` has it."""
-        change, sizes, along, blur = self.ask(Changed(C.state, factor.travelling(), n, columns), **C.kept)
-        return change, sizes * self.more, float(along) * self.more, float(blur) * self.more
-
-    def kinks(self, kinks: Any) -> Kinks:
-        return Kinks(self, {"kinks": kinks, "doubtful": self.ask(Wider(0.0), kinks=kinks)[0]})
-
-
-@dataclass(frozen=True, eq=False)
-class Kinks:
-    """Rows of a piecewise quadratic psi, of which some, `heavy`, may reach a kink and do not count in H. `kept` are
-    numbers that stay with the rows: distances to kinks and so on, which rows may reach one, and norms."""
-
-    questions: Questions
-    kept: Mapping[str, Any]
-
-    @property
-    def c(self) -> float:
-        return float(self.questions.loss.curvature)
-
-    def factor(self, l2: Array) -> tuple[Factor | None, Curvature]:
-        """Of rows that are not heavy."""
-        C = Curvature(Piecewise(self.c), np.array([self.c]), self.kept)
-        H, terms = self.questions.ask(WeightedGram(Piecewise(self.c), self.questions.variables), **self.kept)
-        return self.questions.factor(H, terms, l2), C
-
-    def pulls(self, factor: Factor, up: float) -> tuple[Kinks, float, float, float]:
-        """The same, with norms ||x_i|| that are `up` times the factor's; ||C^(1/2) delta||; and of rows that are heavy
-        the sums of c a ||x_i|| delta_i and of c a ||x_i||^2."""
-        job = Pulls(Piecewise(self.c), factor.travelling(), up)
-        lengths, (rest, of_heavy, squares) = self.questions.ask(job, **self.kept)
-        return replace(self, kept={**self.kept, "lengths": lengths}), float(rest), of_heavy, squares
-
-    def reached(self, rho: float) -> bool:
-        """Whether other rows may reach a kink within rho."""
-        return bool(self.questions.ask(Wider(rho), **self.kept)[1])
-
-    def wider(self, rho: float) -> Kinks:
-        """With all rows heavy that may reach a kink within rho."""
-        return replace(self, kept={**self.kept, "doubtful": self.questions.ask(Wider(rho), **self.kept)[0]})
-
-    def largest(self) -> tuple[Curvature, float]:
-        """H_i of all rows, heavy or not, and ||C^(1/2) delta||."""
-        C = Curvature(Piecewise(self.c, heavy=True), np.array([self.c]), self.kept, 1.0 + 32.0 * EPS)
-        return C, float(self.questions.ask(Blurred(Piecewise(self.c, heavy=True)), **self.kept)) * (1.0 + 32.0 * EPS)
+        l2 = self.variables.gathered(l2, np.zeros(len(l2)))
+        return Factor.of(np.array(H, order="F"), terms, N, self.variables, l2)
