@@ -393,21 +393,18 @@ class _At:
 
     def _follow(self, V: Array) -> Array:
         """How b moves with weights that move by the columns of V."""
-        train, K, k = self.held.train, self.K, V.shape[1]
-        if train is None:
-            return np.zeros(k) if K == 1 else np.zeros((K, k))
-        if not isinstance(train, Multinomial):
-            return train.intercept_gradient(self.image) @ V
-        return train.intercept_along(self.image, V)
+        train, k = self.held.train, V.shape[1]
+        if isinstance(train, Multinomial):
+            return train.intercept_along(self.image, V)
+        b: Array = np.zeros((self.K, k)) if train is None else train.intercept_gradient(self.image)[None, :] @ V
+        return b if self.K > 1 else b[0]
 
     def _led(self, total: Any) -> Any:
         """What b that count by `total` pull weights by."""
         train = self.held.train
-        if train is None:
-            return 0.0
-        if not isinstance(train, Multinomial):
-            return train.intercept_gradient(self.image) * total
-        return train.intercept_adjoint(self.image, total)
+        if isinstance(train, Multinomial):
+            return train.intercept_adjoint(self.image, total)
+        return 0.0 if train is None else train.intercept_gradient(self.image) * total
 
     def _linear(self) -> Linear:
         score, design, here, share, K = self.held.score, self.held.design, self.here, self.held.share, self.K
