@@ -158,7 +158,7 @@ class _Counted(_HeldOutLoss):
     def __init__(self, X: Any, y: Any, targets: Callable[[Any], Array], labels: bool) -> None:
         design = _design(X)
         _counted(design)
-        self.held_out = HeldOut(design, _targets(design, y, targets, labels), self.score, counted=True)
+        self.held_out = HeldOut(design, design.rows.targets(y, targets, labels), self.score, counted=True)
 
 
 class _LabelLoss(_Counted):
@@ -227,7 +227,7 @@ class Deviance(_HeldOutLoss):
         total = float(design.shape[0]) if sample_weight is None else _summed(sample_weight)
         total = float(getattr(design.weights, "count", total))
         offset = None if offset is None else design.rows.rows_of(offsets(offset, design.shape[0]))
-        y = _targets(design, y, family.targets, False)
+        y = design.rows.targets(y, family.targets, False)
         self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
 
 
@@ -241,7 +241,7 @@ class _Multinomial(_HeldOutLoss):
         design, train = _design(X), problem.model()
         if design.rows.dear != train.design.rows.dear:
             raise TypeError("X and the problem's X must both be in blocks of rows, or neither")
-        y = _targets(design, y, partial(_numbers, problem.classes), True)
+        y = design.rows.targets(y, partial(_numbers, problem.classes), True)
         self.held_out = HeldOut(design, y, self.score, float(_counted(design)), train)
 
 
@@ -323,16 +323,6 @@ def _summed(sample_weight: Any) -> float:
 
 def _design(X: Any, sample_weight: Any = None) -> Design:
     return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
-
-
-def _targets(design: Design, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-    """`function` of y, to go with the rows; with `labels` it depends on the set of different y as well."""
-    if design.rows.dear:
-        return design.rows.targets(y, function, labels)
-    y = host(y)
-    if y.shape != design.shape[:1]:
-        raise ValueError(f"y must have shape {design.shape[:1]} to match X, got {y.shape}")
-    return frozen(function(y))
 
 
 def _counted(design: Design) -> int:

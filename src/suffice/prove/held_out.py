@@ -144,7 +144,8 @@ class HeldRows:
     @cached_property
     def residuals(self) -> Array:
         residuals = self.score.residuals(self.m, self.y)
-        return _like(np.sqrt(self.v), residuals) * residuals
+        residuals *= _like(np.sqrt(self.v), residuals)
+        return residuals
 
     def sums(self) -> Any:
         """The loss, block by block; X^T v phi', v phi' and what these are rounded relative to, output by output; what

@@ -36,12 +36,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.evaluation import Evaluation
 from suffice.imaging.variation import Variation
 from suffice.imaging.variation_change import hessian_doubt
@@ -49,8 +48,9 @@ from suffice.losses import Loss
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
 from suffice.prove.factor import Factor, apart
-from suffice.prove.outputs import At, SoftmaxRows, images
+from suffice.prove.outputs import At, images
 from suffice.prove.verified import Verifiable, Verification
+from suffice.prove.verified_rows import Question
 from suffice.rows.blocks import Block, Most
 from suffice.rows.products import absolute_product
 from suffice.rows.rounding import TINY, gamma
@@ -177,12 +177,12 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     shift = np.zeros(K)
     shift[[k for k in range(K) if variables.has_intercept(k)]] = near[~weights]
     of_x = Doubt.of(_on(free, near[weights]), shift, known.b)
-    bend = _bending(model, known, x, canonical.f.image(x), of_x)
-    if bend is None:
+    moved = _bending(model, known, x, canonical.f.image(x), of_x)
+    if moved is None:
         return None
     c = steep(of_x)
     side = variables.gathered(c.weights.reshape(K, -1), np.zeros(K) + c.intercept)
-    q, of_q = solved(factor, bend, side, variables.gathered(c.of_weights.reshape(K, -1), np.zeros(K) + c.of_intercept))
+    q, of_q = solved(factor, moved, side, variables.gathered(c.of_weights.reshape(K, -1), np.zeros(K) + c.of_intercept))
     return x, _on(free, q[weights]), of_x, Doubt.of(_on(free, of_q[weights]))
 
 
@@ -215,34 +215,25 @@ def _on(free: Any, values: Array) -> Array:
     return whole
 
 
-@dataclass(frozen=True)
-class Bend:
+def bend(block: Block, rows: Any, each: Array, even: Array, b: Array) -> Most:
     """What moves of margins by no more than |x_i| . each_k + even_k do to log H_i at most, their rounding included;
     infinity where a row may reach a kink. a, y are given."""
-
-    at: At
-    each: Array
-    even: Array
-    reads: bool = True
-    keeps: bool = False
-
-    def __call__(self, block: Block) -> Most:
-        rows, image, counts = self.at(block), images(block), np.asarray(block["a"]) > 0.0
-        delta = absolute_product(block.X, self.each.T) * (1.0 + gamma(self.each.size + 16)) + self.even
-        delta = delta + 8.0 * EPS * (np.abs(image) + np.abs(self.at.b)) + 4.0 * rows.blur + TINY * self.each.size
-        if isinstance(rows, SoftmaxRows) or not rows.kinked:
-            return Most(rows.third * apart(delta)[counts].max(initial=0.0))
-        distance = rows.loss.kink_distance(rows.m, rows.y) - 8.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
-        return Most(math.inf if np.any((distance <= delta)[counts]) else 0.0)
+    image, counts = images(block), host(block["a"]) > 0.0
+    delta = absolute_product(block.X, each.T) * (1.0 + gamma(each.size + 16)) + even
+    delta = delta + 8.0 * EPS * (np.abs(image) + np.abs(b)) + 4.0 * rows.blur + TINY * each.size
+    if not rows.kinked:
+        return Most(rows.third * apart(delta)[counts].max(initial=0.0))
+    distance = rows.loss.kink_distance(rows.m, rows.y) - 8.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
+    return Most(math.inf if np.any((distance <= delta)[counts]) else 0.0)
 
 
 def _bending(model: Verifiable, known: Verification, x: Array, image: Any, of_x: Doubt) -> float | None:
     """a: H of the exact minimiser is the factor's times e^(+-a). None where a row may reach a kink, or a is large."""
     K = model.outputs
     each = (of_x.each + model.design.margin_rounding(x) * np.abs(x)).reshape(K, -1)
-    found = model.design.rows.run(Bend(At(model.loss, known.b), each, of_x.intercept), [image], **model.given)
-    bend = float(found) * (1.0 + 8.0 * EPS) + (K + 64.0) * EPS
-    return bend if bend < 1.0 and known.whole else None
+    job = Question(bend, At(model.loss, known.b), (each, of_x.intercept, known.b))
+    moved = float(model.design.rows.run(job, [image], **model.given)) * (1.0 + 8.0 * EPS) + (K + 64.0) * EPS
+    return moved if moved < 1.0 and known.whole else None
 
 
 def solved(factor: Factor, bend: float, c: Array, of_c: Array) -> tuple[Array, Array]:
