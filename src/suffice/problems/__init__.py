@@ -1,9 +1,9 @@
 """Ready-made lower-level problems, as functions of their parameters.
 
-linear       models of one margin with l1 and l2, Cox's among them; penalties of groups of weights
-multinomial  several classes                targets   several targets
-many         penalties of groups of columns, fused ones, weights of samples
-imaging      images by smoothed total variation
+linear    models of one margin with l1 and l2, Cox's among them; penalties of groups of weights
+outputs   several classes, several targets
+many      penalties of groups of columns, fused ones, weights of samples
+imaging   images by smoothed total variation
 """
 
 from suffice.models.labels import signs
@@ -22,8 +22,7 @@ from suffice.problems.linear import (
     LowerLevel,
 )
 from suffice.problems.many import FusedLasso, Grouped, SampleWeights
-from suffice.problems.multinomial import ElasticNetMultinomial
-from suffice.problems.targets import MultiTaskElasticNet
+from suffice.problems.outputs import ElasticNetMultinomial, MultiTaskElasticNet
 
 __all__ = [
     "Denoising",

@@ -58,8 +58,11 @@ class LowerLevel(Protocol):
         ...
 
 
-class ElasticNetProblem:
-    """A model with l1 and l2 of its weights."""
+class LinearProblem:
+    """Rows, and a model of one or several outputs of them."""
+
+    design: Design
+    outputs: int = 1
 
     def _model(self, l2: float) -> Any:
         """The smooth part, with a ridge."""
@@ -68,7 +71,11 @@ class ElasticNetProblem:
     @property
     def size(self) -> int:
         """The number of weights."""
-        raise NotImplementedError
+        return self.outputs * self.design.shape[1]
+
+
+class ElasticNetProblem(LinearProblem):
+    """A model with l1 and l2 of its weights."""
 
     @cached_property
     def l1_max(self) -> float:
@@ -140,10 +147,9 @@ class ElasticNetModel(ElasticNetProblem):
     """
 
     def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None) -> None:
-        self.design = X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
+        self.design = design_of(X, sample_weight)
         self.loss = loss
-        rows = self.design.shape[0]
-        self.offset = None if offset is None else offsets(offset, rows)
+        self.offset = None if offset is None else offsets(offset, self.design.shape[0])
         labelled = isinstance(loss, Labelled)
         function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
         self.y = self.design.rows.targets(y, function, labelled)  # lives with X
@@ -154,11 +160,6 @@ class ElasticNetModel(ElasticNetProblem):
 
     def _model(self, l2: float) -> LossModel:
         return LinearModel(self.design, self.y, self.loss, l2, self.offset)
-
-    @property
-    def size(self) -> int:
-        """The number of weights."""
-        return self.design.shape[1]
 
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter, for `suffice.certify_global`: they are the penalties."""
@@ -316,14 +317,14 @@ class ElasticNetCox(ElasticNetProblem):
     def _model(self, l2: float) -> CoxModel:
         return replace(self.model, l2=l2)
 
-    @property
-    def size(self) -> int:
-        """The number of weights."""
-        return self.design.shape[1]
-
     def at(self, *, l1: Any, l2: Any) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 > 0."""
         return super().at(l1=l1, l2=l2 if isinstance(l2, np.ndarray) else positive(l2, "l2"))
+
+
+def design_of(X: Any, sample_weight: Any) -> Design:
+    """The rows, or those of another problem whose `design` was given."""
+    return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
 
 
 def least_zeroing_l1(model: ImagedSmooth, size: int) -> float:

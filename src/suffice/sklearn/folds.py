@@ -46,7 +46,7 @@ from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
 from suffice.models.multinomial import Multinomial
 from suffice.models.quantile import Quantile
 from suffice.models.targets import Targets, of_zero
-from suffice.problems.targets import with_targets
+from suffice.problems.outputs import with_targets
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore, SquaredScores
