@@ -311,10 +311,10 @@ def test_a_model_is_not_written_through_a_link(tmp_path, victim):
     pytest.importorskip("pandas")
     from sklearn.linear_model import Ridge
 
-    from suffice.tabular import run
+    from suffice.tabular import model_file
 
-    for name in run.SAVED:
+    for name in model_file.SAVED:
         (tmp_path / name).symlink_to(victim)
-    (file, _), failures = run.save(Ridge().fit([[1.0], [2.0]], [1.0, 2.0]), tmp_path)
+    (file, _), failures = model_file.save(Ridge().fit([[1.0], [2.0]], [1.0, 2.0]), tmp_path)
     assert file is None and all("is a symbolic link" in text for text in failures) and failures
     assert victim.read_bytes() == SECRET

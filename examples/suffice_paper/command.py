@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ def reproduce(
     figure: str, preset: str, out: Path, show: Callable[[str], object], *, jobs: int = 1, device: str = ""
 ) -> tuple[dict[str, Any], Path]:
     """The study that one of `WANTED` asks for, run or continued in the folder `out`, and the path of its report."""
+    check(figure, preset, device)
     from suffice_paper import imaging, imaging_report, report, study
 
     write_command(out, figure=figure, preset=preset, device=device)
@@ -34,6 +36,25 @@ def reproduce(
     wanted = set(FIGURES) if figure == "all" else {figure}
     data = study.make(study.PRESETS[preset], wanted, out, command, show, jobs=jobs, device=device or None)
     return data, report.write(data, out)
+
+
+def check(figure: str, preset: str, device: str) -> None:
+    """ValueError for what there is not."""
+    if figure not in WANTED:
+        raise ValueError(f"FIGURE must be one of {', '.join(WANTED)}, got {figure!r}")
+    if preset not in PRESET_NAMES:
+        raise ValueError(f"--preset must be one of {', '.join(PRESET_NAMES)}, got {preset!r}")
+    if device and figure in STUDIES:
+        raise ValueError(f"--device: {figure} runs on the CPU only, got {device!r}")
+    if device:
+        try:
+            torch: Any = import_module("torch")
+        except ImportError as error:
+            raise ValueError("--device needs torch: pip install 'suffice[gpu]'") from error
+        try:
+            torch.zeros(1, device=device)
+        except Exception as error:  # torch has no single class for devices that are not there
+            raise ValueError(f"--device {device!r} cannot be used: {error}") from error
 
 
 def report_again(folder: Path) -> Path:

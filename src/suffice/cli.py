@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -30,7 +30,13 @@ except ModuleNotFoundError:
 
 from suffice.files import JournalError
 from suffice.report.folder import COMMAND, read
+from suffice.result import OracleError
 from suffice.signals import termination
+from suffice.tabular.settings import AfterSearchError, Settings
+
+Jobs = Annotated[int, typer.Option(min=0, help="processes; 0: one per core")]
+Json = Annotated[bool, typer.Option("--json", help="print what was found as JSON, and nothing else")]
+Trust = Annotated[bool, typer.Option("--trust", help="load a file that runs code which is in it: only if you made it")]
 
 app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains each model just accurately enough.")
 
@@ -44,8 +50,6 @@ def main() -> None:
 
 def _options_of_settings(command: Any) -> Any:
     """The command with an option for every field of `Settings` that has a help text, in place of its `options`."""
-    from suffice.tabular.settings import Settings
-
     hints, signature = get_type_hints(Settings), inspect.signature(command, eval_str=True)
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
     for item in fields(Settings):
@@ -72,14 +76,12 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON, and nothing else")] = False,
+    jobs: Jobs = 1,
+    as_json: Json = False,
     **options: Any,
 ) -> None:
     """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
     with _one_line_errors("tune"):
-        from suffice.tabular.settings import Settings
-
         if (target is None) == (time is None):
             raise ValueError("give the column to predict, --target, or times until an event, --time with --event")
         if time is not None and options["model"] == "auto":
@@ -92,7 +94,7 @@ def tune(
         settings = Settings(data=str(first), target=target or time or "", **{**options, **lists})
         name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
         out = Path("results") / f"tune-{name}" if out is None else out
-        _tune(settings, out, jobs or os.cpu_count() or 1, as_json)
+        _tune(settings, out, jobs, as_json)
 
 
 @app.command()
@@ -100,9 +102,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
     data: Annotated[Path, typer.Argument(help="a file with the columns of the training table, but for the target")],
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions; without it they are printed")] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="load model.joblib, which runs code that is in it: only if you made it")
-    ] = False,
+    trust: Trust = False,
 ) -> None:
     """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
     with _one_line_errors("predict"):
@@ -129,10 +129,8 @@ def certify(
     within: Annotated[
         float, typer.Option(help="the exit code is 0 if no more of the coefficients' norm is open")
     ] = 0.01,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="load a file that runs code which is in it: only if you made it")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
+    trust: Trust = False,
+    as_json: Json = False,
 ) -> None:
     """How far a fitted linear model is from the exact minimiser of its own objective, proven."""
     with _one_line_errors("certify"):
@@ -160,23 +158,14 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="folder of the run; an unfinished run in it is continued")] = Path(
         "results/paper"
     ),
-    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
+    jobs: Jobs = 0,
     device: Annotated[
         str, typer.Option(help="torch device that holds the images, cpu or cuda; empty: sparse matrices, without torch")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="print the claims as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make the paper's figures and check its claims; if interrupted, run it again to continue."""
     paper = _beside("suffice_paper", "reproduce")
-    if figure not in paper.WANTED:
-        raise typer.BadParameter(f"must be one of {', '.join(paper.WANTED)}, got {figure!r}", param_hint="FIGURE")
-    if preset not in paper.PRESET_NAMES:
-        known = ", ".join(paper.PRESET_NAMES)
-        raise typer.BadParameter(f"must be one of {known}, got {preset!r}", param_hint="--preset")
-    if device:
-        if figure in paper.STUDIES:
-            raise typer.BadParameter(f"{figure} runs on the CPU only, got {device!r}", param_hint="--device")
-        _check_device(device)
     with _one_line_errors("reproduce"):
         show = (lambda line: None) if as_json else (lambda line: typer.echo(line, err=True))
         data, page = paper.reproduce(figure, preset, out, show, jobs=jobs or os.cpu_count() or 1, device=device)
@@ -188,28 +177,22 @@ def reproduce(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="the folder of an unfinished run")],
-    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one per core")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    jobs: Jobs = 0,
+    as_json: Json = False,
     data: Annotated[Path | None, typer.Option(help="where the table of `suffice tune` is now, if it has moved")] = None,
     max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit on the total")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="`suffice tune`: a new limit on seconds")] = None,
 ) -> None:
     """Continue a run with the arguments it was started with."""
-    changes: dict[str, Any] = {
-        "data": data and str(data),
-        "max_evaluations": max_evaluations,
-        "max_seconds": max_seconds,
-    }
+    changes = {"data": data and str(data), "max_evaluations": max_evaluations, "max_seconds": max_seconds}
+    given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     with _one_line_errors("resume"):
         if _is_tune(folder):
             from suffice.tabular.run import read_settings
 
-            given = {name: value for name, value in changes.items() if value is not None}
-            return _tune(replace(read_settings(folder), **given), folder, jobs or os.cpu_count() or 1, as_json)
-        for name, value in changes.items():
-            if value is not None:
-                hint = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(f"{folder} holds no run of `suffice tune`", param_hint=hint)
+            return _tune(replace(read_settings(folder), **given), folder, jobs, as_json)
+        for name in given:
+            raise ValueError(f"--{name.replace('_', '-')}: {folder} holds no run of `suffice tune`")
         known = _beside("suffice_paper", "reproduce").read_command(folder)
     reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
 
@@ -238,7 +221,7 @@ def bench(
     grid: Annotated[int, typer.Option(min=2, max=50, help="values of each penalty in scikit-learn's grids")] = 10,
     quick: Annotated[bool, typer.Option("--quick", help="tuners: three problems, one seed, a minute or two")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="tuners: processes of one thread each")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="print the results as JSON")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so. `suffice
     bench data.csv --target y` compares with its RidgeCV, ElasticNetCV and LogisticRegressionCV on a table of your own.
@@ -262,76 +245,69 @@ def _is_tune(folder: Path) -> bool:
 
 
 @contextmanager
-def _one_line_errors(command: str) -> Iterator[None]:
-    """Whatever is wrong with arguments, tables and folders: one line and exit code 2."""
+def _one_line_errors(command: str, run: Path | None = None) -> Iterator[None]:
+    """Whatever is wrong with arguments, tables and folders, and what ends or breaks a run in its folder: one line and
+    the exit code."""
+    again = f"every finished evaluation is in {run}, and `suffice resume {run}`"
     try:
-        yield
+        with termination(KeyboardInterrupt) if run is not None else nullcontext():
+            yield
+    except KeyboardInterrupt as error:
+        if run is None:
+            raise
+        raise _exit(f"suffice: interrupted; {again} goes on", 1) from error
+    except OracleError as error:
+        raise _exit(f"suffice: {error}", 1) from error
+    except AfterSearchError as error:
+        raise _exit(f"suffice: {error}; {again} tries again", 3) from error
     except (ValueError, OSError, JournalError) as error:
-        typer.echo(f"suffice {command}: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(2) from error
+        raise _exit(f"suffice {command}: {error}", 2) from error
     except ImportError as error:
-        typer.echo(f"suffice {command}: needs {error.name}: pip install 'suffice[cli,plot]'", err=True)
-        raise typer.Exit(2) from error
+        raise _exit(f"suffice {command}: needs {error.name}: pip install 'suffice[cli,plot]'", 2) from error
 
 
-def _tune(settings: Any, out: Path, jobs: int, as_json: bool) -> None:
+def _exit(line: str, code: int) -> typer.Exit:
+    """An exit with this code, and the line that says why."""
+    typer.echo(" ".join(line.split()), err=True)
+    return typer.Exit(code)
+
+
+def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
 
     from suffice.result import Status
     from suffice.tabular import live
-    from suffice.tabular.run import AfterSearchError, claim, execute, keep, kept, load, opened
+    from suffice.tabular.run import claim, execute, finished_result, load, opened, write_result
 
     began = time.monotonic()
-    try:
-        with _stopping(f"every finished evaluation is in {out}, and `suffice resume {out}` goes on"):
-            if (known := kept(out, settings)) is not None:
-                if as_json:
-                    return typer.echo(json.dumps(known["found"], allow_nan=False))
-                return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
-            with opened(settings) as table:
-                problem, settings = load(settings, table)
-                claim(out, settings)
-                if not as_json:
-                    typer.echo("\n".join(live.describe(problem, settings)))
-                scoring = problem.optimised(settings.scoring)
-                with live.Progress(Console(stderr=True), settings, scoring, quiet=as_json) as progress:
-                    outcome = execute(
-                        settings, problem, out, jobs=jobs, callback=progress.told, stage=progress.stage, began=began
-                    )
-    except AfterSearchError as error:
-        typer.echo(f"suffice: {error}; every evaluation is in {out}, and `suffice resume {out}` tries again", err=True)
-        raise typer.Exit(3) from error
-    lines = live.conclude(outcome)
-    keep(outcome, lines)
-    more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
-    result = outcome.search.result_
+    with _one_line_errors("tune", out):
+        if (known := finished_result(out, settings)) is not None:
+            if as_json:
+                return typer.echo(json.dumps(known["found"], allow_nan=False))
+            return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
+        with opened(settings) as table:
+            problem, settings = load(settings, table)
+            claim(out, settings)
+            if not as_json:
+                typer.echo("\n".join(live.describe(problem, settings)))
+            scoring, console = problem.optimised(settings.scoring), Console(stderr=True)
+            with live.ProgressLine(console, settings, scoring, quiet=as_json) as progress:
+                outcome = execute(
+                    settings, problem, out, jobs=jobs or os.cpu_count() or 1, callback=progress.record,
+                    stage=progress.stage, began=began,
+                )  # fmt: skip
+    lines, result = live.conclude(outcome), outcome.result
+    write_result(outcome, lines)
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
     for failure in outcome.failures:
         typer.echo(f"suffice: {failure}", err=True)
     if outcome.failures:
         model = "" if outcome.model_file is None else f"the model is in {outcome.model_file}, "
-        typer.echo(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", err=True)
-        raise typer.Exit(3)
+        raise _exit(f"suffice: {model}every evaluation is in {out}, `suffice resume {out}` tries again", 3)
     if not result.success:
+        more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
         goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
-        typer.echo(f"suffice: stopped early, {result.message}{goes_on}", err=True)
-        raise typer.Exit(1)
-
-
-@contextmanager
-def _stopping(goes_on: str) -> Iterator[None]:
-    """A run that is interrupted, by Ctrl-C or SIGTERM, or that cannot go on: one line and exit code 1."""
-    from suffice.result import OracleError
-
-    try:
-        with termination(KeyboardInterrupt):
-            yield
-    except KeyboardInterrupt as error:
-        typer.echo(f"suffice: interrupted; {goes_on}", err=True)
-        raise typer.Exit(1) from error
-    except OracleError as error:
-        typer.echo(f"suffice: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(1) from error
+        raise _exit(f"suffice: stopped early, {result.message}{goes_on}", 1)
 
 
 def _beside(package: str, command: str) -> Any:
@@ -341,16 +317,4 @@ def _beside(package: str, command: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise
-        typer.echo(f"suffice {command}: the package {package} is missing: install suffice again", err=True)
-        raise typer.Exit(2) from error
-
-
-def _check_device(device: str) -> None:
-    try:
-        torch: Any = importlib.import_module("torch")
-    except ImportError as error:
-        raise typer.BadParameter("needs torch: pip install 'suffice[gpu]'", param_hint="--device") from error
-    try:
-        torch.zeros(1, device=device)
-    except Exception as error:  # torch has no single class for devices that are not there
-        raise typer.BadParameter(f"{device!r} cannot be used: {error}", param_hint="--device") from error
+        raise _exit(f"suffice {command}: the package {package} is missing: install suffice again", 2) from error

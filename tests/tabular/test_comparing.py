@@ -170,7 +170,7 @@ def test_a_look_is_small_whatever_the_table():
     y = np.arange(50_000.0)
     for width, rows in ((1, 2_000), (400, 1_000), (100_000, 200)):
         some = sample(np.ones(50_000, dtype=bool), comparing.most_rows(width))
-        look = comparing.Look(frame.iloc[some], y[some], False, lambda numeric, categorical: None)
+        look = comparing.SampledRows(frame.iloc[some], y[some], False, lambda numeric, categorical: None)
         assert len(look.frame) == len(look.y) == rows
         assert sum(look.at_random).tolist() == [1] * rows
 

@@ -225,7 +225,7 @@ def test_huber_and_groups_of_columns_can_be_tuned(data, given, monkeypatch):
 
 
 def test_a_model_that_may_run_code_is_loaded_on_request_only(data, monkeypatch):
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    monkeypatch.setattr("suffice.tabular.model_file.find_spec", lambda name: None)
     out, _ = tuned(data, data.parent / "by joblib", "Preis", "verkauft", "--model", "ridge")
     assert (out / "model.joblib").exists()
     result = predict(out, data)

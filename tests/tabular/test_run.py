@@ -120,7 +120,7 @@ def test_people_are_told_what_was_done_and_found(data, tmp_path):
 def test_without_skops_the_model_is_a_joblib_file_with_a_warning(data, tmp_path, no_report, monkeypatch):
     import joblib
 
-    monkeypatch.setattr(run, "find_spec", lambda name: None)
+    monkeypatch.setattr("suffice.tabular.model_file.find_spec", lambda name: None)
     result = tune(data, "--max-evaluations", 3, out=tmp_path / "run")
     assert "runs code that the file contains" in result.output
     assert len(joblib.load(tmp_path / "run" / "model.joblib").predict(FRAME)) == N
@@ -393,17 +393,17 @@ def test_the_line_tells_evaluations_time_work_and_the_best_interval():
     console = Console(file=io.StringIO(), force_terminal=True, width=200)
     settings = Settings(data="a.csv", target="y", max_evaluations=50)
     record = Record(1, "step", (0.0,), 1.0, (0.1,), None, 0.2, (0.1, 0.3), 5.0, 5.0, 0.1, 0.1)
-    with live.Progress(console, settings, "neg_brier_score") as progress:
+    with live.ProgressLine(console, settings, "neg_brier_score") as progress:
         assert "preparing the folds" in progress.line()
         for number in range(1, 6):
             upper = 0.3 if number == 2 else 0.9
-            progress.told(replace(record, number=number, total_work=5.0 * number, interval=(0.1, upper)))
+            progress.record(replace(record, number=number, total_work=5.0 * number, interval=(0.1, upper)))
         line = progress.line()
         assert line.startswith("5 evaluations · ") and "work 25" in line and "left" in line
         assert "neg_brier_score in [-0.30, -0.10]" in line
     quiet = Console(file=io.StringIO(), force_terminal=False)
-    with live.Progress(quiet, settings, "r2") as progress:
-        progress.told(record)
+    with live.ProgressLine(quiet, settings, "r2") as progress:
+        progress.record(record)
         assert "r2 in [0.70, 0.90]" in progress.line()
     assert quiet.file.getvalue() == ""
 

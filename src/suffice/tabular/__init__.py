@@ -1,4 +1,14 @@
-"""Tables of data, from the command line: read a file, prepare its columns, tune a model, keep all of it in a folder."""
+"""Tables of data, from the command line: read a file, prepare its columns, tune a model, keep all of it in a folder.
+
+notation, dates, entries        how people write numbers and dates; what the entries of a column are
+table, csv_file, parquet, parts a table in memory, and one in parts on a cluster, with the same methods
+summaries, targets, columns     rules: what a column is for, what is predicted, the problem for a search
+cautions, comparing             what looks like a mistake; choices looked at on held-out rows
+groups, models, preparation     groups of columns, estimators by name, columns prepared for them
+settings, run, outcome, live    what is asked for, the run in its folder, what it has found and how that is told
+measure, predict, certify       scores, predictions for new files, how exactly a model was fitted
+model_file                      files of fitted models
+"""
 
 from typing import Any
 

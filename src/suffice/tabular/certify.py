@@ -18,7 +18,7 @@ from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.run import digest_of, load, read_settings
 from suffice.tabular.table import Table, TableError, read
-from suffice.tabular.targets import plain
+from suffice.tabular.targets import known_labels, plain
 
 
 def certify_run(folder: Path, path: str, *, trust: bool = False) -> FitReport:
@@ -73,20 +73,16 @@ def _require(names: list[str], table: Table, path: str) -> None:
 
 def _targets(model: Any, table: Table, target: str, rows: Array) -> Array:
     """The target as the model knows it: numbers, or its own labels."""
-    values = np.asarray(table[target].values, dtype=object)[rows]
     classes = getattr(model, "classes_", None)
     if classes is None:
+        values = table[target].values[rows]
         try:
             return np.asarray(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise TableError(f"the target {quoted(target)} holds {quoted(values[0])}, no number") from error
-    known = {str(plain(label)): label for label in classes}
-    if table[target].kind == "boolean":
-        values = np.array([bool(value) for value in values], dtype=object)
-    made = [known.get(str(plain(value))) for value in values]
-    strange = [value for value, label in zip(values, made, strict=True) if label is None]
-    if strange:
-        raise TableError(
-            f"the target {quoted(target)} holds {quoted(strange[0])}, and the model knows {listed(list(known))}"
-        )
-    return np.array(made, dtype=np.asarray(classes).dtype)
+    made = known_labels(table[target], classes)
+    strange = np.flatnonzero(rows & np.equal(made, None))
+    if len(strange):
+        holds, there = quoted(table[target].values[strange[0]]), listed([str(plain(label)) for label in classes])
+        raise TableError(f"the target {quoted(target)} holds {holds}, and the model knows {there}")
+    return np.array([label for label in made if label is not None], dtype=np.asarray(classes).dtype)

@@ -56,7 +56,7 @@ KNOWN: dict[str, tuple[Callable[[Array], Array], str]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class TableProblem:
     """What a search is given."""
 
     X: Any  # a pandas DataFrame with the columns that are used, as they are
@@ -91,7 +91,7 @@ class Problem:
         return len(np.unique(self.y)) if self.task == "classification" else 0
 
 
-def pose(table: AnyTable, settings: Settings) -> Problem:
+def pose(table: AnyTable, settings: Settings) -> TableProblem:
     """The problem that a table poses; `TableError` if it poses none."""
     target, parts = settings.target, {name: getattr(settings, name) for name in ("exposure", "offset")}
     known_parts = {role: name for role, name in parts.items() if name is not None}
@@ -132,7 +132,7 @@ def pose(table: AnyTable, settings: Settings) -> Problem:
     cv = table.folds(splitter, settings.cv, settings.seed, notes)
     needs = tuple(dict.fromkeys([*known_parts.values(), *origins.values()]))
     recipe = Recipe(target, needs, tuple(levels), table.reading)
-    return Problem(
+    return TableProblem(
         X, known.y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]),
         dict.fromkeys(names), cv, tuple(numeric), tuple(levels), tuple(notes), recipe.needed(),
         special.get("weights"), known.labels, known.log, chosen,
@@ -241,7 +241,7 @@ def _compared(
     texts = {name: summaries[name].categories for name in doubtful if summaries[name].kind == "text"}
     width = 2 * len(numeric) + sum(levels.values()) + sum(texts.values())
     some = sample(target.rows, comparing.most_rows(width))
-    look = comparing.Look(
+    look = comparing.SampledRows(
         table.frame([*numeric, *levels, *doubtful], some),
         target.y_of(some),
         target.task == "classification",

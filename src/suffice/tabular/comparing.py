@@ -54,7 +54,7 @@ def most_rows(width: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class SampledRows:
     """Some rows of a table: `prepare` makes transformers for numeric and categorical columns of `frame`."""
 
     frame: Any
@@ -89,7 +89,9 @@ class Look:
 # Counts
 
 
-def family(look: Look, chosen: str, numeric: Sequence[str], categorical: Sequence[str]) -> tuple[bool, float, float]:
+def family(
+    look: SampledRows, chosen: str, numeric: Sequence[str], categorical: Sequence[str]
+) -> tuple[bool, float, float]:
     """Whether poisson should be elastic-net, or the other way round; and the errors of squares and of Poisson's."""
     X, y, held = look.matrix(numeric, categorical), look.y.astype(np.float64), look.at_random
     squares, counts = _ridge(X, y[:, None], held)[:, :, 0], _poisson(X, y, held)
@@ -112,7 +114,7 @@ def _deviance(y: Array, prediction: Array) -> float:
 
 
 def columns(
-    look: Look, numeric: list[str], categorical: list[str], doubtful: Mapping[str, str], texts: set[str]
+    look: SampledRows, numeric: list[str], categorical: list[str], doubtful: Mapping[str, str], texts: set[str]
 ) -> Iterator[tuple[str, bool, str]]:
     """Name, whether it is used, and a note, for every column that was left out for a reason."""
     X, Y, held = look.matrix(numeric, categorical), look.targets, look.at_random
@@ -144,7 +146,7 @@ def _mostly_once(values: Any) -> bool:
     return bool((values.map(values.value_counts()) == 1).mean() > HALF)
 
 
-def _tells(look: Look, name: str, X: Array, both: Array, Y: Array) -> bool:
+def _tells(look: SampledRows, name: str, X: Array, both: Array, Y: Array) -> bool:
     """Whether a counter that brings the error down has the answer, and not just the place in the file."""
     if IDENTIFIER.search(name):
         return False

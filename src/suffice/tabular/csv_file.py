@@ -17,7 +17,7 @@ import io
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -82,36 +82,22 @@ def _uncommented(line: str) -> str:
 
 def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
     """The encoding of all bytes, and the first characters."""
-    chunk = file.read(1 << 20)
-    candidates = next((names for mark, names in MARKS if chunk.startswith(mark)), ("utf-8", "cp1252"))
-    left = {name: codecs.getincrementaldecoder(name)() for name in candidates}
-    heads, size = dict.fromkeys(candidates, ""), 0
-    while chunk:
-        size += len(chunk)
-        if size > limits.text:
-            raise TableError(f"the table has more than {limits.text:,} bytes of text")
-        _decode(left, heads, chunk, final=False)
-        chunk = file.read(1 << 20)
-    _decode(left, heads, b"", final=True)
-    name = next(name for name in candidates if name in left)
-    return name, heads[name]
-
-
-def _decode(left: dict[str, Any], heads: dict[str, str], chunk: bytes, *, final: bool) -> None:
-    for name, decoder in list(left.items()):
-        if name == "cp1252" and "utf-8" in left and chunk.isascii() and not final:
-            if len(heads[name]) < SAMPLE:
-                heads[name] += chunk[:SAMPLE].decode("ascii")
-            continue
+    start = file.read(4)
+    for name in next((names for mark, names in MARKS if start.startswith(mark)), ("utf-8", "cp1252")):
+        decoder, head, size, chunk = codecs.getincrementaldecoder(name)(), "", 0, b" "
+        file.seek(0)
         try:
-            text = decoder.decode(chunk, final)
-        except UnicodeError as error:
-            del left[name]
-            if not left:
-                raise TableError(f"the text is not {name}, nor any other encoding that is known here") from error
+            while chunk:
+                chunk = file.read(1 << 20)
+                size += len(chunk)
+                if size > limits.text:
+                    raise TableError(f"the table has more than {limits.text:,} bytes of text")
+                text = decoder.decode(chunk, final=not chunk)
+                head += text[:SAMPLE] if len(head) < SAMPLE else ""
+            return name, head
+        except UnicodeError:
             continue
-        if len(heads[name]) < SAMPLE:
-            heads[name] += text[:SAMPLE]
+    raise TableError(f"the text is not {name}, nor any other encoding that is known here")
 
 
 def _delimiter(lines: list[str], whole: bool, known: tuple[str, ...]) -> str:

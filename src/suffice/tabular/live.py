@@ -15,10 +15,10 @@ from suffice.report.formats import duration, short_interval
 from suffice.result import Record
 from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
-from suffice.tabular.columns import Problem
+from suffice.tabular.columns import TableProblem
 from suffice.tabular.entries import quoted
 from suffice.tabular.models import MODELS
-from suffice.tabular.run import TunedTable
+from suffice.tabular.outcome import TunedTable
 from suffice.tabular.settings import Settings
 from suffice.tabular.summaries import WARNING
 
@@ -30,7 +30,7 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-class Progress:
+class ProgressLine:
     """A line that follows the search, on a terminal; `told` is its callback."""
 
     def __init__(self, console: Console, settings: Settings, scoring: str, *, quiet: bool = False) -> None:
@@ -43,7 +43,7 @@ class Progress:
         quiet = quiet or not console.is_terminal
         self._live = None if quiet else Live(console=console, get_renderable=self._text, transient=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if self._live is not None:
             self._live.start()
         return self
@@ -54,7 +54,7 @@ class Progress:
         if self._live is not None:
             self._live.stop()
 
-    def told(self, record: Record) -> None:
+    def record(self, record: Record) -> None:
         self._record = record
         self._made += 1
         self._searched += record.purpose == "edge" or not math.isnan(record.delta)  # looks at edges count, too
@@ -93,7 +93,7 @@ class Progress:
         return Text(self.line(), no_wrap=True, overflow="ellipsis")
 
 
-def describe(problem: Problem, settings: Settings) -> list[str]:
+def describe(problem: TableProblem, settings: Settings) -> list[str]:
     """What is about to be done."""
     what = f"classification, {problem.classes} classes" if problem.classes else "regression"
     if problem.labels is not None:
@@ -146,7 +146,7 @@ def conclude(outcome: TunedTable) -> list[str]:
         f"Search   {outcome.evaluations} evaluations in {duration(outcome.seconds)}: {search.result_.message}",
     ]
     if outcome.model_file is not None:
-        lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in how_to_load(outcome))]
+        lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in outcome.how_to_load())]
     lines += map(noted, outcome.notes[len(outcome.problem.notes) :])
     if outcome.page is not None:
         lines.append(f"Report   {outcome.page}")
@@ -180,19 +180,3 @@ def held_out(found: dict[str, Any] | None, classes: bool) -> list[str]:
 
 def of_rows(rows: int) -> str:
     return f"on {rows:,} held-out rows: each fold's model predicts rows that it has not seen"
-
-
-def how_to_load(outcome: TunedTable) -> list[str]:
-    predict = f"`suffice predict {outcome.folder} new.csv` reads new files as this one was read, and predicts"
-    if outcome.model_file is not None and outcome.model_file.suffix == ".skops":
-        trusted = f", trusted={list(outcome.model_types)}" if outcome.model_types else ""
-        return [
-            predict,
-            f"skops.io.load(file{trusted}) loads it, and nothing but these types and those that skops knows",
-            "it takes tables as suffice.tabular.read(...).frame() makes them",
-        ]
-    return [
-        predict,
-        "joblib.load(file) runs code that the file contains: load it only if you trust it",
-        "(with skops installed, a model is saved in a form that can be checked before it is loaded)",
-    ]

@@ -14,12 +14,12 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.tabular.columns import Problem
+from suffice.tabular.columns import TableProblem
 from suffice.tabular.entries import quoted
 from suffice.tabular.table import TableError
 
 
-def baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
+def baseline(search: SufficeSearchCV, problem: TableProblem) -> float | None:
     """The score of a model that knows frequencies or the mean of the target only; None where it has none."""
     dummy, y = DummyRegressor(), problem.y
     scoring = search.scoring if search.surrogate_ else search.optimised_scoring_
@@ -37,7 +37,7 @@ def baseline(search: SufficeSearchCV, problem: Problem) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def _dummy_scores(dummy: Any, problem: Problem, y: Any, cv: Any, scoring: Any) -> Iterator[float]:
+def _dummy_scores(dummy: Any, problem: TableProblem, y: Any, cv: Any, scoring: Any) -> Iterator[float]:
     score = get_scorer(scoring)
     nothing = np.zeros((len(y), 1))
     for train, test in cv.split(nothing, y):
@@ -45,7 +45,7 @@ def _dummy_scores(dummy: Any, problem: Problem, y: Any, cv: Any, scoring: Any) -
         yield float(score(fitted, nothing[test], y[test], **problem.weights_of(test)))
 
 
-def check_scoring(scoring: str | None, problem: Problem) -> None:
+def check_scoring(scoring: str | None, problem: TableProblem) -> None:
     """Whether a score goes with the model and the target, found out on a few rows before a long search."""
     if scoring is None or problem.optimised(scoring) == scoring:
         return

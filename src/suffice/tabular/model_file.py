@@ -20,6 +20,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,34 @@ def _claimed(archive: zipfile.ZipFile) -> dict[str, int]:
 def _bounded(size: int) -> None:
     if size > files.DATA:
         raise ValueError(f"it would unpack to {size:,} bytes, and {files.DATA:,} are the most")
+
+
+def one_line(error: BaseException) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
+    """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
+    itself, and what went wrong. A kill leaves the old file or the new one."""
+    failures = []
+    if find_spec("skops") is not None:
+        try:
+            import skops.io
+
+            content = skops.io.dumps(model)
+            types = tuple(untrusted_types(content))
+            files.replace_atomically(folder / SAVED[0], content)
+            return (folder / SAVED[0], types), []
+        except Exception as error:
+            failures.append(f"the model could not be saved as {SAVED[0]}: {one_line(error)}")
+    try:
+        import joblib
+
+        buffer = io.BytesIO()
+        joblib.dump(model, buffer)
+        files.replace_atomically(folder / SAVED[1], buffer.getvalue())
+        return (folder / SAVED[1], ()), failures
+    except Exception as error:
+        failures.append(f"the model could not be saved as {SAVED[1]}: {one_line(error)}")
+        return (None, ()), failures

@@ -22,12 +22,12 @@ from sklearn.preprocessing import FunctionTransformer
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
-from suffice.tabular.columns import Problem
+from suffice.tabular.columns import TableProblem
 from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.table import RECIPE, Recipe, Table, TableError
-from suffice.tabular.targets import OTHER, plain
+from suffice.tabular.targets import OTHER, known_labels, plain
 
 
 def frame_for(model: Any, table: Table) -> Any:
@@ -58,7 +58,7 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
             yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}){as_what}"
 
 
-def finished(model: Any, problem: Problem) -> Any:
+def finished(model: Any, problem: TableProblem) -> Any:
     """The model that is delivered: for tables, with the labels of the file, and predictions in the target's own
     units."""
     if isinstance(model[0], RowsPreparation):
@@ -95,7 +95,7 @@ class Unseen:
         return {"rows": float(len(self.y)), **Predicted.of(model, X, self.y, self.weight).measured()}
 
 
-def unseen(path: str, target: str, problem: Problem, weights: str | None = None) -> Unseen:
+def unseen(path: str, target: str, problem: TableProblem, weights: str | None = None) -> Unseen:
     """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
     that were not there. Rows count as much as the column `weights` says, if the table has it."""
     table = problem.recipe.read(path, with_target=True)
@@ -118,13 +118,10 @@ def unseen(path: str, target: str, problem: Problem, weights: str | None = None)
     if problem.task == "regression":
         return Unseen(table, values[rows], rows, tuple(notes), weight[rows])
     labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
-    known = {str(plain(label)): label for label in labels}
-    rest = known.get(OTHER)
+    rest = next((label for label in labels if str(label) == OTHER), None)
     if problem.labels is not None and str(problem.labels[0]) == f"not {problem.labels[1]}":
         rest = labels[0]
-    if column.kind == "boolean":
-        values = np.array([bool(value) for value in values], dtype=object)
-    made = [known.get(str(plain(value)), rest) if there else None for value, there in zip(values, rows, strict=True)]
+    made = known_labels(column, labels, rest)
     there = np.array([label is not None for label in made])
     if (count := int((rows & ~there).sum())) > 0:
         notes.append(f"{path}: {count:,} rows of classes that the model does not know are left out")

@@ -91,7 +91,7 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         rows, there = training[:, -1], training[:, :-1]
         medians, absent = _medians(raw, n, folds, there, fold), rows[:, None] - there
         means = (np.vstack([sums.sum(axis=0) - sums, sums.sum(axis=0)]) + absent * medians) / rows[:, None]
-        squares = raw.run(Squares(means, folds), fold=fold) + absent * (medians - means) ** 2
+        squares = raw.run(FoldSpreads(means, folds), fold=fold) + absent * (medians - means) ** 2
         found = []
         for k in range(folds + 1):
             one = clone(self)
@@ -159,7 +159,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Squares:
+class FoldSpreads:
     """Sums of (x - mean)^2 of known entries, for the training rows of every fold and for all rows."""
 
     means: Array

@@ -15,7 +15,6 @@ Budgets and the number of processes may differ; anything else is another run, an
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import time
@@ -25,7 +24,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +32,19 @@ import numpy as np
 from suffice import files
 from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
-from suffice.result import Record, Result, Status
+from suffice.result import Record, Status
 from suffice.rows.design import is_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
-from suffice.tabular.columns import Problem, pose
+from suffice.tabular.columns import TableProblem, pose
 from suffice.tabular.entries import quoted
 from suffice.tabular.measure import baseline, check_scoring
-from suffice.tabular.model_file import SAVED, untrusted_types
-from suffice.tabular.models import MODELS
+from suffice.tabular.model_file import SAVED, one_line, save
+from suffice.tabular.outcome import TunedTable
 from suffice.tabular.parts import AnyTable, check_settings, of_files, of_frame, on_cluster
 from suffice.tabular.predict import finished, unseen
-from suffice.tabular.settings import Settings
+from suffice.tabular.settings import AfterSearchError, Settings
 from suffice.tabular.table import RECIPE, TableError, open_table, read
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
@@ -55,76 +53,6 @@ MINOR = (*BUDGETS, "data", "test", "no_report", "cluster")  # what may differ in
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
-
-
-@dataclass(frozen=True, eq=False)
-class TunedTable:
-    """What a run has found."""
-
-    problem: Problem
-    search: SufficeSearchCV
-    notes: tuple[str, ...]
-    folder: Path
-    model_file: Path | None  # None: it could not be written
-    model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
-    page: Path | None
-    seconds: float
-    baseline: float | None  # the score of a model that knows the target only
-    test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
-    measures: dict[str, Any] | None = None  # of the folds' held-out rows: `suffice.sklearn.measures`
-    total_seconds: float = 0.0  # with the report
-    failures: tuple[str, ...] = ()  # what went wrong after the search
-
-    @property
-    def success(self) -> bool:
-        """Whether the search has come to its end."""
-        return bool(self.search.result_.success)
-
-    @property
-    def result(self) -> Result:
-        """Of the search."""
-        return self.search.result_
-
-    @property
-    def scoring(self) -> str:
-        """What `score` is the mean of."""
-        search = self.search
-        return str(search.scoring if search.surrogate_ else search.optimised_scoring_)
-
-    @property
-    def evaluations(self) -> int:
-        return len(self.search.cv_results_["work"])
-
-    def plain(self) -> dict[str, Any]:
-        """For machines."""
-        search = self.search
-        return {
-            "status": search.result_.status.name.lower(),
-            "message": search.result_.message,
-            "success": self.success,
-            "task": self.problem.task,
-            "model": self.problem.model,
-            "best_params": _words(search),
-            "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
-            "scoring": self.scoring,
-            "score": float(search.best_score_),
-            "baseline": self.baseline,
-            "measures": self.measures,
-            "optimised_scoring": search.optimised_scoring_,
-            "global_gap": getattr(search, "global_gap_", None),
-            "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
-            "evaluations": self.evaluations,
-            "work": float(np.sum(search.cv_results_["work"])),
-            "seconds": round(self.seconds, 3),
-            "total_seconds": round(self.total_seconds, 3),
-            "folder": str(self.folder),
-            "model_file": None if self.model_file is None else str(self.model_file),
-            "model_types": list(self.model_types),
-            "report": None if self.page is None else str(self.page),
-            "test": self.test,
-            "failures": list(self.failures),
-            "notes": list(self.notes),
-        }
 
 
 @contextmanager
@@ -150,7 +78,7 @@ def digest_of(path: str | os.PathLike[str]) -> str:
     return found.hexdigest()
 
 
-def load(settings: Settings, table: AnyTable | None = None) -> tuple[Problem, Settings]:
+def load(settings: Settings, table: AnyTable | None = None) -> tuple[TableProblem, Settings]:
     """The problem that the table poses, and the settings with the table's digest."""
     problem = pose(read(settings.data) if table is None else table, settings)
     check_scoring(settings.scoring, problem)
@@ -199,7 +127,7 @@ def read_settings(folder: Path) -> Settings:
 
 def execute(
     settings: Settings,
-    problem: Problem,
+    problem: TableProblem,
     folder: Path,
     *,
     jobs: int = 1,
@@ -213,12 +141,44 @@ def execute(
     clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / RECIPE, problem.recipe.plain())
+    search, caught = _searched(settings, problem, folder, clock.for_the_search(), jobs, callback)
+    seconds = time.monotonic() - began
+    until = clock.until
+    if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
+        until = min(until, time.monotonic() + GRACE)
+    model = finished(search.best_estimator_, problem)
+    saved, failures = save(model, folder)
+    notes = [*problem.notes, *_told(caught)]
+    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, seconds, failures=tuple(failures))
+    inverse = np.exp if problem.log_target else None
+    outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=compared_measures(
+        search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels  # in the target's own units
+    )))  # fmt: skip
+    try:
+        with time_limit(until):
+            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=baseline(search, problem)))
+            if held is not None:
+                outcome = replace(outcome, notes=(*outcome.notes, *held.notes))
+                outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
+            if not settings.no_report:
+                most = min(time.monotonic() + max(seconds, REPORT_SECONDS), until)
+                outcome = _afterwards(outcome, "report", lambda: _report(outcome, settings, most, stage))
+    except TimeOver:
+        note = f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
+        outcome = replace(outcome, notes=(*outcome.notes, note))
+    return replace(outcome, total_seconds=time.monotonic() - began)
+
+
+def _searched(
+    settings: Settings, problem: TableProblem, folder: Path, seconds: float, jobs: int, callback: Any
+) -> tuple[SufficeSearchCV, list[warnings.WarningMessage]]:
+    """The search, come to its end, and what was warned of meanwhile."""
     search = SufficeSearchCV(
         problem.estimator,
         problem.space,
         cv=problem.cv,
         scoring=problem.optimised(None) if settings.scoring is None else settings.scoring,
-        options=replace(settings.options, max_seconds=clock.for_the_search()),
+        options=replace(settings.options, max_seconds=seconds),
         n_jobs=1 if settings.cluster else jobs,
         journal=folder,
         callback=callback,
@@ -232,30 +192,10 @@ def execute(
         except Exception as error:
             if not hasattr(search, "best_penalties_"):
                 raise
-            raise AfterSearchError(f"the search is done, but its model could not be fitted: {told(error)}") from error
-    seconds = time.monotonic() - began
-    until = clock.until
-    if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
-        until = min(until, time.monotonic() + GRACE)
-    model = finished(search.best_estimator_, problem)
-    saved, failures = save(model, folder)
-    notes = [*problem.notes, *_told(caught)]
-    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, None, seconds, None, failures=tuple(failures))
-    outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=_measures(search, problem)))
-    try:
-        with time_limit(until):
-            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=baseline(search, problem)))
-            if held is not None:
-                unknown = held.notes
-                outcome = replace(outcome, notes=(*outcome.notes, *unknown))
-                outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
-            if not settings.no_report:
-                most = time.monotonic() + max(seconds, REPORT_SECONDS)
-                outcome = _report(outcome, settings, min(most, until), stage)
-    except TimeOver:
-        note = f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
-        outcome = replace(outcome, notes=(*outcome.notes, note))
-    return replace(outcome, total_seconds=time.monotonic() - began)
+            raise AfterSearchError(
+                f"the search is done, but its model could not be fitted: {one_line(error)}"
+            ) from error
+    return search, caught
 
 
 @dataclass(frozen=True)
@@ -277,20 +217,14 @@ class Clock:
         return max(left - (min(share * left, most) if self.report and left < math.inf else 0.0), 0.01)
 
 
-def _measures(search: SufficeSearchCV, problem: Problem) -> dict[str, Any]:
-    """Measures that people know, in the target's own units."""
-    inverse = np.exp if problem.log_target else None
-    return compared_measures(search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels)
-
-
-def keep(outcome: TunedTable, lines: Sequence[str]) -> None:
+def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
     """Write down what is told at the end, so that a finished run need not be made again."""
     known = {"versions": versions(), "found": outcome.plain(), "lines": list(lines)}
     places.write(outcome.folder / RESULT, known)
 
 
-def kept(folder: Path, settings: Settings) -> dict[str, Any] | None:
-    """What `keep` has written down of a run with these settings that came to its end with all that was asked for; None
+def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
+    """What `write_result` has written down of a run with these settings that came to its end with all that was asked for; None
     if it has to be made, or made again."""
     known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
     if known is None or command is None or settings.test is not None:
@@ -309,26 +243,12 @@ def kept(folder: Path, settings: Settings) -> dict[str, Any] | None:
     return {"found": found, "lines": [str(line) for line in lines]} if complete and files_there and same else None
 
 
-class AfterSearchError(RuntimeError):
-    """The search has come to its end and is in the journal; what should have followed failed."""
-
-
-def told(error: BaseException) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
 def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:
     """One step of what follows the search. The model is there, and must not be lost if it fails."""
     try:
         return step()
     except Exception as error:
-        return replace(outcome, failures=(*outcome.failures, f"the {what} could not be made: {told(error)}"))
-
-
-def _words(search: SufficeSearchCV) -> dict[str, float]:
-    """The best parameters in scikit-learn's words, without the step of the pipeline."""
-    return {name.partition("__")[2] or name: float(value) for name, value in search.best_params_.items()}
+        return replace(outcome, failures=(*outcome.failures, f"the {what} could not be made: {one_line(error)}"))
 
 
 def _told(caught: list[warnings.WarningMessage]) -> list[str]:
@@ -337,59 +257,11 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
     return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
 
 
-def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
-    """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
-    itself, and what went wrong. A kill leaves the old file or the new one."""
-    failures = []
-    if find_spec("skops") is not None:
-        try:
-            import skops.io
-
-            content = skops.io.dumps(model)
-            types = tuple(untrusted_types(content))
-            files.replace_atomically(folder / SAVED[0], content)
-            return (folder / SAVED[0], types), []
-        except Exception as error:
-            failures.append(f"the model could not be saved as {SAVED[0]}: {told(error)}")
-    try:
-        import joblib
-
-        buffer = io.BytesIO()
-        joblib.dump(model, buffer)
-        files.replace_atomically(folder / SAVED[1], buffer.getvalue())
-        return (folder / SAVED[1], ()), failures
-    except Exception as error:
-        failures.append(f"the model could not be saved as {SAVED[1]}: {told(error)}")
-        return (None, ()), failures
-
-
 def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
     """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
     from suffice.sklearn import report
 
     problem = outcome.problem
-    target = f"logarithm of {settings.target}" if problem.log_target else settings.target
-    about = {
-        "title": f"{Path(settings.table).name}: {target}",
-        "table": settings.table,
-        "target": target,
-        "task": problem.task,
-        "model": f"{problem.model}: {MODELS[problem.model].words}",
-        "rows": len(problem.y),
-        "numeric columns": list(problem.numeric),
-        "categorical columns": list(problem.categorical),
-        "notes": list(outcome.notes),
-        "score of a model that knows the target only": outcome.baseline,
-        "seconds": round(outcome.seconds, 1),
-    }
-    about["units of coefficients"] = _units(problem)
-    about["load and predict"] = snippet(outcome)
-    if problem.labels is not None or (problem.task == "classification" and problem.classes == 2):
-        about["more likely"] = str((problem.labels or np.unique(problem.y).tolist())[1])
-    if problem.labels is not None:
-        about["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
-    if outcome.test is not None:
-        about["held-out table"] = {"table": settings.test, **outcome.test}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -397,7 +269,7 @@ def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callab
                 outcome.search,
                 problem.X,
                 problem.y,
-                about=about,
+                about=outcome.about(settings),
                 sample_weight=problem.weight,
                 inverse=np.exp if problem.log_target else None,
                 labels=problem.labels,
@@ -409,38 +281,6 @@ def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callab
     except ImportError as error:
         note = f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"
         return replace(outcome, notes=(*outcome.notes, note))
-    except Exception as error:  # the model is there, and must not be lost for a figure
-        return replace(outcome, failures=(*outcome.failures, f"the report could not be made: {told(error)}"))
-
-
-def _units(problem: Problem) -> str:
-    """What a coefficient says, in words."""
-    what = {
-        "poisson": "change of the logarithm of the expected count",
-        "negative-binomial": "change of the logarithm of the expected count",
-        "gamma": "change of the logarithm of the expected value",
-        "tweedie": "change of the logarithm of the expected value",
-        "cox": "change of the logarithm of the hazard",
-        "svm": "change of the decision value",
-    }.get(problem.model, "change of the log-odds" if problem.task == "classification" else "change of the prediction")
-    if problem.log_target:
-        what = "change of the prediction's logarithm"
-    return f"{what} for one standard deviation of a numeric column, or where a category applies"
-
-
-def snippet(outcome: TunedTable) -> str:
-    """How to load the model and predict, as code."""
-    saved, folder = outcome.model_file, outcome.folder
-    lines = [f"suffice predict {folder} new.csv           # at a shell: one prediction per row", "", "# or in Python:"]
-    if saved is None:
-        return lines[0]
-    if saved.suffix == ".skops":
-        load = f"model = skops.io.load({str(saved)!r}, trusted={list(outcome.model_types)})"
-        lines += ["import skops.io, suffice.tabular", load]
-    else:
-        load = f"model = joblib.load({str(saved)!r})          # runs code in the file: only if you trust it"
-        lines += ["import joblib, suffice.tabular", load]
-    return "\n".join([*lines, 'model.predict(suffice.tabular.read("new.csv").frame())'])
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:

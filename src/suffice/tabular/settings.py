@@ -16,6 +16,10 @@ from suffice.tabular.models import MODELS
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 
 
+class AfterSearchError(RuntimeError):
+    """The search has come to its end and is in the journal; what should have followed failed."""
+
+
 def _option(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 

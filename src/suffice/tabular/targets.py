@@ -298,3 +298,12 @@ def plain(value: Any) -> Any:
     """A label as people write it."""
     value = value.item() if isinstance(value, np.generic) else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def known_labels(target: Column, classes: Any, rest: Any = None) -> list[Any]:
+    """For every row, which of the classes of a model its entry means; `rest` where it is none, and None where it is
+    missing."""
+    known = {str(plain(label)): label for label in classes}
+    values = [bool(value) for value in target.values] if target.kind == "boolean" else target.values
+    pairs = zip(values, target.missing, strict=True)
+    return [None if absent else known.get(str(plain(value)), rest) for value, absent in pairs]
