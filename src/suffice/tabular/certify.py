@@ -81,7 +81,7 @@ def _targets(model: Any, table: Table, target: str, rows: Array) -> Array:
         except (TypeError, ValueError) as error:
             raise TableError(f"the target {quoted(target)} holds {quoted(values[0])}, no number") from error
     made = known_labels(table[target], classes)
-    strange = np.flatnonzero(rows & np.equal(made, None))
+    strange = np.flatnonzero(rows & np.array([label is None for label in made]))
     if len(strange):
         holds, there = quoted(table[target].values[strange[0]]), listed([str(plain(label)) for label in classes])
         raise TableError(f"the target {quoted(target)} holds {holds}, and the model knows {there}")

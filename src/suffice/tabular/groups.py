@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from suffice.tabular.entries import quoted
 from suffice.tabular.table import TableError, open_table
@@ -30,50 +31,40 @@ def read_groups(path: str) -> dict[str, str]:
         raise TableError(f"{quoted(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > LARGEST:
         raise TableError(f"{quoted(path)} has more than {LARGEST:,} bytes")
-    return _from_json(path, text) if text.lstrip().startswith(("{", "[")) else _from_csv(path, text)
+    groups: dict[str, str] = {}
+    for name, group in (_from_json if text.lstrip().startswith(("{", "[")) else _from_csv)(path, text):
+        if not isinstance(name, str) or not isinstance(group, str) or not group.isidentifier() or group == "others":
+            got = f"got {quoted(name)}: {quoted(group)}"
+            raise TableError(f"{quoted(path)}: a column is named by text and its group by one word, {got}")
+        if groups.setdefault(name, group) != group:
+            raise TableError(f"{quoted(path)} has {quoted(name)} in two groups, {groups[name]} and {group}")
+    if not groups:
+        raise TableError(f"{quoted(path)} names no column")
+    return groups
 
 
-def _from_json(path: str, text: str) -> dict[str, str]:
+def _from_json(path: str, text: str) -> list[tuple[Any, Any]]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TableError(f"{quoted(path)} is not JSON: {error}") from error
     if not isinstance(found, dict) or not found:
         raise TableError(f"{quoted(path)} must hold a dictionary of groups to columns or of columns to groups")
-    pairs: list[tuple[object, object]] = []
+    pairs: list[tuple[Any, Any]] = []
     for key, value in found.items():
         pairs += [(name, key) for name in value] if isinstance(value, list) else [(key, value)]
-    return _checked(path, pairs)
+    return pairs
 
 
-def _from_csv(path: str, text: str) -> dict[str, str]:
-    lines = text.splitlines()
-    delimiter = (
-        ";" if lines and ";" in lines[0] and "," not in lines[0] else "\t" if lines and "\t" in lines[0] else ","
-    )
+def _from_csv(path: str, text: str) -> list[tuple[Any, Any]]:
+    lines = text.splitlines() or [""]
+    delimiter = next((mark for mark in ",;\t" if mark in lines[0]), ",")
     rows = [[entry.strip() for entry in row] for row in csv.reader(lines, delimiter=delimiter) if row]
     for number, row in enumerate(rows, start=1):
         if len(row) != 2:
             raise TableError(f"{quoted(path)}: row {number} has {len(row)} fields, column and group make two")
-    if rows and [entry.lower() for entry in rows[0]] in (["column", "group"], ["name", "group"], ["feature", "group"]):
-        rows = rows[1:]
-    return _checked(path, [(name, group) for name, group in rows])
-
-
-def _checked(path: str, pairs: list[tuple[object, object]]) -> dict[str, str]:
-    groups: dict[str, str] = {}
-    for name, group in pairs:
-        if not isinstance(name, str) or not isinstance(group, str) or not group.isidentifier() or group == "others":
-            raise TableError(
-                f"{quoted(path)}: a column is named by text and its group by one word, "
-                f"got {quoted(name)}: {quoted(group)}"
-            )
-        if groups.get(name, group) != group:
-            raise TableError(f"{quoted(path)} has {quoted(name)} in two groups, {groups[name]} and {group}")
-        groups[name] = group
-    if not groups:
-        raise TableError(f"{quoted(path)} names no column")
-    return groups
+    header = bool(rows) and rows[0][0].lower() in ("column", "name", "feature") and rows[0][1].lower() == "group"
+    return [(name, group) for name, group in rows[header:]]
 
 
 @dataclass(frozen=True)

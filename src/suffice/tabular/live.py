@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from types import TracebackType
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -31,7 +31,7 @@ def number(value: float) -> str:
 
 
 class ProgressLine:
-    """A line that follows the search, on a terminal; `told` is its callback."""
+    """A line that follows the search, on a terminal; `record` is its callback."""
 
     def __init__(self, console: Console, settings: Settings, scoring: str, *, quiet: bool = False) -> None:
         self._settings, self._score = settings, score_of(scoring)
@@ -40,19 +40,16 @@ class ProgressLine:
         self._made = self._searched = 0
         self._record: Record | None = None
         self._best = (-math.inf, math.inf)
-        quiet = quiet or not console.is_terminal
-        self._live = None if quiet else Live(console=console, get_renderable=self._text, transient=True)
+        hidden = quiet or not console.is_terminal  # nothing moves in a pipe
+        live = nullcontext() if hidden else Live(console=console, get_renderable=self._text, transient=True)
+        self._live: AbstractContextManager[Any] = live
 
     def __enter__(self) -> ProgressLine:
-        if self._live is not None:
-            self._live.start()
+        self._live.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
 
     def record(self, record: Record) -> None:
         self._record = record

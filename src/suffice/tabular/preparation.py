@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.rows.blocks import Block, Blocked
-from suffice.rows.together import together
 
 Array = npt.NDArray[np.float64]
 
@@ -89,7 +87,7 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         total = known.sum(axis=0)  # rows and known entries: one row for every fold, one column for each
         training = np.vstack([total - known, total])
         rows, there = training[:, -1], training[:, :-1]
-        medians, absent = _medians(raw, n, folds, there, fold), rows[:, None] - there
+        medians, absent = _medians(raw, there, fold), rows[:, None] - there
         means = (np.vstack([sums.sum(axis=0) - sums, sums.sum(axis=0)]) + absent * medians) / rows[:, None]
         squares = raw.run(FoldSpreads(means, folds), fold=fold) + absent * (medians - means) ** 2
         found = []
@@ -180,47 +178,37 @@ class FoldSpreads:
 class Digits:
     """How many known entries of training rows begin with `prefix` and have which next digit."""
 
-    prefix: npt.NDArray[np.uint64]  # one for every (fold, column)
+    prefix: npt.NDArray[np.uint64]  # one for every (rank, fold, column)
     shift: int  # bits after the digit
     reads: bool = True
     keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
-        sets, columns = self.prefix.shape
-        numbers, fold = block.X[:, :columns], block["fold"]
-        counts = np.zeros((sets, columns, 1 << DIGIT))
-        for j in range(columns):
-            there = ~np.isnan(numbers[:, j])
-            keys, of_rows = _ordered(numbers[there, j]), fold[there]
+        numbers, fold = block.X[:, : self.prefix.shape[2]], block["fold"]
+        counts = np.zeros((*self.prefix.shape, 1 << DIGIT))
+        for j, column in enumerate(numbers.T):
+            there = ~np.isnan(column)
+            keys, of_rows = _ordered(column[there]), fold[there]
             digits = (keys >> np.uint64(self.shift)) & np.uint64((1 << DIGIT) - 1)
             before = keys >> np.uint64(self.shift) >> np.uint64(DIGIT)
-            for k in range(sets):
-                match = (before == self.prefix[k, j]) & (of_rows != k)
-                counts[k, j] = np.bincount(digits[match].astype(np.intp), minlength=1 << DIGIT)
+            for rank, k in np.ndindex(self.prefix.shape[:2]):
+                match = (before == self.prefix[rank, k, j]) & (of_rows != k)
+                counts[rank, k, j] = np.bincount(digits[match].astype(np.intp), minlength=1 << DIGIT)
         return counts
 
 
-def _medians(raw: Blocked, numeric: int, folds: int, there: Array, fold: Any) -> Array:
-    """Means of the two middle entries, or the middle one; 0 where there is none."""
-    ranks = [np.maximum(rank, 0.0) for rank in ((there - 1) // 2, there // 2)]
-    middle = together([partial(_selected, raw, numeric, folds, rank, fold) for rank in ranks])
-    mean = np.where(middle[0] == middle[1], middle[0], 0.5 * middle[0] + 0.5 * middle[1])
-    result: Array = np.where(there > 0, mean, 0.0)
-    return result
-
-
-def _selected(raw: Blocked, numeric: int, folds: int, rank: Array, fold: Any) -> Array:
-    """The entry of this rank, from 0, of every (fold, column)."""
-    if numeric == 0:
-        return np.zeros((folds + 1, 0))
-    prefix, rank = np.zeros((folds + 1, numeric), dtype=np.uint64), rank.copy()
-    for shift in range(64 - DIGIT, -1, -DIGIT):
-        below = np.cumsum(raw.run(Digits(prefix, shift), fold=fold), axis=2)
-        digit = np.minimum((below <= rank[:, :, None]).sum(axis=2), (1 << DIGIT) - 1)
-        before = np.take_along_axis(below, np.maximum(digit - 1, 0)[:, :, None], axis=2)[:, :, 0]
+def _medians(raw: Blocked, there: Array, fold: Any) -> Array:
+    """Means of the two middle entries, or the middle one, of so many in every (fold, column); 0 where there is none."""
+    rank = np.maximum([(there - 1) // 2, there // 2], 0.0)
+    prefix = np.zeros(rank.shape, dtype=np.uint64)
+    for shift in range(64 - DIGIT, -1, -DIGIT) if rank.size else ():
+        below = np.cumsum(raw.run(Digits(prefix, shift), fold=fold), axis=-1)
+        digit = np.minimum((below <= rank[..., None]).sum(axis=-1), (1 << DIGIT) - 1)
+        before = np.take_along_axis(below, np.maximum(digit - 1, 0)[..., None], axis=-1)[..., 0]
         rank -= np.where(digit > 0, before, 0.0)
         prefix = (prefix << np.uint64(DIGIT)) | digit.astype(np.uint64)
-    return _from_ordered(prefix)
+    low, high = _from_ordered(prefix)
+    return np.where(there > 0, np.where(low == high, low, 0.5 * low + 0.5 * high), 0.0)
 
 
 def _ordered(x: Array) -> npt.NDArray[np.uint64]:

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -48,8 +48,6 @@ from suffice.tabular.settings import AfterSearchError, Settings
 from suffice.tabular.table import RECIPE, TableError, open_table, read
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
-BUDGETS = ("max_evaluations", "max_seconds")
-MINOR = (*BUDGETS, "data", "test", "no_report", "cluster")  # what may differ in a folder
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
@@ -96,12 +94,7 @@ def claim(folder: Path, settings: Settings) -> None:
             there = Settings.from_plain(known)
         except ValueError as error:
             raise TableError(f"{quoted(folder)} holds other files: choose another --out") from error
-        changed = [
-            item.name
-            for item in fields(Settings)
-            if item.name not in MINOR and getattr(there, item.name) != getattr(settings, item.name)
-        ]
-        if changed:
+        if changed := settings.changes(there):
             what = ", ".join("the table" if name == "digest" else name for name in changed)
             raise TableError(f"{quoted(folder)} holds another run (it differs in {what}): choose another --out")
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
@@ -224,23 +217,22 @@ def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
 
 
 def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
-    """What `write_result` has written down of a run with these settings that came to its end with all that was asked for; None
-    if it has to be made, or made again."""
+    """What was written down of a run with these settings that came to its end with all that was asked for; None if it
+    has to be made, or made again."""
     known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
     if known is None or command is None or settings.test is not None:
         return None
     try:
         there = Settings.from_plain(command)
-        found, lines = known["found"], known["lines"]
+        found, lines = known["found"], [str(line) for line in known["lines"]]
         complete = found["success"] and not found["failures"] and known["versions"] == versions()
-        files_there = found["model_file"] is not None and (settings.no_report or (folder / PAGE).exists())
-        files_there = files_there and (folder / Path(found["model_file"]).name).exists()
+        needed = [folder / Path(found["model_file"]).name, *([] if settings.no_report else [folder / PAGE])]
     except (KeyError, TypeError, ValueError):
         return None
-    minor = {name: getattr(there, name) for name in MINOR}
+    if not complete or there.test is not None or not all(file.exists() for file in needed):
+        return None
     digest = of_files(settings.files, None).digest if settings.files else digest_of(settings.data)
-    same = replace(settings, digest=digest, **minor) == there and there.test is None
-    return {"found": found, "lines": [str(line) for line in lines]} if complete and files_there and same else None
+    return None if there.changes(replace(settings, digest=digest)) else {"found": found, "lines": lines}
 
 
 def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:

@@ -13,6 +13,7 @@ from suffice.arrays import positive
 from suffice.options import Options
 from suffice.tabular.models import MODELS
 
+MINOR = ("max_evaluations", "max_seconds", "data", "test", "no_report", "cluster")  # what may differ in a folder
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 
 
@@ -126,6 +127,11 @@ class Settings(ColumnSettings, TargetSettings):
     def options(self) -> Options:
         seconds = math.inf if self.max_seconds is None else self.max_seconds
         return Options(max_evaluations=self.max_evaluations, max_seconds=seconds, final_radius=FINAL_RADIUS)
+
+    def changes(self, other: Settings) -> list[str]:
+        """What differs of that which may not differ in a folder."""
+        names = [item.name for item in fields(self) if item.name not in MINOR]
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
 
     def plain(self) -> dict[str, Any]:
         return {"command": "tune", **asdict(self)}
