@@ -865,3 +865,12 @@ def test_a_request_is_told_from_any_other():
     asked = [("residual", theta, 1e-3, None), ("weights", theta, 1e-3, None), ("residual", near, 1e-3, None)]
     asked += [("residual", theta, 1e-4, None), ("residual", theta, 1e-3, warm)]
     assert len({request_key(*one) for one in asked}) == len(asked)
+
+
+def test_a_journal_may_be_looked_at_again_and_again(tmp_path):
+    book = Journal(tmp_path)
+    whole = tune(exact(rosenbrock), [-1.2, 1.0], options=replace(SHORT, max_evaluations=4), journal=book)
+    for _ in range(2):
+        with book:
+            assert book.look().history == whole.history
+    assert resume(book, problem=exact(rosenbrock), options=SHORT).evaluations == 14

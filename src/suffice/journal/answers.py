@@ -182,6 +182,7 @@ class Journal(Closing):
     def look(self) -> Contents:
         """Read an existing journal, whoever is writing it; nothing can be written."""
         self._refuse_nothing()
+        self._lines = Lines(self.path)
         try:
             return self._read(to_change=False)
         except OSError as error:

@@ -86,22 +86,14 @@ def tune(
     squares overflows, are no failure but at theta0: a step there counts as rejected, and the search goes on closer by.
     """
     space = space_of(objective)
-    given = {
-        "bounds": space.bounds if space is not None and bounds is None else bounds,
-        "scale": scale,
-        "options": options,
-        "lower_bound": lower_bound_of(objective),
-        "seen": seen,
-        "strategy": strategy,
-    }
-    tuners = [Start(theta, **given) for theta in _starts(theta0, starts, space)]
+    box = space.bounds if space is not None and bounds is None else bounds
+    given: dict[str, Any] = {"bounds": box, "scale": scale, "options": options, "seen": seen, "strategy": strategy}
+    tuners = [Start(theta, lower_bound=lower_bound_of(objective), **given) for theta in _starts(theta0, starts, space)]
     run = _run(tuners, objective, callback, tuners[0].options, bounds is None, starts is not None)
-    if journal is None:
-        with _proving(run.beside, None):
-            return run.go()
-    with _book(journal) as run.journal:
-        run.journal.create(_fingerprint(objective, strategy), run.arguments)
-        with _proving(run.beside, Path(run.journal.folder)):
+    with nullcontext() if journal is None else _book(journal) as run.journal:
+        if run.journal is not None:
+            run.journal.create(_fingerprint(objective, strategy), run.arguments)
+        with _proving(run):
             return run.go()
 
 
@@ -134,7 +126,7 @@ def resume(
         options = before if options is None else options
         run = _run(tuners, problem, callback, options, True, listed)
         run.journal, run.seconds_before = book, contents.seconds
-        with _proving(run.beside, Path(book.folder)):
+        with _proving(run):
             run.replay(options)
             if all(tuner.done for tuner in run.tuners):
                 return run.result()
@@ -235,5 +227,7 @@ def _fingerprint(objective: object, strategy: Begin | None) -> dict[str, str]:
     return found.parts
 
 
-def _proving(beside: Beside | None, folder: Path | None) -> AbstractContextManager[None]:
-    return nullcontext() if beside is None else beside.kept_in(folder)
+def _proving(run: Run) -> AbstractContextManager[None]:
+    """Where what bounds F in the whole space goes on, if that is asked for."""
+    folder = None if run.journal is None else Path(run.journal.folder)
+    return nullcontext() if run.beside is None else run.beside.kept_in(folder)

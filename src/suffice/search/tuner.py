@@ -145,28 +145,22 @@ class Tuner:
 
     def result(self) -> Result:
         """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
-        ledger, best, status = self.search.ledger, self.search.best, self.search.status
-        if best is None:
-            unknown, policy = (-math.inf, math.inf), self.options.policy
-            theta = self.search.setting.scaling.to_theta(ledger.start)
-            return Result(theta, math.nan, unknown, status, 0, 0.0, (), detail=self._detail, policy=policy)
-        theta = self.search.setting.scaling.to_theta(best.u)
-        detail = self._detail
-        interval = best.evaluation.interval
-        if self.options.noise is not None:  # the oracle's errors leave the noise out
+        ledger, best, options, detail = self.search.ledger, self.search.best, self.options, self._detail
+        interval = (-math.inf, math.inf) if best is None else best.evaluation.interval
+        if best is not None and options.noise is not None:  # the oracle's errors leave the noise out
             interval = (0.0, math.inf)
             detail = "; ".join([*([detail] if detail else []), "with noise nothing is proven about F"])
         return Result(
-            theta,
-            best.evaluation.cost,
+            self.search.setting.scaling.to_theta(ledger.start if best is None else best.u),
+            math.nan if best is None else best.evaluation.cost,
             interval,
-            status,
+            self.search.status,
             len(ledger.records),
             ledger.work,
             ledger.records,
-            best.evaluation,
+            None if best is None else best.evaluation,
             detail=detail,
-            policy=self.options.policy,
+            policy=options.policy,
         )
 
     def state(self) -> dict[str, Any]:
