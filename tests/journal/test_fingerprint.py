@@ -70,3 +70,15 @@ def test_an_object_that_contains_itself_has_an_end_and_one_without_an_end_is_ref
         deep = [deep]
     with pytest.raises(ValueError, match="nested too deeply"):
         describe("p", deep)
+
+
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc", "lil", "dok"])
+def test_entries_in_other_places_make_another_sparse_matrix(kind):
+    def parts(place):
+        X = np.zeros((3, 4))
+        X[place] = 1.0
+        found = Fingerprint()
+        found.add("X", sp.csr_array(X).asformat(kind))
+        return found.parts
+
+    assert parts((0, 1)) == parts((0, 1)) != parts((2, 3))

@@ -19,10 +19,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from suffice.arrays import host, lives_elsewhere
 from suffice.lazy import cached_property
+from suffice.rows.dense import arrays_of
 
 ON_DEMAND = (cached_property, functools.cached_property)
 DEPTH = 12
@@ -45,13 +45,16 @@ class Fingerprint:
             self.parts[name] = simple
         elif id(value) in self._known:
             self.parts[name] = self._known[id(value)][1]
-        elif isinstance(value, np.ndarray) or sp.issparse(value):
+        elif isinstance(value, np.ndarray):
             self._remember(name, value, _digest(value))
+        elif sparse := arrays_of(value):
+            digests = "-".join(_digest(part).rpartition(" ")[2] for part in sparse)
+            self._remember(name, value, f"{value.format} {value.dtype.str} {_shape(value)} {digests}")
         else:
             self._remember(name, value, f"as {name}")  # also ends the walk through an object that contains itself
             own = getattr(value, "fingerprint", None)
             children = own().items() if callable(own) and not isinstance(value, type) else _children(value)
-            self.parts[name] = _kind(value)
+            self.parts[name] = type(value).__qualname__
             for key, child in children:
                 self.add(f"{name}{key}" if key.startswith("[") else f"{name}.{key}", child, depth + 1)
 
@@ -99,10 +102,6 @@ def _simple(value: Any) -> str | None:
     return None
 
 
-def _kind(value: Any) -> str:
-    return type(value).__qualname__
-
-
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from ((f"[{key!r}]", item) for key, item in value.items())
@@ -116,27 +115,17 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
                 yield name, item
 
 
-def _digest(value: Any) -> str:
-    if sp.issparse(value):
-        parts = (value.data, value.indices, value.indptr) if value.format in ("csr", "csc") else (value.tocoo().data,)
-        digests = "-".join(_digest(part).rpartition(" ")[2] for part in parts)
-        return f"{value.format} {value.dtype.str} {'x'.join(map(str, value.shape))} {digests}"
-    if value.dtype.hasobject:
-        text = repr(value.tolist()).encode()
-        return f"objects {'x'.join(map(str, value.shape))} {blake2b(text, digest_size=16).hexdigest()}"
-    content = blake2b(digest_size=16)
-    for block in _blocks(value):
+def _digest(array: np.ndarray[Any, Any]) -> str:
+    if array.dtype.hasobject:
+        text = repr(array.tolist()).encode()
+        return f"objects {_shape(array)} {blake2b(text, digest_size=16).hexdigest()}"
+    content, rows = blake2b(digest_size=16), np.atleast_1d(array).view(np.ndarray)
+    step = max(BLOCK // max(rows[:1].nbytes, 1), 1)
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
         content.update(np.ascontiguousarray(block).data if block.size else b"")
-    return f"{value.dtype.str} {'x'.join(map(str, value.shape))} {content.hexdigest()}"
+    return f"{array.dtype.str} {_shape(array)} {content.hexdigest()}"
 
 
-def _blocks(array: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """The array in C order, a bounded number of bytes at a time."""
-    if array.ndim < 2:
-        flat = np.atleast_1d(array)
-        step = max(BLOCK // max(flat.itemsize, 1), 1)
-    else:
-        flat = array
-        step = max(BLOCK // max(array.itemsize * math.prod(array.shape[1:]), 1), 1)
-    for start in range(0, len(flat), step):
-        yield flat[start : start + step].view(np.ndarray)
+def _shape(array: Any) -> str:
+    return "x".join(map(str, array.shape))

@@ -70,6 +70,14 @@ def is_sparse(X: Any) -> bool:
     return bool(sp.issparse(X))
 
 
+def arrays_of(X: Any) -> tuple[Array, ...]:
+    """What holds the entries of sparse rows and their places; nothing of others."""
+    if not sp.issparse(X):
+        return ()
+    X = X if X.format in ("csr", "csc") else X.tocsr()
+    return X.data, X.indices, X.indptr
+
+
 def as_array(X: Any) -> Any:
     """Sparse rows as an array; others as they are."""
     return X.toarray() if sp.issparse(X) else X
