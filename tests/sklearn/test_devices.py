@@ -13,7 +13,7 @@ from suffice import Options, terms
 from suffice.cuda import newton_columns
 from suffice.models.intercept import Intercepted
 from suffice.rows.design import Design
-from suffice.search import bilevel
+from suffice.search import solves
 from suffice.sklearn import SufficeSearchCV, _devices
 from suffice.sklearn._devices import Place
 from suffice.sklearn._rows import Shared
@@ -118,7 +118,7 @@ def test_folds_of_a_search_are_solved_and_factored_at_a_time_where_the_rows_are(
     factored, factor = [], newton_columns._cholesky
     monkeypatch.setattr(newton_columns, "_cholesky", lambda H: factored.append(len(H)) or factor(H))
     monkeypatch.setattr(
-        bilevel, "solve_each", lambda asks, solver: batches.append(len(asks)) or solve_each(asks, solver)
+        solves, "solve_each", lambda asks, solver: batches.append(len(asks)) or solve_each(asks, solver)
     )
     batches = []
     estimator, y = MODELS[model]

@@ -22,7 +22,7 @@ from suffice.models.linear import LinearModel
 from suffice.problems.linear import penalised
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._groups import group_of_columns
+from suffice.sklearn.penalties import group_of_columns
 from suffice.sklearn.report import collect, page
 from suffice.solvers.screening import proven_zeros
 from suffice.terms import LOGISTIC, SQUARED

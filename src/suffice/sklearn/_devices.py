@@ -30,9 +30,9 @@ TAKEN = "LogisticRegression (two classes, any solver but liblinear), ElasticNet,
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where rows live."""
+    """Where rows live: main memory, unless there is an array of another place."""
 
-    there: Any  # an array of this place
+    there: Any = None
 
     @classmethod
     def of(cls, device: Any, X: Any) -> Place | None:
@@ -54,7 +54,9 @@ class Place:
     def rows(self, X: Any, index: Any) -> Any:
         """These rows of X, in float64, a copy of them there."""
         if not lives_elsewhere(X):
-            return like(np.array(_safe_indexing(X, index), dtype=np.float64), self.there)
+            part = _safe_indexing(X, index)  # a slice is a view
+            rows = np.array(part, dtype=np.float64) if isinstance(index, slice) else np.asarray(part, dtype=np.float64)
+            return rows if self.there is None else like(rows, self.there)
         rows = taken(X, index)
         xp = namespace(rows)
         rows = xp.astype(rows, xp.float64)
@@ -66,12 +68,14 @@ class Place:
         if not centred:
             return Shared(rows, np.zeros(int(rows.shape[1])))
         shift = host(namespace(rows).mean(rows, axis=0))
-        return Shared(rows - like(shift, rows), shift)
+        rows -= like(shift, rows)
+        return Shared(rows, shift)
 
     def less(self, X: Any, shift: Array) -> Shared:
         """All rows less this shift."""
         rows = self.rows(X, slice(None))
-        return Shared(rows - like(shift, rows), shift)
+        rows -= like(shift, rows)
+        return Shared(rows, shift)
 
 
 def taken(X: Any, index: Any) -> Any:

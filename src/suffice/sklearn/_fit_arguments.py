@@ -123,11 +123,11 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
     if are_blocks(X):  # whose entries are looked at when a pass is made
         validate_data(search, X, skip_check_array=True)
         y = column_or_1d(y, warn=True)
-        check_consistent_length(y, _RowCount(int(X.shape[0])))
+        check_consistent_length(y, np.broadcast_to(0.0, (int(X.shape[0]), 1)))
     elif lives_elsewhere(X):
         X = checked_elsewhere(search, X)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
-        check_consistent_length(y, _RowCount(int(X.shape[0])))
+        check_consistent_length(y, np.broadcast_to(0.0, (int(X.shape[0]), 1)))
     elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
@@ -147,23 +147,7 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
                 f"{largest!r}: divide it by a constant"
             )
     X, y = (X, y) if lives_elsewhere(X) or are_blocks(X) else indexable(X, y)
-    weight = _check_sample_weight(sample_weight, _RowCount(len(y)), dtype=np.float64, ensure_non_negative=True)
+    weight = _check_sample_weight(
+        sample_weight, np.broadcast_to(0.0, (len(y), 1)), dtype=np.float64, ensure_non_negative=True
+    )
     return X, y, weight
-
-
-@dataclass(frozen=True)
-class _RowCount:
-    """All that a check of sample weights needs to know of X."""
-
-    rows: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.rows, 1
-
-    @property
-    def dtype(self) -> Any:
-        return np.dtype(np.float64)
-
-    def __len__(self) -> int:
-        return self.rows

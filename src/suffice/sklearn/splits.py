@@ -25,7 +25,7 @@ from suffice.arrays import Array, lives_elsewhere
 from suffice.losses import Loss
 from suffice.rows.blocks import are_blocks, in_blocks
 from suffice.sklearn._devices import Place, rows_here, taken
-from suffice.sklearn._rows import EVERYTHING, InPlace, Shared
+from suffice.sklearn._rows import EVERYTHING, InPlace, Shared, numbers_of
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
 from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
@@ -47,24 +47,11 @@ class OneCopy:
     ) -> OneCopy | None:
         """None where folds do not hold out every row once, and train on all others."""
         large = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and X.nbytes >= LARGE
-        if place is None and not large:
+        if (place is None and not large) or numbers_of(splits, int(X.shape[0])) is None:
             return None
-        N = int(X.shape[0])
-        held = [np.arange(N)[test] for _, test in splits]
-        order = np.concatenate(held)
-        if not np.array_equal(np.sort(order), np.arange(N)):
-            return None
-        for (train, _), test in zip(splits, held, strict=True):
-            times = np.bincount(np.concatenate([np.arange(N)[train], test]), minlength=N)
-            if not (times == 1).all():
-                return None
-        if place is not None:
-            return cls(place.shared(X, order, intercept), order, np.cumsum([len(test) for test in held]))
-        rows = np.take(X, order, axis=0, out=np.empty(X.shape), mode="clip")  # without a buffer of its own
-        shift = rows.mean(axis=0) if intercept else np.zeros(X.shape[1])
-        rows -= shift
-        rows.setflags(write=False)
-        return cls(Shared(rows, shift), order, np.cumsum([len(test) for test in held]))
+        held = [np.arange(X.shape[0])[test] for _, test in splits]
+        rows = (place or Place()).shared(X, np.concatenate(held), intercept)
+        return cls(rows, np.concatenate(held), np.cumsum([len(test) for test in held]))
 
     def held(self, k: int | None) -> slice:
         """Where the rows are that fold k holds out; all, where there is no k."""
