@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from suffice.cuda import fused
-from suffice.cuda.batched_columns import Columns
+from suffice.cuda.batched_columns import FistaColumns
 from suffice.models.margin_losses import Logistic
 from suffice.rows.design import Design
 
@@ -134,13 +134,13 @@ class Study:
         step, s = fused.adaptive_iteration(*given, 1.08, 0.5), self.state()
         return lambda: step(s)
 
-    def state(self) -> Columns:
+    def state(self) -> FistaColumns:
         torch, (_, d), n = self.torch, self.design.shape, self.Y.shape[1]
         rng = np.random.default_rng(1)
         W, before = (torch.asarray(1e-4 * rng.standard_normal((d, n)), device="cuda") for _ in range(2))
         ones = torch.ones(n, dtype=torch.float64, device="cuda")
         short, M, M_before = 0.1 / self.L, *((one.T @ self.design.X.T).contiguous().T for one in (W, before))
-        return Columns(
+        return FistaColumns(
             *(W, before, M, M_before, W, self.Y[:0], W, 1.5 * ones, 3.0 * ones, short, short),
             torch.zeros(n, dtype=torch.bool, device="cuda"),
         )

@@ -210,12 +210,12 @@ def test_an_adaptive_iteration_is_the_one_written_out(loss, n, parts):
     step = fused.adaptive_iteration(design, loss, *given, 1.1, 0.5)
     moving = [there(array) for array in start]
     moving.insert(5, moving[2][:0])  # margins of Z are not kept
-    found = step(batched_columns.Columns(*moving, *map(there, numbers), there(failed)))
+    found = step(batched_columns.FistaColumns(*moving, *map(there, numbers), there(failed)))
 
     solver = AdaptiveFista(grow=1.1, shrink=0.5)
     shared = ColumnProblems((), Design(X, a), ColumnLosses(loss, a[:, None], Y), l1, mu, mu, L)
     W, before, M, M_before, Z, G = start
-    state = batched_columns.Columns(W, before, M, M_before, Z, M, G, *numbers, failed)
+    state = batched_columns.FistaColumns(W, before, M, M_before, Z, M, G, *numbers, failed)
     expected = batched_columns._adaptive_step(solver, shared, None, state)
     made = expected.k > state.k
     assert n < 20 or (made.any() and not made.all())

@@ -29,7 +29,7 @@ from suffice.cuda import fused
 from suffice.cuda.columns import ColumnProblems, chosen, column
 from suffice.cuda.memory import Stepper
 from suffice.models.linear import CARRIED, LinearModel
-from suffice.penalties.prox import L1
+from suffice.penalties.prox import L1, soft
 from suffice.rows.rounding import gamma
 from suffice.solvers.certificate import Evidence, certify_step
 from suffice.solvers.momentum import FistaState, carried_size, contraction, majorised_contraction, momentum, rate
@@ -58,7 +58,7 @@ def share_a_design(problems: Sequence[Composite]) -> bool:
 
 
 @dataclass(frozen=True)
-class Columns:
+class FistaColumns:
     """What moves: matrices with one column per problem, and one number each.
 
     Z and G are the points and gradients of the last step that was made, `tau` its length or the next one to try. The
@@ -79,8 +79,8 @@ class Columns:
     taken: Any
     failed: Any
 
-    def only(self, kept: list[int]) -> Columns:
-        return Columns(*(chosen(value, kept) for value in vars(self).values()))
+    def only(self, kept: list[int]) -> FistaColumns:
+        return FistaColumns(*(chosen(value, kept) for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ColumnBatch(Batch):
 
     solver: Any
     shared: ColumnProblems
-    columns: Columns
+    columns: FistaColumns
     iteration: Any
     stepper: Stepper
 
@@ -162,7 +162,7 @@ class ColumnBatch(Batch):
 
     def _evidence(self, j: int) -> Evidence:
         s, canonical, adaptive = self.columns, self.problems[j].canonical, self.solver.adaptive
-        failed = adaptive and bool(s.failed[j])  # the length to try next is not that of the last step
+        failed = adaptive and bool(s.failed[j]) and int(s.k[j]) > 0  # the length to try next is not the last step's
         tau = float(s.taken[j] if failed else s.tau[j])
         z, image, gradient, q = column(s.Z, j), _image(s.M_z, j), column(s.G, j), tau * canonical.mu
         if not adaptive:
@@ -189,7 +189,7 @@ def _iteration(solver: Any, shared: ColumnProblems) -> Any:
     return fused.adaptive_iteration(*given, solver.grow, solver.shrink) if solver.adaptive else fused.iteration(*given)
 
 
-def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool, elsewhere: bool) -> Columns:
+def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool, elsewhere: bool) -> FistaColumns:
     """The starts as columns; images that a state does not hold cost one product for all."""
     xp, states, Y = namespace(shared.mu), [start.state for start in starts], shared.losses.Y
 
@@ -214,7 +214,7 @@ def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool,
         M, M_before = images("image", W), images("previous_image", W_before)
     tau = numbers("tau") if adaptive else 1.0 / shared.L
     M_z = Y[:0, :] if elsewhere else M
-    return Columns(
+    return FistaColumns(
         *(W, W_before, M, M_before, W, M_z, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken")),
         numbers("failed") > 0.5,
     )
@@ -225,7 +225,7 @@ def _stepper(solver: Any, shared: ColumnProblems, iteration: Any) -> Stepper:
     return Stepper(partial(make, solver, shared, iteration), on_cuda=getattr(shared.design.X, "is_cuda", False))
 
 
-def _adaptive_step(solver: Any, shared: ColumnProblems, iteration: Any, s: Columns) -> Columns:
+def _adaptive_step(solver: Any, shared: ColumnProblems, iteration: Any, s: FistaColumns) -> FistaColumns:
     """One iteration of every column; a column whose step was too long stays where it is."""
     if iteration is not None:
         return replace(s, **iteration(s))
@@ -242,27 +242,26 @@ def _adaptive_step(solver: Any, shared: ColumnProblems, iteration: Any, s: Colum
     shorter = xp.maximum(xp.minimum(solver.shrink * tau, 0.95 / majoriser), 1.0 / shared.L)
     new = (W, s.W, M, s.M, Z, M_z, G, t, s.k + 1.0, tau, tau)
     if isinstance(made, np.ndarray) and made.all():
-        return Columns(*new, ~made)
+        return FistaColumns(*new, ~made)
     old = (s.W, s.W_before, s.M, s.M_before, s.Z, s.M_z, s.G, s.t, s.k, shorter, s.taken)
     moved = (xp.where(made, one, other) for one, other in zip((*new, ~made), (*old, ~made), strict=True))
-    return Columns(*moved)
+    return FistaColumns(*moved)
 
 
-def _plain_step(solver: Any, shared: ColumnProblems, iteration: Any, s: Columns) -> Columns:
+def _plain_step(solver: Any, shared: ColumnProblems, iteration: Any, s: FistaColumns) -> FistaColumns:
     if iteration is not None:
         W, Z, G, t, k = iteration(s.W, s.W_before, s.t, s.k)
     else:
         t, beta = momentum(s.t, s.tau * shared.mu)
         Z, k = s.W + beta * (s.W - s.W_before), s.k + 1.0
         W, G = _descended(shared, Z, shared.design.margins(Z), s.tau)
-    return Columns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, k, s.tau, s.tau, s.failed)
+    return FistaColumns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, k, s.tau, s.tau, s.failed)
 
 
 def _descended(shared: ColumnProblems, Z: Any, M_z: Any, tau: Any) -> tuple[Any, Any]:
     """The next W, and the gradients at Z."""
-    xp, G = namespace(Z), shared.gradients(Z, M_z)
-    V, threshold = Z - tau * G, tau * shared.l1
-    return V - xp.minimum(xp.maximum(V, -threshold), threshold), G
+    G = shared.gradients(Z, M_z)
+    return soft(Z - tau * G, tau * shared.l1), G
 
 
 def _majoriser(shared: ColumnProblems, W_before: Any, Z: Any, M_z: Any, W: Any, M: Any) -> Any:

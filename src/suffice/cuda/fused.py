@@ -299,7 +299,7 @@ def iteration(
 def adaptive_iteration(
     design: Design, loss: MarginLoss, Y: Any, l1: Any, l2: Any, mu: Any, L: Any, grow: float, shrink: float
 ) -> Callable[[Any], dict[str, Any]]:
-    """One iteration with step lengths that are tried, of a `suffice.cuda.batched_columns.Columns`: what it changes.
+    """One iteration with step lengths that are tried, of `suffice.cuda.batched_columns.FistaColumns`: what it changes.
     Columns whose step was too long stay where they are.
 
     Margins are stored by columns; M of a state that has it so becomes the next M_before, and is written to."""

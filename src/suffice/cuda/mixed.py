@@ -23,7 +23,6 @@ import numpy as np
 
 from suffice.arrays import Array, norm
 from suffice.models.linear import LinearModel, majoriser_along
-from suffice.models.smooth import Ridged
 from suffice.solvers.certificate import RECOMPUTED, Evidence, fixed_point_radius, gap_radius
 from suffice.solvers.fista import AdaptiveFista
 from suffice.solvers.momentum import FistaState
@@ -48,18 +47,27 @@ class MixedState:
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
 
-class Rounded(Ridged):
-    """f with products in float32; points and gradients are in float64."""
+@dataclass(frozen=True)
+class Rounded:
+    """f with products in float32; points and gradients are in float64. It is no linear model to others: screening would
+    take it for exact."""
 
-    term: LinearModel
+    model: LinearModel
+    l2: float | Array
 
     def image(self, x: Array) -> Any:
-        return self.term.image(x.astype(np.float32))
+        return self.model.design.margins(x.astype(np.float32))
+
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        derivative = self.model.loss.derivative(image, self.model.y)
+        derivative *= self.model.design.weights
+        return self.model.design.adjoint(derivative) + self.l2 * x
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        loss = self.term.loss
-        curvature = loss.curvature_between(z_image, x_image, self.term.y)
-        return majoriser_along(self.term.design, loss.curvature, z, x, x_image - z_image, curvature) + self.largest
+        loss = self.model.loss
+        curvature = loss.curvature_between(z_image, x_image, self.model.y)
+        M = majoriser_along(self.model.design, loss.curvature, z, x, x_image - z_image, curvature)
+        return M + float(np.max(self.l2))
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,11 @@ from suffice.arrays import EPS, Array, host, like, norm
 from suffice.cuda.columns import ColumnLosses, ColumnProblems, are_alike, column
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
-from suffice.penalties.prox import L1
+from suffice.penalties.prox import L1, l1_least_subgradient
 from suffice.rows.design import Design
 from suffice.solvers.certificate import Evidence, certify_step
 from suffice.solvers.hessian import LEAST_RIDGE
+from suffice.solvers.minimise import admm_step
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.problem import Canonical
 from suffice.solvers.solution import Ask, Batch, Outcome, Solution
@@ -49,6 +51,8 @@ HALVINGS = 30
 BLURRED = 1e-6  # of Phi: smaller differences of values need not be more than their rounding
 LEAST_SUM = 1e-300  # of C, which divides
 SEEN = 0.9  # a step in the dark of rounding has to shorten the least subgradient to this share
+
+_least: Callable[..., Any] = l1_least_subgradient  # arrays of torch have more methods than it says
 
 
 @dataclass(frozen=True)
@@ -141,13 +145,13 @@ def goes_together(design: Design) -> bool:
 def _at(shared: ColumnProblems, W: Any, M: Any, made: Any, ended: Any) -> NewtonColumns:
     m = shared.losses.shifted(M)
     G = shared.gradients(W, m)
-    return NewtonColumns(W, m, G, _least(W, G, shared.l1).norm(dim=0), made, ended)
+    return NewtonColumns(W, m, G, _least(shared.l1, W, G).norm(dim=0), made, ended)
 
 
 def _step(shared: ColumnProblems, s: NewtonColumns) -> NewtonColumns:
     """One step of every column that has not ended."""
     torch = _torch()
-    least = _least(s.W, s.G, shared.l1)
+    least = _least(shared.l1, s.W, s.G)
     moving = ~s.ended & (s.length > 0.0)
     if not bool(moving.any()):
         return replace(s, ended=s.ended | (s.length == 0.0))
@@ -255,7 +259,7 @@ def _minimise(H: Any, g: Any, w: Any, l1: Any) -> Any:
     torch = _torch()
     if not bool((l1 > 0.0).any()):
         return w - _solve(H, g)
-    goal = CLOSE * _least(w, g, l1).norm(dim=1)
+    goal = CLOSE * _least(l1, w, g).norm(dim=1)
     v, found = _with_signs_of(w, g, H, g, w, l1, goal)
     v = torch.where(found[:, None], v, w)
     left = torch.nonzero(~found).ravel()
@@ -275,12 +279,10 @@ def _sought(H: Any, g: Any, w: Any, l1: Any, goal: Any) -> Any:
     best, found = w, torch.zeros(len(w), dtype=torch.bool, device=w.device)
     for _ in range(ROUNDS):
         for _ in range(SEEK):
-            s = 1.6 * _times(inverse, b + R * v - y) - 0.6 * v + y / R
-            inside = s.clamp(-threshold, threshold)
-            v, y = s - inside, R * inside
+            v, y = admm_step(v, y, b, R, threshold, partial(_times, inverse))
         at_v = g + _times(H, v - w)
         exact, fits = _with_signs_of(v, at_v, H, g, w, l1, goal)
-        near = _least(v, at_v, l1).norm(dim=1) <= goal
+        near = _least(l1, v, at_v).norm(dim=1) <= goal
         new = ~found & (fits | near)
         best = torch.where(new[:, None], torch.where(fits[:, None], exact, v), best)
         found = found | new
@@ -292,14 +294,14 @@ def _sought(H: Any, g: Any, w: Any, l1: Any, goal: Any) -> Any:
 def _with_signs_of(v: Any, at_v: Any, H: Any, g: Any, w: Any, l1: Any, goal: Any) -> tuple[Any, Any]:
     """The minimisers of q among points with the signs of v, and which of them have these and are as good as wanted."""
     torch = _torch()
-    signs = torch.where(v != 0.0, v.sign(), -_least(v, at_v, l1).sign())
+    signs = torch.where(v != 0.0, v.sign(), -_least(l1, v, at_v).sign())
     free = signs != 0.0
     start = torch.where(free, w, 0.0)
     b = torch.where(free, g + _times(H, start - w) + l1 * signs, 0.0)
     both = free[:, :, None] & free[:, None, :]
     exact = start - _solve(torch.where(both, H, 0.0) + torch.diag_embed((~free).to(H.dtype)), b)
     right = ~((exact * signs < 0.0).any(1))
-    close = _least(exact, g + _times(H, exact - w), l1).norm(dim=1) <= goal
+    close = _least(l1, exact, g + _times(H, exact - w)).norm(dim=1) <= goal
     return exact, right & close
 
 
@@ -341,12 +343,6 @@ def _derivative(shared: ColumnProblems, s: NewtonColumns, direction: Any, along:
     smooth = (shared.losses.slopes(m) * along).sum(0) + shared.l2 * (W * direction).sum(0)
     of_norm = torch.where(W != 0.0, W.sign() * direction, -direction.abs())
     return smooth + shared.l1 * of_norm.sum(0)
-
-
-def _least(w: Any, g: Any, l1: Any) -> Any:
-    """The least subgradient of <g, .> + l1 ||.||_1 at w."""
-    torch = _torch()
-    return torch.where(w != 0.0, g + l1 * w.sign(), g.sign() * (g.abs() - l1).clamp(min=0.0))
 
 
 def _times(H: Any, v: Any) -> Any:

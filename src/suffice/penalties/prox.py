@@ -29,7 +29,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, frozen, positive
+from suffice.arrays import EPS, Array, frozen, namespace, positive
 from suffice.protocols import conforms
 
 Indices = npt.NDArray[np.intp]
@@ -87,9 +87,11 @@ class Structured(CertifiableProx, Protocol):
         ...
 
 
-def soft(v: Array, threshold: float | Array) -> Array:
-    """Soft thresholding: sign(v) max(|v| - threshold, 0)."""
-    return v - np.clip(v, -threshold, threshold)
+def soft(v: Any, threshold: Any) -> Array:
+    """Soft thresholding: sign(v) max(|v| - threshold, 0), of arrays of any kind."""
+    xp = namespace(v)
+    shrunken: Array = v - xp.minimum(xp.maximum(v, -threshold), threshold)
+    return shrunken
 
 
 def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Array, float]:
@@ -107,9 +109,11 @@ def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Arra
     return w_bar, float(p.sum())
 
 
-def l1_least_subgradient(l1: float | Array, x: Array, gradient: Array) -> Array:
-    """The shortest element of gradient + d(sum_i l1_i |x_i|)."""
-    return np.where(x == 0, soft(gradient, l1), gradient + l1 * np.sign(x))
+def l1_least_subgradient(l1: Any, x: Any, gradient: Any) -> Array:
+    """The shortest element of gradient + d(sum_i l1_i |x_i|), of arrays of any kind."""
+    xp = namespace(x)
+    least: Array = xp.where(x == 0, soft(gradient, l1), gradient + l1 * xp.sign(x))
+    return least
 
 
 class Separable:

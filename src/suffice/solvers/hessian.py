@@ -38,7 +38,7 @@ from suffice.rows.gram import centred, gram
 from suffice.rows.jobs import GOLDEN, sampled
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import Factor, Matrix, Product, Quadratic, Wide, on_these, with_ridge
+from suffice.solvers.quadratic import Matrix, Product, Quadratic, SparseWide, Wide, on_these, with_ridge
 from suffice.solvers.softmax_product import Local, SoftmaxProduct
 
 READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
@@ -300,7 +300,7 @@ class OfRows(Hessians):
         ridge, intercept = self.ridge_on(W) if ridge is None else ridge, isinstance(self.term, Intercepted)
         if len(W) > design.shape[0] and self.has_factors:
             mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
-            return (Wide if isinstance(design.X, np.ndarray) else Factor).of(design.X, W, curvature, ridge, mean)
+            return (Wide if isinstance(design.X, np.ndarray) else SparseWide).of(design.X, W, curvature, ridge, mean)
         if design.rows.dear and known is None:
             curvature = RowCurvature.of(design, curvature)
         large = len(W) > largest_matrix(design) and isinstance(self.problem.g, Separable)
@@ -396,7 +396,7 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
     return sampled(curvature, row_norms, count / influence, GOLDEN)
 
 
-class _Memory(threading.local):
+class _LastHessian(threading.local):
     """The last Hessian of this thread that is not lent, for as long as a state refers to it."""
 
     def __init__(self) -> None:
@@ -426,4 +426,4 @@ class _Lent:
                 size -= self.matrices.popitem(last=False)[1][-1].nbytes
 
 
-_memory, _lent = _Memory(), _Lent()
+_memory, _lent = _LastHessian(), _Lent()

@@ -18,7 +18,7 @@ import numpy as np
 from suffice.arrays import norm
 from suffice.solvers.certificate import Certificate, tighter, verified
 from suffice.solvers.solution import Ask, Batch, Outcome, Solution, Solver, out_of_reach, patience
-from suffice.solvers.solver import continues, find_solver, refuse, solve, start_point
+from suffice.solvers.solver import begun, continues, find_solver, solve
 
 WORTH = 1e-6  # of the weights: a larger radius that rounding leaves is worth a verification
 
@@ -62,22 +62,18 @@ def _alone(ask: Ask, solver: str | Solver) -> Solution:
 
 def _batched(asks: Sequence[Ask], solver: str | Solver, kind: type[Batch]) -> list[Solution]:
     method = find_solver(solver)
-    starts = [_start(ask, solver, method, kind) for ask in asks]
+    starts = [_start(ask, solver, kind) for ask in asks]
     with np.errstate(over="ignore", invalid="ignore"):  # of problems that leave the range of floats: they end
         steps = asks[0].steps
         return _proven(asks, starts, method, kind) if steps is None else _fixed(starts, steps, method, kind)
 
 
-def _start(ask: Ask, solver: str | Solver, method: Solver, kind: type[Batch]) -> Solution:
+def _start(ask: Ask, solver: str | Solver, kind: type[Batch]) -> Solution:
     """The solution that is to be continued, or a new one of no steps."""
     warm, problem = ask.warm, ask.problem
     if isinstance(warm, Solution) and continues(warm, problem, solver) and warm.state is not None:
         return replace(warm, problem=problem) if warm.problem is not problem else warm
-    refuse(method, problem)
-    state = kind.start(method, problem.canonical, start_point(problem, warm))
-    lent = warm.last_metric if isinstance(warm, Solution) else None
-    proof = Certificate(math.inf, "tightest")
-    return Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
+    return begun(problem, solver, warm, "tightest", kind)
 
 
 def _fixed(starts: list[Solution], steps: int, method: Any, kind: type[Batch]) -> list[Solution]:

@@ -17,7 +17,8 @@ smooth, it is Newton's method on the variables that are free; those that reach a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -173,10 +174,15 @@ def _admm(H: Quadratic, gradient: Array, w: Array, l1: float | Array) -> Iterato
     solve, threshold = H.solver(R), l1 / R
     v, y = w, np.clip(-gradient, -l1, l1)
     for _ in range(ADMM_ITERATIONS):
-        s = 1.6 * solve(b + R * v - y) - 0.6 * v + y / R
-        inside = np.clip(s, -threshold, threshold)
-        v, y = s - inside, R * inside
+        v, y = admm_step(v, y, b, R, threshold, solve)
         yield v
+
+
+def admm_step(v: Any, y: Any, b: Any, R: Any, threshold: Any, solve: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """The next v and y of the module's text, of arrays of any kind."""
+    s = 1.6 * solve(b + R * v - y) - 0.6 * v + y / R
+    v = soft(s, threshold)
+    return v, R * (s - v)
 
 
 def fista_on(H: Quadratic, gradient: Array, w: Array, g: Structured) -> Iterator[Array]:

@@ -3,7 +3,7 @@ r"""The forms of a Hessian on some columns: what a quadratic model is made of (`
 H = A^T C A + D on the columns of a working set, A of N rows and s columns, C and D diagonal, comes in these forms:
 
 - `Matrix`: H itself, s^2 numbers, for s <= N;
-- `Wide` and `Factor`: B or, of a sparse X, A, where it has fewer rows than columns. With any D' > 0 in place of D,
+- `Wide` and `SparseWide`: B or, of a sparse X, A, where it has fewer rows than columns. With any D' > 0 in place of D,
 
       (A^T C A + D')^-1 = D'^-1 - D'^-1 B^T (1 + B D'^-1 B^T)^-1 B D'^-1,        B = C^(1/2) A,
 
@@ -159,7 +159,7 @@ class Wide(Woodbury):
 
 
 @dataclass(frozen=True, eq=False)
-class Factor(Woodbury):
+class SparseWide(Woodbury):
     """B = diag(root) (X - 1 m^T), X sparse, on some of its columns; `mean` is m, or None for 0."""
 
     X: Any
@@ -169,10 +169,10 @@ class Factor(Woodbury):
     mean: Array | None = None
 
     @classmethod
-    def of(cls, X: Any, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> Factor:
+    def of(cls, X: Any, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> SparseWide:
         return cls(X, columns, np.sqrt(curvature), ridge, mean)._copied()
 
-    def _copied(self) -> Factor:
+    def _copied(self) -> SparseWide:
         """With a copy of the columns where they are few of X's."""
         if 4 * len(self.columns) > self.X.shape[1]:
             return self
@@ -198,7 +198,7 @@ class Factor(Woodbury):
 
     def on(self, free: Indices) -> Quadratic:
         ridge, mean = on_these(self.ridge, free), None if self.mean is None else self.mean[free]
-        part = Factor(self.X, self.columns[free], self.root, ridge, mean)._copied()
+        part = SparseWide(self.X, self.columns[free], self.root, ridge, mean)._copied()
         if len(free) > len(self.root):
             return part
         B = np.concatenate([block for _, block in part._blocks()], axis=1)

@@ -106,7 +106,7 @@ class Restricted:
         return self.f.majoriser(z, z_image, x, x_image)
 
 
-class _Memory(threading.local):
+class _LastColumns(threading.local):
     """The last smaller X of this thread: solutions that are kept do not hold on to theirs."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class _Memory(threading.local):
         return self.last[2]
 
 
-_memory = _Memory()
+_memory = _LastColumns()
 
 
 def still_active(

@@ -27,7 +27,7 @@ from suffice.solvers.fista import AdaptiveFista, Fista, GradientDescent
 from suffice.solvers.newton import Newton, NewtonState, lent_to
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
-from suffice.solvers.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
+from suffice.solvers.solution import Batch, Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
@@ -134,12 +134,10 @@ def _iterate(
             proof = tighter(proof, verified(canonical, warm.x, state.evidence or _evidence_at(canonical, warm.x)))
         yield replace(warm, certificate=proof)
     else:
-        refuse(method, problem)
-        state = method.start(canonical, start_point(problem, warm))
-        state = lent_to(canonical, state, lent) if lent is not None and isinstance(state, NewtonState) else state
-        steps, start_radius = 0, math.inf
-        proof = Certificate(math.inf, certificate)
-        yield Solution(state.x, proof, 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
+        start = begun(problem, solver, warm, certificate)
+        steps, start_radius, state, proof = 0, math.inf, start.state, start.certificate
+        yield start
+        del start
     taken, pending = 0, False
     while True:
         made = _in_range(method.step, canonical, state)
@@ -160,6 +158,18 @@ def _iterate(
             pending = False
         _freeze(state)
         yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem, lent=lent)
+
+
+def begun(
+    problem: Composite, solver: str | Solver, warm: Solution | Array | None, rule: str, batch: type[Batch] = Batch
+) -> Solution:
+    """A solve of no steps, from where `warm` is; states are those that the batch wants."""
+    refuse(solver, problem)
+    state = batch.start(find_solver(solver), problem.canonical, start_point(problem, warm))
+    lent = warm.last_metric if isinstance(warm, Solution) else None
+    if lent is not None and isinstance(state, NewtonState) and batch is Batch:
+        state = lent_to(problem.canonical, state, lent)
+    return Solution(state.x, Certificate(math.inf, rule), 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
 
 
 def _worth_verifying(state: Any, steps: int) -> bool:
