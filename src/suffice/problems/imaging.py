@@ -22,7 +22,6 @@ import numpy as np
 from suffice.arrays import EPS, Array, frozen, norm, positive
 from suffice.imaging.measurement import Fourier, General
 from suffice.imaging.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
-from suffice.imaging.variation_change import cross_doubt
 from suffice.penalties.prox import Zero
 from suffice.rows.rounding import gamma
 from suffice.solvers.doubt import Doubt
@@ -93,10 +92,10 @@ class _Image:
         return np.column_stack([f.cross(x, name) for name in params])
 
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`), by `suffice.imaging.variation_change`."""
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
         f = self.at(**params).smooth
         assert isinstance(f, Variation)
-        return np.array([_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q) for name in params])
+        return np.array([_column_doubt(*f.cross_doubt(x, name, of_x.size), q, of_q) for name in params])
 
     def at(self, *, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None) -> Composite:
         """The problem at fixed parameters: alpha >= 0, eps_tv > 0, and eps_l2 >= 0, positive where A alone does not
@@ -229,7 +228,7 @@ class SampledFourier(_Image):
                 off = norm(of_pull.ravel()) + (A.rounding + 8.0 * EPS) * size
                 bounds.append(_column_doubt(size * up, off * up, q, of_q))
             else:
-                bounds.append(_column_doubt(*cross_doubt(f, x, name, of_x.size), q, of_q))
+                bounds.append(_column_doubt(*f.cross_doubt(x, name, of_x.size), q, of_q))
         return np.array(bounds)
 
     def _real(self, image: Pixels) -> Pixels:

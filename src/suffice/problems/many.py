@@ -26,7 +26,7 @@ from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Squared, slope_size
 from suffice.penalties.fused import Fused
 from suffice.penalties.prox import L1
-from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties
+from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, gamma
@@ -51,7 +51,7 @@ class Grouped(GroupedPenalties):
         l1: float | None = None,
         l2: float | None = None,
     ) -> None:
-        self.model = model
+        self.model, self.design = model, model.design
         self._fixed = {name: value for name, value in (("l1", l1), ("l2", l2)) if value is not None}
         if not isinstance(groups, Mapping):
             labels = np.asarray(groups)
@@ -69,11 +69,6 @@ class Grouped(GroupedPenalties):
 
     def _model(self, l2: float) -> Any:
         return self.model._model(l2)
-
-    @property
-    def size(self) -> int:
-        """The number of weights."""
-        return self.model.size
 
     def at(self, **params: Any) -> Composite:
         """The problem at fixed penalties."""
@@ -112,7 +107,7 @@ class FusedLasso:
         return Composite(ridged.smooth, Fused(fused, l1), mu=ridged.mu + of_data, L=ridged.L, size=self.size)
 
 
-class SampleWeights:
+class SampleWeights(LinearProblem):
     """A linear model in which the weight of every sample is a parameter: s0, s1, ..., which are `names`.
 
     It minimises (1/N) sum_i s_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + l1 ||w||_1; penalties that are not tuned are given
@@ -123,14 +118,9 @@ class SampleWeights:
         if isinstance(model.design.X, Blocked):
             raise TypeError("model's X is in blocks of rows: weights that are parameters, one for each row, need it in "
                             "main memory")  # fmt: skip
-        self.model = model
+        self.model, self.design = model, model.design
         self._fixed = {name: value for name, value in (("l1", l1), ("l2", l2)) if value is not None}
         self.names = tuple(f"s{i}" for i in range(model.design.shape[0]))
-
-    @property
-    def size(self) -> int:
-        """The number of weights of the model."""
-        return self.model.size
 
     def at(self, **params: float) -> Composite:
         """The problem at fixed parameters."""

@@ -22,7 +22,7 @@ the middle one being that of the solver, factor or conjugate gradients, with its
   Huber's psi and the squared hinge have the same H at both if no row reaches a kink within delta_i; else F may have a
   kink, and nothing is proven.
 - *By strong convexity*, for a smooth problem without a factor that is good for proofs (smoothed total variation):
-  ||q^ - q|| <= ||c(w^) - H(w^) q|| / mu,  and H moves as `suffice.imaging.variation_change` says.
+  ||q^ - q|| <= ||c(w^) - H(w^) q|| / mu,  and H moves as `suffice.imaging.variation` says.
 
 K(w^)^T q^ is then known to within `Doubt`s of both (`solvers.doubt`), slopes c of losses by phi'' times delta. J
 is known exactly, and so is its Jacobian, if the user has given it; differences of J prove nothing.
@@ -43,7 +43,6 @@ import numpy as np
 from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
 from suffice.evaluation import Evaluation
 from suffice.imaging.variation import Variation
-from suffice.imaging.variation_change import hessian_doubt
 from suffice.losses import Loss
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
@@ -259,7 +258,7 @@ def _by_convexity(problem: Composite, f: Variation, loss: Loss, x: Array) -> Adj
     if q is None:
         return None
     left = c.weights - f.hessian_at(x)(q[:, None])[:, 0]
-    residual = norm(left) + 4.0 * EPS * norm(c.weights) + c.size + hessian_doubt(f, x, q, radius)
+    residual = norm(left) + 4.0 * EPS * norm(c.weights) + c.size + f.hessian_doubt(x, q, radius)
     off = residual / problem.mu * (1.0 + gamma(len(x) + 32))
     return x, q, of_x, Doubt(np.full(len(x), off), off)
 
