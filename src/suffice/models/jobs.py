@@ -19,7 +19,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, length, namespace
 from suffice.models.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
-from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.rounding import dot
 
 
@@ -43,7 +43,7 @@ class Slack:
 
 
 @dataclass(frozen=True)
-class At:
+class At(Job):
     """A point: its loss, the gradient of this, X^T (a psi'), and lengths that bound the rounding of the gradient where
     margins err by no more than `off`. a, y are given; norms and o for the bounds; `slopes` if they are known.
 
@@ -54,7 +54,6 @@ class At:
     pull: bool = True
     off: Slack | None = None
     balance: Balance | None = None  # what is asked of the intercept in the same pass
-    keeps: bool = False
 
     @property
     def reads(self) -> bool:
@@ -90,13 +89,12 @@ class At:
 
 
 @dataclass(frozen=True)
-class Along:
+class Along(Job):
     """sum_i a_i c_i (n_i - m_i)^2, c_i no less than psi'' between these margins. a, y are given."""
 
     loss: MarginLoss
     shift: float = 0.0
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> float:
         m, n = block.margins
@@ -106,12 +104,11 @@ class Along:
 
 
 @dataclass(frozen=True)
-class SlopeAtZero:
+class SlopeAtZero(Job):
     """||a^(1/2) psi'(0)||. a, y are given."""
 
     loss: MarginLoss
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> Length:
         a = block["a"]
@@ -119,15 +116,15 @@ class SlopeAtZero:
 
 
 @dataclass(frozen=True)
-class Curvature:
+class Curvature(Job):
     """a_i psi'' of every row, or the larger of `before` and of its mean between two margins; with `norms` given, their
     sum and that of a_i psi'' ||x_i||^2. a, y, before are given."""
 
     loss: MarginLoss
     shift: float = 0.0
     shift_there: float = 0.0
-    reads: bool = False
-    keeps: bool = True
+    reads = False
+    keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, Any]:
         C = self.rows(block)
@@ -150,12 +147,10 @@ class Curvature:
 
 
 @dataclass(frozen=True)
-class CurvedPull:
+class CurvedPull(Job):
     """X^T C 1 and 1^T C 1."""
 
     curvature: Curvature
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> tuple[Array, float]:
         C = self.curvature.rows(block)
@@ -163,14 +158,13 @@ class CurvedPull:
 
 
 @dataclass(frozen=True)
-class Slope:
+class Slope(Job):
     """sum_i a_i psi'((m_i + n_i) / 2) (n_i - m_i): the derivative half-way from m to n. a, y are given."""
 
     loss: MarginLoss
     shift: float = 0.0
     shift_there: float = 0.0
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> float:
         m, n = block.margins[0] + self.shift, block.margins[1] + self.shift_there
@@ -179,7 +173,7 @@ class Slope:
 
 
 @dataclass(frozen=True)
-class Balance:
+class Balance(Job):
     """s(b) = sum_i a_i psi'(m_i + b), no less than its derivative, sums that bound the rounding of s, and the
     derivative itself for losses which have it (`second`). a, y are given, and `slopes` and `bends`, psi' and no less
     than psi'' of each row, where they are known; without margins these are 0."""
@@ -187,8 +181,7 @@ class Balance:
     loss: MarginLoss
     b: float
     second: bool
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> Any:
         a, y, given = block["a"], block["y"], block.given
@@ -210,11 +203,10 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class OffsetSize:
+class OffsetSize(Job):
     """The largest |o|, and sum_i a_i o_i. a, o are given."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> tuple[Most, float]:
         o = block["o"]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.gram import dense_rows
 from suffice.rows.rounding import block_length, dense_product, gamma
@@ -111,12 +111,11 @@ class SoftmaxSums:
 
 
 @dataclass(frozen=True)
-class SoftmaxSeen:
+class SoftmaxSeen(Job):
     """The weight of every class. a, y are given."""
 
     count: int
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> Array:
         seen: Array = np.bincount(labels_of(block), weights=block["a"], minlength=self.count).astype(np.float64)
@@ -124,12 +123,12 @@ class SoftmaxSeen:
 
 
 @dataclass(frozen=True)
-class SoftmaxBalance:
+class SoftmaxBalance(Job):
     """The loss at these intercepts, and `SoftmaxSums`; p stays with the rows, if it `keeps`. a, y are given."""
 
     b: Array
     keeps: bool = False
-    reads: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> Any:
         m, a, labels = block.margins[0], block["a"], labels_of(block)
@@ -143,14 +142,14 @@ class SoftmaxBalance:
 
 
 @dataclass(frozen=True)
-class SoftmaxStep:
+class SoftmaxStep(Job):
     """The loss at these intercepts, s and its Jacobian, roughly, for rows that keep p. a, y are given, and `seen`, the
     weight of every class."""
 
     b: Array
     seen: Array
-    keeps: bool = True
-    reads: bool = False
+    reads = False
+    keeps = True
 
     def __call__(self, block: Block) -> Any:
         a = block["a"]
@@ -161,7 +160,7 @@ class SoftmaxStep:
 
 
 @dataclass(frozen=True)
-class SoftmaxAt:
+class SoftmaxAt(Job):
     """A point: the loss, X^T (a (p - onehot)), and lengths that bound the rounding of the latter: of  a^(1/2) c^(1/2)
     ||x_i||,  a^(1/2) ||x_i||,  a^(1/2) c^(1/2)  with c_i the trace of H_i, of what exponents do to p, and of terms of
     the sum. With `balance`, what `SoftmaxBalance` gives as well. a, y are given, and norms for the bounds.
@@ -172,7 +171,6 @@ class SoftmaxAt:
     pull: bool = True
     bounds: bool = True
     balance: bool = False
-    keeps: bool = False
 
     @property
     def reads(self) -> bool:
@@ -202,11 +200,10 @@ class SoftmaxAt:
 
 
 @dataclass(frozen=True)
-class SoftmaxAlong:
+class SoftmaxAlong(Job):
     """sum_i a_i range(n_i - m_i)^2 / 4: a variance is no more than that, wherever p is. a is given."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> float:
         m, n = block.margins
@@ -216,14 +213,12 @@ class SoftmaxAlong:
 
 
 @dataclass(frozen=True)
-class SoftmaxHessian:
+class SoftmaxHessian(Job):
     """sum_i a_i (diag(p_i) - p_i p_i^T) (x) x_i x_i^T on the variables whose columns are `parts`, class by class, and
     the part of it that has these variables' rows and the intercepts' columns. a is given."""
 
     parts: tuple[Indices, ...]
     b: Array | None = None
-    reads: bool = True
-    keeps: bool = False
 
     @property
     def size(self) -> int:
@@ -251,13 +246,11 @@ class SoftmaxHessian:
 
 
 @dataclass(frozen=True)
-class SoftmaxBack:
+class SoftmaxBack(Job):
     """X^T (a H_i q), d x K, for a q of K numbers. a is given."""
 
     q: Array
     b: Array
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         p = _probabilities(block, self.b)
@@ -265,14 +258,13 @@ class SoftmaxBack:
 
 
 @dataclass(frozen=True)
-class SoftmaxBend:
+class SoftmaxBend(Job):
     """X^T (a H_i (M_i + moved)), d x (K k), for margins M of directions, N x (K k), and intercepts that move by
     `moved`, K x k; without `pull` the sum of a H_i (M_i + moved) over rows. M are the second margins; a is given."""
 
     moved: Array
     b: Array | None = None
     pull: bool = True
-    keeps: bool = False
 
     @property
     def reads(self) -> bool:

@@ -26,20 +26,19 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
 from suffice.models.linear import CARRIED, MarginModel, majoriser_of
-from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import Design
 from suffice.rows.jobs import Gram
 from suffice.rows.rounding import TINY, gamma
 
 
 @dataclass(frozen=True)
-class TargetsAt:
+class TargetsAt(Job):
     """The loss, X^T (a (m - Y)), and the lengths of a^(1/2) ||x_i|| and a^(1/2) (m - Y). a, Y, norms are given.
 
     Without `pull` X is not read, and there is no gradient."""
 
     pull: bool = True
-    keeps: bool = False
 
     @property
     def reads(self) -> bool:
@@ -54,11 +53,10 @@ class TargetsAt:
 
 
 @dataclass(frozen=True)
-class TargetsAlong:
+class TargetsAlong(Job):
     """sum_i a_i ||n_i - m_i||^2. a is given."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> float:
         m, n = block.margins
@@ -66,11 +64,10 @@ class TargetsAlong:
 
 
 @dataclass(frozen=True)
-class Broken:
+class Broken(Job):
     """Whether a target is not finite. Y is given."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> Most:
         return Most(not np.isfinite(block["Y"]).all())

@@ -48,7 +48,7 @@ from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
-from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import Design
 from suffice.rows.products import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
@@ -101,7 +101,7 @@ def least_error(
 
 
 @dataclass(frozen=True)
-class HeldJob:
+class HeldJob(Job):
     """A job on held-out rows: what a method of `HeldRows` gives for a block, or these themselves. a, y, norms are
     given."""
 
@@ -112,7 +112,6 @@ class HeldJob:
     method: str = ""
     arguments: tuple[Any, ...] = ()
     reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
         rows = HeldRows(block, self)

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -72,20 +72,21 @@ def pulled(X: Array, r: Array) -> Array:
     return dense_product(X, r, block_length(len(X)))
 
 
-class Job(Protocol):
+class Job:
     """What is done with a block. It travels to workers: a class of a module, with small attributes."""
 
     @property
     def reads(self) -> bool:
         """Whether it needs X itself."""
-        ...
+        return True
 
     @property
     def keeps(self) -> bool:
         """Whether it gives a pair: numbers that go with the rows and stay where these are, and what is summed."""
-        ...
+        return False
 
-    def __call__(self, block: Block) -> Any: ...
+    def __call__(self, block: Block) -> Any:
+        raise NotImplementedError
 
 
 class Most(float):
@@ -471,22 +472,19 @@ def in_blocks(problem: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class KeptMargins:
+class KeptMargins(Job):
     """Margins as they are, to be gathered."""
 
-    reads: bool = False
-    keeps: bool = True
+    reads = False
+    keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, int]:
         return block.margins[0], 0
 
 
 @dataclass(frozen=True)
-class Digest:
+class Digest(Job):
     """Of every entry, block by block."""
-
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> list[str]:
         return [blake2b(block.X.data, digest_size=16).hexdigest()]

@@ -435,22 +435,18 @@ class _Fetched:
 
 
 @dataclass(frozen=True)
-class _Nothing:
+class _Nothing(Job):
     """Margins are made, and nothing else."""
-
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> float:
         return 0.0
 
 
 @dataclass(frozen=True)
-class Labels:
+class Labels(Job):
     """Different values, block by block."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> list[Any]:
         y = block["y"]
@@ -463,36 +459,35 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Relabelled:
+class Relabelled(Job):
     """A target for each label."""
 
     labels: Any
     targets: Array
-    reads: bool = False
-    keeps: bool = True
+    reads = False
+    keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, int]:
         return self.targets[np.searchsorted(self.labels, block["y"])], 0
 
 
 @dataclass(frozen=True)
-class Mapped:
+class Mapped(Job):
     """Targets row by row."""
 
     function: Callable[[Any], Array]
-    reads: bool = False
-    keeps: bool = True
+    reads = False
+    keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, int]:
         return self.function(block["y"]), 0
 
 
 @dataclass(frozen=True)
-class RowDigest:
+class RowDigest(Job):
     """Of numbers that go with the rows."""
 
-    reads: bool = False
-    keeps: bool = False
+    reads = False
 
     def __call__(self, block: Block) -> list[str]:
         return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
-from suffice.rows.blocks import Block, Most
+from suffice.rows.blocks import Block, Job, Most
 from suffice.rows.gram import gram
 from suffice.rows.rounding import TINY
 
@@ -24,13 +24,12 @@ GOLDEN = 0.6180339887498949  # phases of samples: no two neighbours alike
 
 
 @dataclass(frozen=True)
-class Survey:
+class Survey(Job):
     """What a design has to know of X, in units of `unit`; row norms stay with the rows, if `keeps`. `a` is given."""
 
     unit: float
     gram: bool
     size: int = 0  # of what it gives
-    reads: bool = True
     keeps: bool = True
 
     def __call__(self, block: Block) -> Any:
@@ -56,7 +55,7 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Gram:
+class Gram(Job):
     """X_W^T C X_W, with a column of ones if there is an `intercept`; from a sample of rows where each is taken with the
     probability `rate` times its influence. C, norms are given, or all rows count and C is made on the way."""
 
@@ -64,8 +63,6 @@ class Gram:
     rate: float = math.inf
     curvature: Any = None  # one that has C of the `rows` of a block
     intercept: bool = False
-    reads: bool = True
-    keeps: bool = False
 
     @property
     def size(self) -> int:
@@ -94,14 +91,12 @@ def sampled(C: Array, norms: Array, rate: float, phase: float) -> tuple[npt.NDAr
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(Job):
     """X^T C X V, or |X|^T diag(a) |X| V / unit^2. C or a is given."""
 
     V: Array
     absolute: bool = False
     unit: float = 1.0
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         if self.absolute:
@@ -115,11 +110,8 @@ def _scaled(C: Array, image: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Pull:
+class Pull(Job):
     """X^T r. r is given."""
-
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         return block.pull(block["r"])

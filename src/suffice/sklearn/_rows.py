@@ -25,7 +25,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suffice.arrays import EPS, Array
-from suffice.rows.blocks import Block, Blocked, Chosen
+from suffice.rows.blocks import Block, Blocked, Chosen, Job
 
 EVERYTHING = slice(None)
 STEPS = "StandardScaler, and steps with a method fit_rows"
@@ -147,12 +147,10 @@ def _made_by(step: Any) -> Callable[[Any], Array]:
 
 
 @dataclass(frozen=True)
-class FoldSums:
+class FoldSums(Job):
     """Rows and sums of columns, fold by fold. fold is given."""
 
     folds: int
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> tuple[Array, Array]:
         parts = [block.X[block["fold"] == k] for k in range(self.folds)]
@@ -160,12 +158,10 @@ class FoldSums:
 
 
 @dataclass(frozen=True)
-class FoldSquares:
+class FoldSquares(Job):
     """Sums of (x - mean)^2 over the rows of all folds but k, for every k, and last over all. fold is given."""
 
     means: Array
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         X, fold = block.X, block["fold"]
