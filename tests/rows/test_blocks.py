@@ -87,7 +87,7 @@ def test_folds_hold_targets_and_norms_of_rows_once():
     parts = terms.row_folds(RowBlocks.of(X), 4)
     models = [problems.ElasticNetLogistic(train, X[:, 0] > 0.0) for train, _ in parts]
     scores = [losses.LogLoss(held, X[:, 0] > 0.0) for _, held in parts]
-    assert len({id(model.y) for model in models} | {id(score.targets) for score in scores}) == 1
+    assert len({id(model.y) for model in models} | {id(score.held_out.y) for score in scores}) == 1
     assert len({id(part.row_norms) for pair in parts for part in pair}) == 1
     np.testing.assert_allclose(parts[0][0].row_norms, np.linalg.norm(X, axis=1))
 

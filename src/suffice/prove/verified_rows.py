@@ -32,7 +32,7 @@ from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.factor import Factor, Indices, Variables, apart
 from suffice.prove.outputs import At, State, images, weighted_gram
-from suffice.rows.blocks import Block, Length, Most
+from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import OF_FACTORS, Design
 from suffice.rows.gram import dense_rows
 from suffice.rows.products import absolute_product
@@ -51,7 +51,7 @@ def entry_gammas(design: Design, outputs: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Job):
     """A job: a function of a block and of its rows as `state` makes them, with these arguments."""
 
     function: Callable[..., Any]

@@ -27,7 +27,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from suffice.rows.blocks import Block, Blocked
+from suffice.rows.blocks import Block, Blocked, Job
 
 Array = npt.NDArray[np.float64]
 
@@ -131,14 +131,12 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Job):
     """For every fold: known entries of numeric columns and rows, sums, and rows of every level."""
 
     numeric: int
     levels: tuple[int, ...]
     folds: int
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Any:
         X, fold = block.X, block["fold"].astype(np.intp)
@@ -157,13 +155,11 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class FoldSpreads:
+class FoldSpreads(Job):
     """Sums of (x - mean)^2 of known entries, for the training rows of every fold and for all rows."""
 
     means: Array
     folds: int
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         numbers, fold = block.X[:, : self.means.shape[1]], block["fold"]
@@ -175,13 +171,11 @@ class FoldSpreads:
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(Job):
     """How many known entries of training rows begin with `prefix` and have which next digit."""
 
     prefix: npt.NDArray[np.uint64]  # one for every (rank, fold, column)
     shift: int  # bits after the digit
-    reads: bool = True
-    keeps: bool = False
 
     def __call__(self, block: Block) -> Array:
         numbers, fold = block.X[:, : self.prefix.shape[2]], block["fold"]
