@@ -7,6 +7,7 @@ import io
 import json
 import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ skops = pytest.importorskip("skops.io")
 
 from suffice.cli import app  # noqa: E402
 from suffice.tabular import run  # noqa: E402
+from suffice.tabular.notation import from_plain  # noqa: E402
 from suffice.tabular.table import Recipe  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -238,7 +240,7 @@ def test_a_recipe_that_was_tampered_with_is_refused(data, text, tmp_path):
     out = shutil.copytree(tune(data, "--model", "ridge")[0], tmp_path / "run")
     recipe = json.loads((out / "table.json").read_text())
     recipe.pop("checksum")
-    assert Recipe.from_plain(recipe).plain() == recipe
+    assert json.loads(json.dumps(asdict(from_plain(Recipe, recipe)))) == recipe
     (out / "table.json").write_text(text)
     result = predict(out, data)
     assert result.exit_code == 2 and len(result.stderr.splitlines()) == 1 and "Traceback" not in result.output

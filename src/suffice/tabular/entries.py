@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,10 +256,9 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess
         return _Guess(best, form.decimal if marked else "")
     comma = any("," in entry for entry in texts.entries)
     thousands = bool(form.currency) or (comma and delimiter == ",")
-    decimal = ("." if comma else ",") if thousands else ("," if comma else ".")
-    usual, other = (
-        _described(replace(form, decimal=mark), texts) for mark in (decimal, "." if decimal == "," else ",")
-    )
+    decimal: Literal[".", ","] = ("." if comma else ",") if thousands else ("," if comma else ".")
+    usual = _described(replace(form, decimal=decimal), texts)
+    other = _described(replace(form, decimal="." if decimal == "," else ","), texts)
     column = texts.numbers(name, usual, allowed=1.0)
     assert column is not None
     return _Guess(column, "", other)

@@ -21,14 +21,9 @@ LARGEST = 1 << 22  # bytes of such a file
 
 def read_groups(path: str) -> dict[str, str]:
     """The group of every column that the file names."""
-    try:
-        with open_table(path) as file:
-            content = file.read(LARGEST + 1)
+    with open_table(path) as file:
+        content = file.read(LARGEST + 1)
         text = content.decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, TableError):
-            raise
-        raise TableError(f"{quoted(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) > LARGEST:
         raise TableError(f"{quoted(path)} has more than {LARGEST:,} bytes")
     groups: dict[str, str] = {}

@@ -10,9 +10,10 @@ Percents stay what is written: 12.3% is 12.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from suffice.tabular import dates
 
@@ -37,12 +38,33 @@ _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
 Reader = Callable[[str], float | None]
 
 
+def from_plain(kind: Any, found: Any, name: str = "it", *, older: bool = False) -> Any:
+    """What JSON holds as a value of this type, a data class for one; ValueError if it is not. `older`: whether fields
+    with defaults may be missing."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(found, dict):
+        needed = {item.name for item in fields(kind) if not older or item.default is MISSING}
+        hints = get_type_hints(kind)
+        if not needed <= found.keys() <= hints.keys():
+            raise ValueError(f"{name} must have {', '.join(hints)}, got {', '.join(map(str, found))}")
+        return kind(**{one: from_plain(hints[one], value, one) for one, value in found.items()})  # type: ignore[operator]
+    if origin is tuple and isinstance(found, list | tuple):
+        return tuple(from_plain(inner[0], one, f"an entry of {name}") for one in found)
+    if origin is Mapping and isinstance(found, dict):
+        return {str(key): from_plain(inner[1], value, str(key)) for key, value in found.items()}
+    kinds = (inner or (kind,)) if origin in (None, UnionType) else ()
+    kinds = (*kinds, int) if float in kinds else kinds
+    if found in inner if origin is Literal else isinstance(found, kinds) and isinstance(found, bool) == (bool in kinds):
+        return found
+    raise ValueError(f"{name} must be {getattr((inner or (kind,))[0], '__name__', kind)}, got {found!r}")
+
+
 @dataclass(frozen=True)
 class Form:
     """How the entries of a column are written."""
 
     kind: Kind = "numeric"
-    decimal: str = "."  # or ","
+    decimal: Literal[".", ","] = "."
     grouped: bool = False  # whether thousands are set apart; they may be in any column
     currency: str = ""
     percent: bool = False
@@ -65,24 +87,9 @@ class Form:
             parts.append("thousands are set apart")
         return ", ".join(parts)
 
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Form:
-        """A form from a file; ValueError if it holds anything else."""
-        if not isinstance(plain, dict) or set(plain) != {item.name for item in fields(cls)}:
-            raise ValueError("it does not say how a column is written")
-        form = cls(**plain)
-        if (
-            form.kind not in ("numeric", "boolean", "text", "date", "other")
-            or form.decimal not in (".", ",")
-            or not isinstance(form.currency, str)
-            or (form.currency and not CURRENCY.fullmatch(form.currency))
-            or not all(isinstance(flag, bool) for flag in (form.grouped, form.percent, form.clock))
-        ):
-            raise ValueError("it does not say how a column is written")
-        return form
+    def __post_init__(self) -> None:
+        if self.currency and not CURRENCY.fullmatch(self.currency):
+            raise ValueError(f"currency must be a known one, got {self.currency!r}")
 
 
 PLAIN = Form()

@@ -13,7 +13,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
@@ -25,6 +25,7 @@ from suffice.sklearn.measures import Predicted
 from suffice.tabular.columns import TableProblem
 from suffice.tabular.entries import Array, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
+from suffice.tabular.notation import from_plain
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.table import RECIPE, Recipe, Table, TableError
 from suffice.tabular.targets import OTHER, known_labels, plain
@@ -139,7 +140,10 @@ def read_recipe(folder: Path) -> Recipe:
     found = places.read(folder / RECIPE)
     if found is None:
         raise ValueError(f"{folder} does not say how tables are read: there is no {RECIPE} in it (tune it again)")
-    return Recipe.from_plain(found)
+    try:
+        return cast(Recipe, from_plain(Recipe, found))
+    except ValueError as error:
+        raise ValueError(f"{folder / RECIPE} does not say how tables are read: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,11 +21,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b, file_digest
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -66,14 +66,8 @@ def opened(settings: Settings) -> Iterator[AnyTable]:
 
 def digest_of(path: str | os.PathLike[str]) -> str:
     """A digest of a file's bytes."""
-    found = blake2b(digest_size=16)
-    try:
-        with open_table(path) as file:
-            while chunk := file.read(1 << 20):
-                found.update(chunk)
-    except OSError as error:
-        raise TableError(f"{quoted(path)} cannot be read: {error.strerror or error}") from error
-    return found.hexdigest()
+    with open_table(path) as file:
+        return file_digest(cast(Any, file), lambda: blake2b(digest_size=16)).hexdigest()
 
 
 def load(settings: Settings, table: AnyTable | None = None) -> tuple[TableProblem, Settings]:
@@ -133,7 +127,7 @@ def execute(
     began = time.monotonic() if began is None else began
     clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
-    places.write(folder / RECIPE, problem.recipe.plain())
+    places.write(folder / RECIPE, asdict(problem.recipe))
     search, caught = _searched(settings, problem, folder, clock.for_the_search(), jobs, callback)
     seconds = time.monotonic() - began
     until = clock.until

@@ -6,12 +6,13 @@ A field with a help text is an option of the command line: it is declared here a
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Any, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, cast, get_type_hints
 
 from suffice.arrays import positive
 from suffice.options import Options
 from suffice.tabular.models import MODELS
+from suffice.tabular.notation import from_plain
 
 MINOR = ("max_evaluations", "max_seconds", "data", "test", "no_report", "cluster")  # what may differ in a folder
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
@@ -78,13 +79,7 @@ class Settings(ColumnSettings, TargetSettings):
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
-            value = getattr(self, name)
-            kinds = (tuple,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
-            kinds = (*kinds, int) if float in kinds else kinds
-            if isinstance(value, bool) != (bool in kinds) or not isinstance(value, kinds):
-                raise ValueError(f"{name} must be {kinds[0].__name__}, got {value!r}")
-            if isinstance(value, tuple) and not all(isinstance(one, str) for one in value):
-                raise ValueError(f"{name} must hold names of columns, got {value!r}")
+            from_plain(hint, getattr(self, name), name)
         if self.task not in ("auto", "classification", "regression"):
             raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
         if self.model != "auto" and self.model not in MODELS:
@@ -138,12 +133,9 @@ class Settings(ColumnSettings, TargetSettings):
 
     @classmethod
     def from_plain(cls, plain: Any) -> Settings:
-        """Settings from a file; ValueError if it holds anything else."""
-        names = {item.name for item in fields(cls)}
-        needed = {item.name for item in fields(cls) if item.default is MISSING} | {"command"}
+        """Settings from a file; ValueError if it holds anything else. Older versions did not know all of them."""
         if not isinstance(plain, dict) or plain.get("command") != "tune":
             raise ValueError("it does not describe a run of `suffice tune`")
-        if not needed <= set(plain) <= {*names, "command"}:  # older versions did not know all of them
-            raise ValueError("it does not describe a run of `suffice tune`")
-        lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
-        return cls(**{name: value for name, value in (plain | lists).items() if name != "command"})
+        return cast(
+            Settings, from_plain(cls, {name: value for name, value in plain.items() if name != "command"}, older=True)
+        )

@@ -16,14 +16,14 @@ import gzip
 import math
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 from suffice.files import JournalError, open_regular
 from suffice.tabular.entries import Array, Column, listed, notes_of, parts_of, quoted
-from suffice.tabular.notation import NUMBER, Form
+from suffice.tabular.notation import NUMBER, Form, from_plain
 from suffice.tabular.summaries import Summary
 
 DELIMITERS = ",;\t|"
@@ -54,17 +54,17 @@ class Reading:
     delimiter: str
     forms: Mapping[str, Form]
 
+    def __post_init__(self) -> None:
+        if self.delimiter not in list(DELIMITERS):
+            raise ValueError(f"the delimiter cannot be {self.delimiter!r}")
+
     def plain(self) -> dict[str, Any]:
-        return {"delimiter": self.delimiter, "forms": {name: form.plain() for name, form in self.forms.items()}}
+        return asdict(self)
 
     @classmethod
     def from_plain(cls, plain: Any) -> Reading:
         """A reading from a file; ValueError if it holds anything else."""
-        if not isinstance(plain, dict) or set(plain) != {"delimiter", "forms"} or not isinstance(plain["forms"], dict):
-            raise ValueError("it does not say how a table was read")
-        if not isinstance(plain["delimiter"], str) or plain["delimiter"] not in DELIMITERS:
-            raise ValueError(f"the delimiter cannot be {plain['delimiter']!r}")
-        return cls(plain["delimiter"], {name: Form.from_plain(form) for name, form in plain["forms"].items()})
+        return cast(Reading, from_plain(cls, plain))
 
 
 UNREAD = Reading(",", {})
@@ -140,16 +140,12 @@ def frame_of(columns: Mapping[str, Array]) -> Any:
 def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Reading | None = None) -> Table:
     """The table in a CSV or parquet file, in the manner of another one if that is given (entries that do not fit are
     missing, with a note); anything else, and anything that goes wrong, is a `TableError`."""
+    from suffice.tabular.csv_file import read_csv
+
     limits = Limits() if limits is None else limits
-    with contextlib.ExitStack() as stack:
-        try:
-            file: IO[bytes] = stack.enter_context(open_table(path))
-            start = file.read(8)
-            file.seek(0)
-        except (OSError, ValueError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
+    with open_table(path) as file:
+        start = file.read(8)
+        file.seek(0)
         if not start:
             raise TableError(f"{quoted(path)} is empty")
         if start.startswith(b"PAR1"):
@@ -159,13 +155,9 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Re
         if start.startswith(b"PK\x03\x04") or start.startswith(b"\xd0\xcf\x11\xe0"):
             raise TableError(f"{quoted(path)} is an archive or an Excel file: save the table as CSV")
         if start.startswith(b"\x1f\x8b"):
-            file = cast(IO[bytes], stack.enter_context(gzip.open(file)))
-        try:
-            from suffice.tabular.csv_file import read_csv
-
-            return read_csv(file, limits, like)
-        except (OSError, EOFError, zlib.error) as error:
-            raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
+            with gzip.open(file) as unpacked:
+                return read_csv(cast(IO[bytes], unpacked), limits, like)
+        return read_csv(file, limits, like)
 
 
 @dataclass(frozen=True)
@@ -182,26 +174,6 @@ class Recipe:
         forms = {name: self.reading.forms[name] for name in (*self.needs, self.target)}
         return replace(self, reading=Reading(self.reading.delimiter, forms))
 
-    def plain(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "needs": list(self.needs),
-            "categorical": list(self.categorical),
-            "reading": self.reading.plain(),
-        }
-
-    @classmethod
-    def from_plain(cls, found: Any) -> Recipe:
-        """A recipe from a file; ValueError if it holds anything else."""
-        if not isinstance(found, dict) or set(found) != {"target", "needs", "categorical", "reading"}:
-            raise ValueError(f"{RECIPE} does not say how tables are read")
-        needs, levels, target = found["needs"], found["categorical"], found["target"]
-        if not (isinstance(target, str) and isinstance(needs, list) and isinstance(levels, list)):
-            raise ValueError(f"{RECIPE} does not say how tables are read")
-        if not all(isinstance(name, str) for name in (*needs, *levels)):
-            raise ValueError(f"{RECIPE} does not say how tables are read")
-        return cls(target, tuple(needs), tuple(levels), Reading.from_plain(found["reading"]))
-
     def read(self, path: str, *, with_target: bool = False) -> Table:
         """A table with all columns that are needed; `TableError` if some are missing."""
         table = read(path, like=self.reading)
@@ -215,12 +187,18 @@ class Recipe:
         return table
 
 
-def open_table(path: str | os.PathLike[str]) -> IO[bytes]:
-    """The bytes of a table; its path is the user's, and may be a link."""
+@contextlib.contextmanager
+def open_table(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """The bytes of a table, whose path is the user's and may be a link; whatever cannot be read is a `TableError`."""
     try:
-        return os.fdopen(open_regular(Path(path), links=True), "rb")
+        with os.fdopen(open_regular(Path(path), links=True), "rb") as file:
+            yield file
+    except TableError:
+        raise
     except JournalError as error:
         raise TableError(f"{quoted(path)} is not a regular file") from error
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise TableError(f"{quoted(path)} cannot be read: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:
