@@ -98,20 +98,17 @@ class LinearFold:
         centre = centre and shared is None
         self.dense = not is_sparse(features) or (centre and 8 * math.prod(features.shape) <= SMALL)
         self.centred = centre and intercept == "free" and self.dense
-        self.columns = int(features.shape[1])
-        self.shift = self.rest = np.zeros(self.columns) if shared is None else shared.shift
         a = sample_weight / float(sample_weight.sum())
-        if self.centred:
+        self.shift = self.rest = np.zeros(int(features.shape[1]))
+        if shared is not None:
+            self.shift = shared.shift
+        elif self.centred:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             features = as_array(features)
             self.shift = a @ features
-            rows = np.ascontiguousarray(features - self.shift)
-            self.rest = a @ rows
-            rows -= self.rest
-        else:
-            self.rest = np.zeros(self.columns)
-            rows = features if shared else self._rows(features)
-        self.design = self.learner.design(rows, sample_weight if shared is None else shared.weights, sample_weight)
+            self.rest = a @ (features - self.shift)
+        weights = sample_weight if shared is None or shared.weights is None else shared.weights
+        self.design = self.learner.design(features if shared else self._rows(features), weights)
         moved = self.learner.centres_targets and intercept == "free"
         moved = moved and (self.centred or (shared is not None and not in_blocks(self)))
         self.y_shift = a @ y if moved else np.zeros(y.shape[1:])
@@ -203,9 +200,8 @@ class LinearFold:
         if isinstance(self.learner, Hazards):  # rows at risk depend on each other
             return self.learner.held_out(self, X, rows, y, sample_weight, offset, folds)
         phi, unit, blur = self.learner.score(self, scoring, y, sample_weight / sample_weight.sum())
-        train = self.unpenalised if self.minimised_out else None
+        train, design = self.unpenalised if self.minimised_out else None, Design.of(rows, weights)
         targets = self.y if in_blocks(self) else self.targets(y)
-        design = Design.of(rows, weights)
         return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
 
     def coefficients(self, w: Array) -> tuple[Array, Any]:
@@ -226,9 +222,10 @@ class Learner:
     outputs: int = 1
     centres_targets = False  # whether an intercept goes with the means
     differentiable = True
+    own_score: Any = None  # phi of a score that depends on the loss
 
-    def design(self, rows: Any, weights: Any, sample_weight: Array) -> Design:
-        return Design.of(rows, sample_weight if weights is None else weights)
+    def design(self, rows: Any, weights: Any) -> Design:
+        return Design.of(rows, weights)
 
     def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
         """Take the targets, and raise ValueError where there is no minimiser."""
@@ -248,26 +245,17 @@ class Learner:
         """Whether solutions without an l2 can be proven."""
         return False
 
-    def origin(self, fold: LinearFold) -> Array:
-        """Weights without any feature."""
-        return np.zeros(fold.size)
-
     def l1_max(self, fold: LinearFold) -> float:
-        return fold.structure.l1_max(fold.unpenalised.gradient(self.origin(fold)))
+        return fold.structure.l1_max(fold.unpenalised.gradient(np.zeros(fold.size)))
 
     def problem(self, fold: LinearFold, l1: Any, l2: Any) -> Composite:
         l1, l2 = (np.tile(one, self.outputs) if isinstance(one, np.ndarray) else one for one in (l1, l2))
-        of_data = fold._of_data
-        return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size, of_data)
+        return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size, fold._of_data)
 
     def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
         """phi of a score, its unit for these targets, and what margins are off by besides their own rounding."""
         score = SCORES[scoring]
-        return self.own_score() if score.phi is None else score.phi, score.unit(y, v), None
-
-    def own_score(self) -> Any:
-        """phi of a score that depends on the loss."""
-        raise NotImplementedError
+        return score.phi or self.own_score, score.unit(y, v), None
 
     def intercept(self, model: Any, w: Array) -> Any:
         """What is minimised out, at w."""
@@ -283,7 +271,7 @@ class OneMargin(Learner):
 
     def __init__(self, psi: MarginLoss) -> None:
         self.psi = psi
-        self.centres_targets = isinstance(psi, Squared)
+        self.centres_targets, self.own_score = isinstance(psi, Squared), DevianceScore(psi)
 
     def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
         super().begin(fold, X, y, sample_weight)
@@ -307,27 +295,21 @@ class OneMargin(Learner):
     def verifiable(self, fold: LinearFold) -> bool:
         return conforms(self.psi, Bending | Kinked)
 
-    def own_score(self) -> Any:
-        return DevianceScore(self.psi)
 
-
-@dataclass(frozen=True)
 class Pinball(OneMargin):
     """A quantile's loss, smoothed; the intercept is a column without a penalty."""
 
-    psi: Quantile
+    def __init__(self, psi: Quantile) -> None:
+        super().__init__(psi)
+        self.q, self.own_score = psi.q, PinballScore(psi.q)
 
     def solver(self, fold: LinearFold) -> Any:
         return NewtonNarrowing()
 
-    def origin(self, fold: LinearFold) -> Array:
+    def l1_max(self, fold: LinearFold) -> float:
         x = np.zeros(fold.size)
-        if fold.kind == "column":
-            x[-1] = np.quantile(fold.y, self.psi.q)
-        return x
-
-    def own_score(self) -> Any:
-        return PinballScore(self.psi.q)
+        x[-1] = np.quantile(fold.y, self.q) if fold.kind == "column" else 0.0
+        return fold.structure.l1_max(fold.unpenalised.gradient(x))
 
 
 @dataclass(frozen=True)
@@ -432,8 +414,8 @@ class Hazards(Learner):
     ties: str = "efron"
     differentiable = False
 
-    def design(self, rows: Any, weights: Any, sample_weight: Array) -> Design:
-        return Design.of(rows)
+    def design(self, rows: Any, weights: Any) -> Design:
+        return Design.of(rows)  # weights are the model's
 
     def begin(self, fold: LinearFold, X: Any, y: Array, sample_weight: Array) -> None:
         fold.y = y
