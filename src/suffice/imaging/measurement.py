@@ -22,6 +22,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from suffice.arrays import EPS, positive
 from suffice.imaging.variation import Pixels
+from suffice.rows.dense import is_sparse
 from suffice.rows.design import DENSE_GRAM_SIZE, squared_norm_bound
 
 ADJOINT_SLACK = 1e-8
@@ -120,7 +121,7 @@ class General:
                 )
 
     def _bound(self, A: Any) -> float:
-        if not (isinstance(A, np.ndarray) or sp.issparse(A)):
+        if not (isinstance(A, np.ndarray) or is_sparse(A)):
             if self.columns > DENSE_GRAM_SIZE:
                 raise ValueError(
                     f"norm must be given for an operator with more than {DENSE_GRAM_SIZE} columns, got {self.columns}: "
@@ -129,5 +130,5 @@ class General:
             A = np.stack([np.asarray(self.operator.matvec(unit)) for unit in np.eye(self.columns, dtype=self.dtype)], 1)
         if A.dtype.kind == "c":  # as what it does to pairs of real numbers, or to real numbers alone
             parts = [[A.real, -A.imag], [A.imag, A.real]] if self.dtype.kind == "c" else [[A.real], [A.imag]]
-            A = sp.block_array(parts, format="csr") if sp.issparse(A) else np.block(parts)
-        return squared_norm_bound(A.tocsr().astype(np.float64) if sp.issparse(A) else A.astype(np.float64))
+            A = sp.block_array(parts, format="csr") if is_sparse(A) else np.block(parts)
+        return squared_norm_bound(A.tocsr().astype(np.float64) if is_sparse(A) else A.astype(np.float64))

@@ -27,7 +27,7 @@ from suffice.models.margin_losses import Squared, slope_size
 from suffice.penalties.fused import Fused
 from suffice.penalties.prox import L1
 from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
-from suffice.rows.blocks import Blocked
+from suffice.rows.blocks import are_blocks
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, gamma
 from suffice.solvers.doubt import Doubt, penalties_doubt
@@ -115,7 +115,7 @@ class SampleWeights(LinearProblem):
     """
 
     def __init__(self, model: ElasticNetModel, *, l1: float | None = None, l2: float | None = None) -> None:
-        if isinstance(model.design.X, Blocked):
+        if are_blocks(model.design.X):
             raise TypeError("model's X is in blocks of rows: weights that are parameters, one for each row, need it in "
                             "main memory")  # fmt: skip
         self.model, self.design = model, model.design
