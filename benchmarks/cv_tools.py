@@ -7,8 +7,8 @@ cross-validated loss at the penalties that it returns (`suffice_bench.tools`, wh
 
 Times are those of the processor, of the call that tunes and refits and nothing else. Each run is a process of its own,
 ended after --limit seconds. `--before SRC` measures another version of suffice as well (its `src` folder). The ablation
-takes back one change at a time, by patches: the statistical tolerance, sketches, few first looks (and sketches), the
-choice of the solver, working sets that grow at once where rows are few, the dense form of small sparse folds.
+takes back one change at a time, by patches: the statistical tolerance, sketches, the choice of the solver, working sets
+that grow at once where rows are few, the dense form of small sparse folds.
 
 Rivals are those of scikit-learn, celer, skglm and glum; `--also PYTHON` names another interpreter for those that this
 one cannot import. What cannot be imported, or fails, is said. adelie makes folds of its own, and glmnet's Python
@@ -184,7 +184,6 @@ def rivals(data: Tabled) -> list[str]:
 ABLATIONS = (
     "without the statistical tolerance",
     "without sketches",
-    "with all first looks",
     "without the choice of the solver",
     "without wide working sets",
     "without dense forms",
@@ -199,14 +198,10 @@ def _patched(name: str) -> Any:
     if name == ABLATIONS[1]:
         return mock.patch.object(_starting_points, "sketches", lambda *_: None)
     if name == ABLATIONS[2]:
-        of = _starting_points.Lattice.of
-        plain = mock.Mock(of=lambda *given: of(*given[:3]))
-        return mock.patch.multiple(_starting_points, sketches=lambda *_: None, Lattice=plain)
-    if name == ABLATIONS[3]:
         return mock.patch.multiple(auto, EASY=150.0, LEAST=0)
-    if name == ABLATIONS[4]:
+    if name == ABLATIONS[3]:
         return mock.patch.object(newton, "WIDE_GROWTH", newton.GROWTH)
-    if name == ABLATIONS[5]:
+    if name == ABLATIONS[4]:
         return mock.patch.object(folds, "SMALL", 0)
     return nullcontext()
 
@@ -214,7 +209,7 @@ def _patched(name: str) -> Any:
 def ablations(data: Tabled) -> list[str]:
     rows, columns = data.X.shape
     wide, sparse = rows < columns, sp.issparse(data.X)
-    return [*ABLATIONS[:4], *(ABLATIONS[4:5] if wide else []), *(ABLATIONS[5:] if sparse and not data.l2_alone else [])]
+    return [*ABLATIONS[:3], *(ABLATIONS[3:4] if wide else []), *(ABLATIONS[4:] if sparse and not data.l2_alone else [])]
 
 
 def one(table_name: str, tool: str) -> dict[str, Any]:

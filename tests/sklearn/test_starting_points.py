@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 import suffice
+from suffice.evaluation import Evaluation
 from suffice.sklearn import SufficeSearchCV, _starting_points
 from suffice.sklearn._sketch import TURNED
-from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, FEWER, GAP, Lattice, levels_of
+from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, GAP, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
@@ -120,7 +122,7 @@ def test_levels_go_from_edge_to_edge_and_leave_no_gap(kind):
     rng = np.random.default_rng(5)
     for _ in range(200):
         low, high = np.sort(rng.uniform(-12, 6, 2))
-        below = [BELOW[kind], ALONE, FEWER[kind]][int(rng.integers(3))]
+        below = [BELOW[kind], ALONE[kind]][int(rng.integers(2))]
         levels = levels_of(10.0 ** rng.uniform(-5, 5), low, high, below, BEYOND[kind])
         assert levels[-1] == low and low <= levels[0] <= high
         assert (np.diff(levels) < 0).all() and (-np.diff(levels) <= GAP + 1e-12).all()
@@ -137,9 +139,12 @@ def test_looks_do_not_cost_more_than_a_hundred_steps_a_model():
 
 def test_where_all_looks_are_alike_the_first_is_where_the_search_begins():
     """All weights are zero beyond the largest useful l1, and a level below it they may still be."""
-    levels = [[0.0, -1.0, -2.0], [0.0, -1.0]]
+    levels, seen = (
+        [[0.0, -1.0, -2.0], [0.0, -1.0]],
+        SimpleNamespace(best=Evaluation(np.zeros(2), np.ones(2), np.zeros(2))),
+    )
     for plateau in (False, True):
-        lattice = Lattice(None, levels, np.array([0, 1]), plateau)
+        lattice = Lattice(seen, levels, np.array([0, 1]), plateau)
         lattice.heights = {lattice.plainest: 1.0, (-1.0, 0.0): 1.0, (-1.0, -1.0): 1.0, (-2.0, -1.0): 1.0}
         assert lattice.valleys() == [lattice.plainest]
     X = np.random.default_rng(0).normal(size=(60, 5))

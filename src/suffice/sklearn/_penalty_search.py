@@ -150,8 +150,7 @@ class PenaltySearch:
         if self.initial is not None:
             starts = [self.space.space.theta(self.initial)]
         else:
-            looks = self.statistical, options.derivatives != "never"
-            starts, sketched = starting_points(problem, self.folds, self.space, *looks)
+            starts, sketched = starting_points(problem, self.folds, self.space, options.derivatives != "never")
             if sketched and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
             self._check_loss(starts[0])

@@ -143,10 +143,10 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     tolerance : "statistical" or float, default "statistical"
         When to end. "statistical": when what is left to gain is small against what the data can tell. Let e be 1 % of
         the standard error of the loss over folds, and no more than 0.02 % of the loss. The search ends when its model
-        promises no decrease of more than e near the best penalties, first looks are as few as that allows, and in the
-        end the loss is proven to lie in an interval no wider than e, where arithmetic allows. What the model promises
-        is no proof: `result_.message` says which is which. A number: the search goes on to `options.final_radius`, and
-        in the end the interval is no wider than that number times the loss.
+        promises no decrease of more than e near the best penalties, and in the end the loss is proven to lie in an
+        interval no wider than e, where arithmetic allows. What the model promises is no proof: `result_.message` says
+        which is which. A number: the search goes on to `options.final_radius`, and in the end the interval is no wider
+        than that number times the loss.
     initial : dict, default None
         Where to begin, by name; None: at the best of a few points spread over the space and its edges.
     options : suffice.Options, default None
