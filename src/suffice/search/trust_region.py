@@ -33,19 +33,7 @@ from suffice.search.accuracy import (
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
 from suffice.search.judge import end_to_refine, ended, next_radius, next_rho, refine, verdict_on
 from suffice.search.model import minimise, thrifty
-from suffice.search.state import (
-    WARM_POOL,
-    Iterate,
-    Judged,
-    Pending,
-    Plan,
-    Sample,
-    Setting,
-    Trial,
-    Verdict,
-    pooled,
-    remembered,
-)
+from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Sample, Setting, Trial, Verdict, remembered
 from suffice.search.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -360,10 +348,10 @@ def _look(state: Iterate, point: Sample, setting: Setting) -> Iterate:
 
 def _begin_at(point: Sample, radius: float, state: Iterate, setting: Setting) -> Iterate:
     first = first_points(point.u, radius, *setting.box, setting.options.seed)[1:]
-    begun = replace(state, delta=radius, rho=radius, first=tuple(first)).looking(places=())
+    begun = replace(state, delta=radius, rho=radius, first=tuple(first)).looking(places=()).pooled(*state.points)
     if state.models.by_derivatives:
         begun = by_derivatives.begin(begun) if by_derivatives.known(point.evaluation) else by_derivatives.end(begun)
-    return replace(begun, points=(point,), k=0, pool=pooled(state.pool, state.points))
+    return replace(begun, points=(point,), k=0)
 
 
 def _looked_in_vain(state: Iterate, setting: Setting) -> Iterate:

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -127,8 +127,11 @@ class Tuner:
 
     def _remember(self, evaluation: Evaluation) -> None:
         """Every answer, without solutions that are not handed out again."""
-        needed, answers = {id(one.solutions) for one in evaluations_of(self.search)}, [*self._answers, evaluation]
-        self._answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
+        answers = [*self._answers, evaluation]
+        if any(one.solutions for one in answers):
+            needed = {id(one.solutions) for one in evaluations_of(self.search)}
+            answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
+        self._answers = answers
 
     def limit(self, options: Options, seconds: float = 0.0) -> None:
         """From now on with these options, which may differ in their budgets, and after so many seconds more."""
@@ -240,4 +243,4 @@ def evaluations_of(search: Search) -> Iterator[Evaluation]:
         elif isinstance(part, dict):
             parts.extend(part.values())
         elif is_dataclass(part):
-            parts.extend(getattr(part, item.name) for item in fields(part))
+            parts.extend(vars(part).values())
