@@ -193,3 +193,15 @@ def rows_in(place, X):
         return terms.RowBlocks.of(X, block=16)
     array = pytest.importorskip("dask.array")
     return array.from_array(X, chunks=(17, 6))
+
+
+def test_rows_in_blocks_without_room_for_a_matrix_take_products_with_an_intercept(monkeypatch):
+    X, y = data(terms.LOGISTIC)
+    here = suffice.solve(problem(terms.LOGISTIC, terms.L1(0.01), 1e-3, intercept=True), within=1e-9)
+    monkeypatch.setattr("suffice.rows.design.SMALL", 0)
+    monkeypatch.setattr("suffice.rows.design.MEMORY", 0.0)
+    design = Design.of(rows_in("blocks", X))
+    smooth = Intercepted(design, design.X.rows_of(y), terms.LOGISTIC, 1e-3)
+    made = suffice.Composite(smooth, terms.L1(0.01), mu=1e-3, L=smooth.L, size=6)
+    solution = suffice.solve(made, within=1e-7, solver="newton")
+    assert solution.reached and np.linalg.norm(solution.x - here.x) <= 1e-7 + 1e-9

@@ -140,7 +140,9 @@ class Group:
         H[np.diag_indices(len(H))] += np.where(owner >= 0, 1.0, 0.0)
         return gradient, H * (weight / size)[:, None]
 
-    def on(self, working: Indices, size: int) -> SparseGroup:
+    def on(self, working: Indices, size: int) -> Group:
+        if len(working) == size:
+            return self
         owner = self._membership(size)[0][working]
         kept = np.unique(owner[owner >= 0])
         groups = [np.flatnonzero(owner == k) for k in kept]

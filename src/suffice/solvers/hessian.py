@@ -26,8 +26,9 @@ from uuid import uuid4
 import numpy as np
 
 from suffice.arrays import EPS, Array, lives_elsewhere, norm
+from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
-from suffice.models.linear import LossModel, RowCurvature
+from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Squared
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import ImagedSmooth
@@ -161,11 +162,16 @@ class OfRows(Hessians):
     def design(self) -> Design:
         return self.term.design
 
+    @cached_property
+    def largest(self) -> int:
+        """The side of the largest matrices that fit."""
+        return largest_matrix(self.design)
+
     @property
     def has_factors(self) -> bool:
         """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
         design = self.design
-        fits = design.shape[0] <= largest_matrix(design) and lies_here(design)
+        fits = design.shape[0] <= self.largest and lies_here(design)
         return fits and isinstance(self.problem.g, Separable)
 
     @property
@@ -179,18 +185,18 @@ class OfRows(Hessians):
         design = self.design
         if not lies_here(design) or isinstance(self.term.loss, Squared):
             return False
-        fits = 64 * columns**2 <= MEMORY and columns <= min(largest_matrix(design), design.shape[0])
+        fits = 64 * columns**2 <= MEMORY and columns <= min(self.largest, design.shape[0])
         return fits and design.shape[0] * columns**2 >= DEAR * self.price_of_passes
 
     def limit(self, support: int) -> int:
         wide = support > self.design.shape[0] and self.has_factors
         limit = max(FIRST_WORKING_SET, int((WIDE_GROWTH if wide else GROWTH) * support))
-        most = largest_matrix(self.design)
+        most = self.largest
         fits = limit > most >= max(1.1 * support, FIRST_WORKING_SET)
         return most if fits and not self.has_factors else limit
 
     def grows(self, columns: int) -> bool:
-        return self.has_factors or columns != largest_matrix(self.design)
+        return self.has_factors or columns != self.largest
 
     def next_metric(self, here: Evidence, working: Indices, rows: int, complete: bool) -> Metric:
         rows = self._rows(rows, len(working))
@@ -301,9 +307,7 @@ class OfRows(Hessians):
         if len(W) > design.shape[0] and self.has_factors:
             mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
             return (Wide if isinstance(design.X, np.ndarray) else SparseWide).of(design.X, W, curvature, ridge, mean)
-        if design.rows.dear and known is None:
-            curvature = RowCurvature.of(design, curvature)
-        large = len(W) > largest_matrix(design) and isinstance(self.problem.g, Separable)
+        large = len(W) > self.largest and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             return Product(design, W, curvature, ridge, intercept)
         if known is not None:  # C = diag(a)

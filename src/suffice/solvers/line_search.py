@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -46,8 +46,7 @@ class Found:
 
 def search(problem: Canonical, here: Evidence, target: Array, image: Any = None) -> Found:
     """A point on the way to `target`, whose image may be known, where Phi is less (see the module's text), or x."""
-    f, g, x = problem.f, problem.g, here.z
-    assert isinstance(g, Structured)
+    f, g, x = problem.f, cast("Structured", problem.g), here.z
     if not np.isfinite(target).all():
         return Found(x, here.z_image, here.z_gradient, 0.0, 0.0, True)
     direction, image = target - x, f.image(target) if image is None else image
@@ -78,8 +77,7 @@ def _middle(problem: Canonical, here: Evidence, t: float, direction: Array, alon
     """phi'(t/2). For linear models it is had from margins, without a product with X; for blocks of rows it is that of
     a convex function that is phi at both ends, where an intercept goes straight from one of its values to the other: as
     good here."""
-    x, term, g = here.z + 0.5 * t * direction, problem.term, problem.g
-    assert isinstance(g, Structured)
+    x, term, g = here.z + 0.5 * t * direction, problem.term, cast("Structured", problem.g)
     if isinstance(term, LossModel):
         slope = term.slope_between(here.z_image, there) / t + float(((term.l2 + problem.ridge) * x) @ direction)
     else:

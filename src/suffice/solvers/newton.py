@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -245,7 +245,6 @@ def _steadier(
 
 def _target(problem: Canonical, here: Evidence, W: Indices, H: Quadratic) -> Array:
     """The minimiser of q over these columns."""
-    target, g = here.z.copy(), problem.g
-    assert isinstance(g, Structured)
+    target, g = here.z.copy(), cast("Structured", problem.g)
     target[W] = minimise_model(H, here.z_gradient[W], here.z[W], g.on(W, len(target)))
     return target

@@ -246,13 +246,14 @@ class ByProducts(Quadratic):
 
 @dataclass(frozen=True, eq=False)
 class Product(ByProducts):
-    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction."""
+    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction. With
+    a column of C, of ridges and of what is centred for every column of v, it is that of several models."""
 
     design: Design
-    working: Indices
+    working: Any  # columns of X
     curvature: Any  # an array, or what stays with blocks of rows
     ridge: float | Array
-    centred: bool = False
+    centred: Any = False
     tolerance = CG_TOLERANCE
 
     @cached_property
@@ -264,14 +265,29 @@ class Product(ByProducts):
     def product(self, v: Array) -> Array:
         whole = np.zeros((self.design.shape[1], *v.shape[1:]))
         whole[self.working] = v
-        if not isinstance(self.curvature, np.ndarray) and not self.centred:
-            product: Array = self.curvature.product(whole)[self.working]
-            return product + scaled(self.ridge, v)
-        image = host(self.design.margins(whole))
+        bent = self._of_array(whole) if isinstance(self.curvature, np.ndarray) else self._of_rows(whole)
+        product: Array = bent[self.working] + scaled(self.ridge, v)
+        return product
+
+    def _of_array(self, V: Array) -> Array:
+        image = host(self.design.margins(V))
+        if np.any(self.centred):
+            total = self.curvature.sum(axis=0)
+            mean = scaled(self.curvature, image).sum(axis=0) / np.where(total > 0.0, total, 1.0)
+            image = image - np.where(self.centred, mean, 0.0)
+        pulled: Array = self.design.adjoint(like(scaled(self.curvature, image), self.design.X))
+        return pulled
+
+    def _of_rows(self, V: Array) -> Array:
+        bent: Array = self.curvature.product(V)
         if self.centred and self.curvature.any():
-            image = image - (self.curvature @ image) / self.curvature.sum()
-        pulled: Array = self.design.adjoint(like(scaled(self.curvature, image), self.design.X))[self.working]
-        return pulled + scaled(self.ridge, v)
+            bent -= np.multiply.outer(self._mean, self._mean @ V) / self.curvature.sum()
+        return bent
+
+    @cached_property
+    def _mean(self) -> Array:
+        """X^T C 1."""
+        return self.design.adjoint(self.curvature.rows)
 
     def on(self, free: Indices) -> Product:
         return Product(self.design, self.working[free], self.curvature, on_these(self.ridge, free), self.centred)

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
-from suffice.arrays import Array, host, like
+from suffice.arrays import Array
 from suffice.cuda.columns import are_alike
 from suffice.cuda.newton_columns import goes_together, solve_systems
 from suffice.imaging.newton_tv import has_factor, hessian_solver
@@ -156,6 +156,10 @@ class Near:
         return conjugate_gradients(product, H.solver(), B, start, accuracy, most)
 
 
+def _masked(mask: npt.NDArray[np.bool_], product: Solve, V: Array) -> Array:
+    return np.where(mask, product(V), 0.0)
+
+
 def _checked(X: Array | None, left: float) -> Array:
     if X is None or not left <= UNSOLVED:
         raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
@@ -272,52 +276,32 @@ def solve_together(
         for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
             keep(j, Solved(value, 1.0, False))
     for members in groups.values():
-        together = _Together.of([ones[j] for j in members], [sides[j].shape[1] for j in members])
-        B = np.concatenate([sides[j] for j in members], axis=1)
+        H, mask, diagonal = _stacked([ones[j] for j in members], [sides[j].shape[1] for j in members])
+        B = np.where(mask, np.concatenate([sides[j] for j in members], axis=1), 0.0)
         begun = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
-        none = all(starts[j] is None for j in members)
-        start = None if none else np.where(together.mask, np.concatenate(begun, axis=1), 0.0)
-        B, accuracy = np.where(together.mask, B, 0.0), min(accuracies[j] for j in members)
-        solved = Iterative(together.product, partial(scaled, 1.0 / together.diagonal)).solve(B, start, accuracy)
+        none, accuracy = all(starts[j] is None for j in members), min(accuracies[j] for j in members)
+        start = None if none else np.where(mask, np.concatenate(begun, axis=1), 0.0)
+        product = partial(_masked, mask, H.product)
+        solved = Iterative(product, partial(scaled, 1.0 / diagonal)).solve(B, start, accuracy)
         ends = np.cumsum([sides[j].shape[1] for j in members])
         for j, part in zip(members, np.split(solved.value, ends[:-1], axis=1), strict=True):
             found[j] = replace(solved, value=part)
     return [one for one in found if one is not None]
 
 
-@dataclass(frozen=True, eq=False)
-class _Together:
-    """Systems of several models with one X: a column of vectors, of C and of ridges for each right-hand side."""
-
-    design: Any
-    curvature: Array
-    centred: npt.NDArray[np.bool_]
-    mask: npt.NDArray[np.bool_]
-    ridge: Array
-    diagonal: Array
-
-    @classmethod
-    def of(cls, ones: Sequence[Sensitivity], counts: Sequence[int]) -> _Together:
-        columns: list[list[Any]] = [[] for _ in range(5)]
-        for one, count in zip(ones, counts, strict=True):
-            H, S = one.system, one.support
-            assert isinstance(H, Product)
-            mask = np.zeros(one.size, dtype=np.bool_)
-            ridge, diagonal = np.zeros(one.size), np.ones(one.size)
-            mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
-            for kept, part in zip(columns, (H.curvature, H.centred, mask, ridge, diagonal), strict=True):
-                kept.extend([part] * count)
-        assert isinstance(ones[0].system, Product)
-        C, centred, mask, ridge, diagonal = (np.array(part).T for part in columns)
-        return cls(ones[0].system.design, C, centred, mask, ridge, diagonal)
-
-    def product(self, V: Array) -> Array:
-        image = host(self.design.margins(V))
-        total = self.curvature.sum(axis=0)
-        mean = np.sum(self.curvature * image, axis=0) / np.where(total > 0.0, total, 1.0)
-        image = self.curvature * (image - np.where(self.centred, mean, 0.0))
-        pulled = self.design.adjoint(like(image, self.design.X))
-        return np.where(self.mask, pulled + self.ridge * V, 0.0)
+def _stacked(ones: Sequence[Sensitivity], counts: Sequence[int]) -> tuple[Product, npt.NDArray[np.bool_], Array]:
+    """Systems of several models with one X, as many columns of each: H, where it counts, and its diagonal there."""
+    columns: list[list[Any]] = [[] for _ in range(5)]
+    for one, count in zip(ones, counts, strict=True):
+        H, S = one.system, one.support
+        assert isinstance(H, Product)
+        mask, ridge, diagonal = np.zeros(one.size, dtype=np.bool_), np.zeros(one.size), np.ones(one.size)
+        mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
+        for kept, part in zip(columns, (H.curvature, ridge, H.centred, mask, diagonal), strict=True):
+            kept.extend([part] * count)
+    C, ridge, centred, mask, diagonal = (np.array(part).T for part in columns)
+    assert isinstance(H, Product)
+    return Product(H.design, slice(None), C, ridge, centred), mask, diagonal
 
 
 def _support(problem: Canonical, x: Array) -> Indices | None:
