@@ -96,6 +96,10 @@ class ElasticNetProblem(LinearProblem):
         parts = {"l1": signs, "l2": x}
         return np.column_stack([parts[name] for name in names])
 
+    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
+        """How far K^T q may be off (`suffice.solvers.doubt`)."""
+        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
+
 
 class GroupedPenalties(ElasticNetProblem):
     """Weights in groups with penalties of their own, `l1_<group>` and `l2_<group>`; groups that have none have `l1` and
@@ -164,10 +168,6 @@ class ElasticNetModel(ElasticNetProblem):
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter, for `suffice.certify_global`: they are the penalties."""
         return {"l1": (1.0, 0.0), "l2": (0.0, 1.0)}
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
 
 
 class ElasticNetLogistic(ElasticNetModel):

@@ -78,10 +78,6 @@ class Grouped(GroupedPenalties):
                 raise ValueError(f"{kind} is fixed at {self._fixed[kind]!r} by this problem, got {twice[0]}")
         return super().at(**self._fixed, **params)
 
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
-
 
 class FusedLasso:
     """A linear model with the fused penalty: sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + fused sum_j |w_{j+1} -
