@@ -128,7 +128,7 @@ def test_a_hessian_of_blocks_errs_by_no_more_than_is_counted():
     stated, image = Verifiable.of(problem.canonical, 3), problem.smooth.image(w)
     on = Variables((np.arange(3),), False)
     rows = VerifiedRows(stated.design, stated.loss, stated.given, w[None, :], image, np.zeros(1), on)
-    _, (*_, terms, H) = rows.facts()
+    *_, (*_, terms, H) = rows.facts()
     factor = rows.factor(H, terms, np.zeros((1, 3)))
     C = np.array([math.exp(-m) / (1.0 + math.exp(-m)) ** 2 / 5000 for m in X @ w])
     true = np.array([[math.fsum(C * X[:, j] * X[:, k]) for j in range(3)] for k in range(3)])

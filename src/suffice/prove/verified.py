@@ -66,20 +66,10 @@ from suffice.models.margin_losses import Bending, Kinked
 from suffice.models.multinomial import Multinomial
 from suffice.penalties.prox import BoxL1, Lasso
 from suffice.protocols import conforms
+from suffice.prove import verified_rows as asked
 from suffice.prove.factor import LEAST, Factor, Variables
 from suffice.prove.outputs import Piecewise, State
-from suffice.prove.verified_rows import (
-    Question,
-    VerifiedRows,
-    Wider,
-    blurred,
-    changed,
-    entry_gammas,
-    light_hessian,
-    pulls,
-    reach,
-    squares,
-)
+from suffice.prove.verified_rows import Question, VerifiedRows, Wider, entry_gammas
 from suffice.rows.blocks import Margins, one_thread
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
 from suffice.rows.rounding import TINY, gamma
@@ -141,7 +131,7 @@ class Verifiable:
         """That of these margins, one for every output."""
         if isinstance(self.model, Multinomial):
             return self.model.shift(image)[0]
-        return np.array([self.model.b(image) if isinstance(self.model, Intercepted) else 0.0])
+        return np.array([self.model.b(image)])
 
     @property
     def given(self) -> dict[str, Any]:
@@ -198,24 +188,6 @@ class Region:
     kept: Mapping[str, Any]  # what both need, numbers that stay with the rows
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where h is: ||h - n||_H <= epsilon, of which `arithmetic` is due to rounding; n is scaled."""
-
-    n: Array
-    epsilon: float
-    arithmetic: float
-
-    @classmethod
-    def of(cls, factor: Factor, region: Region, u: Array) -> Place:
-        """By step 2 of the module's text."""
-        n, moved, left = factor.solve(u * factor.scale)
-        up = 1.0 + gamma(4 * len(factor) + 64)
-        arithmetic = (region.up * left + region.of_u) * up
-        epsilon = (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up
-        return cls(-n, epsilon, arithmetic)
-
-
 def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verification | None:
     """The proof that the minimiser is close to w, or None. `image` is X w, a product, and `gradient` that of f at w,
     by this image."""
@@ -244,31 +216,25 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
         return None
 
     # u = grad f + l1 sigma on S, and how far its sums may be off, entry by entry
-    slopes, more = facts
+    rough, total, size, more = facts
     sigma = np.where(signed, np.sign(W), 0.0)
-    of_sums = entry_gammas(design, K) * design.column_norms * slopes.rough[:, None]
+    of_sums = entry_gammas(design, K) * design.column_norms * rough[:, None]
     of_sums += 4.0 * EPS * (np.abs(gradient) + l2 * np.abs(W))
     of_sums += design.underflow
-    of_intercepts = gamma(N + OF_FACTORS + (K + 8 if K > 1 else 0)) * slopes.size + design.underflow
-    u = variables.gathered(gradient + l1 * sigma, slopes.total)
+    of_intercepts = gamma(N + OF_FACTORS + (K + 8 if K > 1 else 0)) * size + design.underflow
+    u = variables.gathered(gradient + l1 * sigma, total)
     error = variables.gathered(of_sums + 4.0 * EPS * l1, of_intercepts)
 
     found = (_kinked_region if rows.kinked else _bent_region)(rows, more, u, error, l2)
     if found is None:
         return None
     factor, region = found
-    place = Place.of(factor, region, u)
+    place = _place(factor, region, u)
     bounds = _signs_kept(factor, region, place, W[free], sigma[free])
     if bounds is None or not _zeros(model, rows, free, factor, region, gradient, of_sums, place):
         return None
-    return Verification(
-        factor,
-        place.n * factor.scale,
-        region.up * place.epsilon,
-        *bounds,
-        rows.b,
-        region.remainder == 0.0 or not rows.kinked,
-    )
+    whole = region.remainder == 0.0 or not rows.kinked
+    return Verification(factor, place[0] * factor.scale, region.up * place[1], *bounds, rows.b, whole)
 
 
 def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
@@ -300,7 +266,7 @@ def _bent(
     decrement = up * factor.norm_of(u * factor.scale) + of_u
     kappa = 0.0
     if third > 0.0:
-        kappa = up * third * float(rows.ask(reach, factor.travelling(), CHEAP / decrement))
+        kappa = up * third * float(rows.ask(asked.reach, factor.travelling(), CHEAP / decrement))
     if not kappa * decrement < LARGEST_PRODUCT:
         return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
@@ -318,12 +284,12 @@ def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: A
     light, heavy, kept = Piecewise(c), Piecewise(c, heavy=True), {"kinks": kinks}
     kept["doubtful"] = rows.run(Wider(0.0), **kept)[0]
     for _ in range(TRIES):
-        H, terms = rows.ask(light_hessian, rows.variables, state=light, **kept)
+        H, terms = rows.ask(asked.light_hessian, rows.variables, state=light, **kept)
         factor = rows.factor(H, terms, l2)
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        job = Question(pulls, light, (factor.travelling(), up, c), keeps=True)
+        job = Question(asked.pulls, light, (factor.travelling(), up, c), keeps=True)
         lengths, (of_rest, of_heavy, squares) = rows.run(job, **kept)
         kept["lengths"] = lengths
         of_margins = (float(of_rest) + of_heavy + 1e-150) * more
@@ -337,23 +303,34 @@ def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: A
     else:
         return None
     squares, grow = squares * more, 1.0 + 32.0 * EPS
-    direct = float(rows.ask(blurred, state=heavy, **kept)) * grow * more + 1e-150
+    direct = float(rows.ask(asked.blurred, state=heavy, **kept)) * grow * more + 1e-150
     pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
     of_r = rho * math.sqrt(squares) * (1.0 + 8.0 * EPS) + direct
     return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, of_r, light, heavy, grow, np.array([c]), kept)
 
 
+Place = tuple[Array, float, float]  # n, scaled, and ||h - n||_H <= epsilon, of which a part is due to rounding
+
+
+def _place(factor: Factor, region: Region, u: Array) -> Place:
+    """Step 2: where h is."""
+    n, moved, left = factor.solve(u * factor.scale)
+    up = 1.0 + gamma(4 * len(factor) + 64)
+    arithmetic = (region.up * left + region.of_u) * up
+    return -n, (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up, arithmetic
+
+
 def _signs_kept(factor: Factor, region: Region, place: Place, w: Array, sigma: Array) -> tuple[float, float] | None:
     """Step 3 of the module's text for the weights w among the factor's variables, which have the signs sigma, 0 where
     they have no l1: a bound on ||h|| on them, and the part of it that is rounding. None where a sign may be wrong."""
-    size, up, these = len(factor), region.up, factor.variables.weights
-    step = (place.n * factor.scale)[these]  # exact: a power of two
+    size, up, these, (n, epsilon, arithmetic) = len(factor), region.up, factor.variables.weights, place
+    step = (n * factor.scale)[these]  # exact: a power of two
     single, whole = factor.spread(these)
     doubt = 4.0 * EPS * (np.abs(w) + np.abs(step)) + TINY
-    if not np.all((sigma == 0.0) | (sigma * (w + step) - doubt > up * place.epsilon * single)):
+    if not np.all((sigma == 0.0) | (sigma * (w + step) - doubt > up * epsilon * single)):
         return None
-    radius = norm(step) * (1.0 + gamma(size + 8)) + up * place.epsilon * whole + 8.0 * size * TINY
-    return radius * (1.0 + 16.0 * EPS), min(up * place.arithmetic * whole, radius)
+    radius = norm(step) * (1.0 + gamma(size + 8)) + up * epsilon * whole + 8.0 * size * TINY
+    return radius * (1.0 + 16.0 * EPS), min(up * arithmetic * whole, radius)
 
 
 def _zeros(
@@ -377,7 +354,7 @@ def _zeros(
         return True
     lengths = np.zeros_like(gradient)
     lengths[:, columns] = (
-        np.sqrt(rows.ask(squares, region.grow, columns, state=region.outside, **region.kept)) * up + LEAST
+        np.sqrt(rows.ask(asked.squares, region.grow, columns, state=region.outside, **region.kept)) * up + LEAST
     )
     doubtful &= ~(slope + region.pull * lengths < limit)
     columns = np.flatnonzero(doubtful.any(axis=0))
@@ -385,11 +362,12 @@ def _zeros(
         return True
 
     # The change to first order, of which the remainder is what n and r leave
+    n, epsilon, _ = place
     change, error = (np.zeros_like(gradient) for _ in range(2))
-    found = rows.ask(changed, factor.travelling(), place.n, columns, state=region.inside, **region.kept)
+    found = rows.ask(asked.changed, factor.travelling(), n, columns, state=region.inside, **region.kept)
     change[:, columns], sizes, along, blur = found
     error[:, columns] = gamma(N + 4 * K + 24) * sizes * rows.more
     error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along) * rows.more
     error += 4.0 * EPS * (np.abs(gradient) + np.abs(change)) + of_sums
-    there = model.outward(gradient + change) + error + lengths * (place.epsilon + region.remainder_pull)
+    there = model.outward(gradient + change) + error + lengths * (epsilon + region.remainder_pull)
     return bool(np.all((there < limit) | ~doubtful))

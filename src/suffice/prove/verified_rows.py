@@ -66,32 +66,22 @@ class Question(Job):
             return self.function(block, self.state(block), *self.arguments)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What `facts` are asked for: of W, margins of output k erring by `slack`_k |x_i| . |w_k| (or, if that is not to be
-    `sharp`, ||x_i|| ||w_k||, which is no product with X), on some variables, with H or without."""
-
-    W: Array
-    b: Array
-    slack: Array
-    variables: Variables
-    sharp: bool
-    hessian: bool
-
-
-def facts(block: Block, rows: Any, asked: Asked) -> Any:
-    """Whether something is broken, the sums of slopes, those of margins' errors, max (H_i)_kk, and H. a, y, norms are
-    given.
+def facts(
+    block: Block, rows: Any, W: Array, b: Array, slack: Array, variables: Variables, sharp: bool, hessian: bool
+) -> Any:
+    """Whether something is broken, the sums of slopes, those of margins' errors, max (H_i)_kk, and H, if it is asked
+    for. Margins of output k err by slack_k |x_i| . |w_k| or, if that is not to be `sharp`, ||x_i|| ||w_k||, which is no
+    product with X. a, y, norms are given.
 
     Of a psi that has kinks there is no H: distances to these, margins' errors and whether psi'' > 0 stay with the
     rows."""
-    a, W, image = host(block["a"]), asked.W, images(block)
+    a, image = host(block["a"]), images(block)
     counts = a > 0.0
-    if asked.sharp:
-        off = absolute_product(block.X, W.T) * asked.slack + TINY * W.size
+    if sharp:
+        off = absolute_product(block.X, W.T) * slack + TINY * W.size
     else:
-        off = host(block["norms"])[:, None] * (asked.slack * [norm(one) for one in W]) + TINY * W.size
-    off = off + 4.0 * EPS * (np.abs(image) + np.abs(asked.b)) + rows.blur
+        off = host(block["norms"])[:, None] * (slack * [norm(one) for one in W]) + TINY * W.size
+    off = off + 4.0 * EPS * (np.abs(image) + np.abs(b)) + rows.blur
     off = off if counts.all() else np.where(counts[:, None], off, 0.0)
     slopes, sizes, fine = rows.slopes, rows.sizes, rows.fine(a, off)
     rough = tuple(Length(norm(one)) for one in (np.sqrt(a)[:, None] * sizes).T)
@@ -102,24 +92,20 @@ def facts(block: Block, rows: Any, asked: Asked) -> Any:
         kept = np.column_stack([np.where(counts[:, None], distance, math.inf), off, rows.bends > 0.0])
         return kept, found
     steepest = tuple(Most(one) for one in rows.second[counts].max(axis=0, initial=0.0))
-    s = len(asked.variables) if asked.hessian else 0
-    H, terms = rows.gram(block.X, asked.variables, a) if fine and asked.hessian else (np.zeros((s, s)), 0.0)
+    s = len(variables) * hessian
+    H, terms = rows.gram(block.X, variables, a) if fine and hessian else (np.zeros((s, s)), 0.0)
     shaken = Length(norm(np.sqrt(a * rows.shaken(off))))
     return *found, Most(rows.third * apart(off).max(initial=0.0)), shaken, steepest, Most(terms), H
 
 
-def norms(block: Block, rows: Any, factor: Factor, useful: float) -> Array:
-    """Bounds of `Factor.norms`, no sharper than useful; 0 for rows that do not count. X is read only if lengths and H_i
-    say too little. a, norms and what H_i needs are given."""
+def reach(block: Block, rows: Any, factor: Factor, useful: float) -> Most:
+    """The largest that outputs of a row move apart, no sharper than useful: X is read only if lengths and H_i say too
+    little. a, norms and what H_i needs are given."""
     a = host(block["a"])
     known = factor.rough_norms(host(block["norms"]), rows.own_norms(a))
     known = np.where((a > 0.0)[:, None], known, 0.0)
-    return factor.norms(block.X, known, useful) if apart(known).max(initial=0.0) > useful else known
-
-
-def reach(block: Block, rows: Any, factor: Factor, useful: float) -> Most:
-    """The largest that outputs of a row move apart, no sharper than useful."""
-    return Most(apart(norms(block, rows, factor, useful)).max(initial=0.0))
+    rough = apart(known).max(initial=0.0)
+    return Most(rough if rough <= useful else apart(factor.norms(block.X, known, useful)).max())
 
 
 def squares(block: Block, rows: Any, grow: float, columns: Indices) -> Array:
@@ -161,7 +147,7 @@ def pulls(block: Block, rows: Any, factor: Factor, up: float, c: float) -> Any:
     """||x_i|| of every row, `up` times the factor's, which stay; ||C^(1/2) delta||, and of rows that may reach a kink
     sum c a ||x_i|| delta_i and sum c a ||x_i||^2."""
     a, off = host(block["a"]), block["kinks"][:, 1]
-    lengths = up * norms(block, rows, factor, 0.0)[:, 0]
+    lengths = np.where(a > 0.0, up * factor.norms(block.X)[:, 0], 0.0)
     heavy = c * a * block["doubtful"]
     return lengths, (blurred(block, rows), float(heavy @ (lengths * off)), float(heavy @ (lengths * lengths)))
 
@@ -186,15 +172,6 @@ class Wider:
         if before is None:
             return reached, Most(0.0)
         return reached | before, Most(bool((reached & ~before).any()))
-
-
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """psi' of all rows at w, output by output."""
-
-    rough: Array  # ||a^(1/2) size||
-    total: Array  # sum a psi'
-    size: Array  # sum a size
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,12 +216,12 @@ class VerifiedRows:
     def _facts(self, sharp: bool, hessian: bool) -> Any:
         up = 1.0 + gamma(self.W.size + 8)
         slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
-        asked = Asked(self.W, self.b, slack, self.variables, sharp, hessian)
-        return self.run(Question(facts, self.at, (asked,), self.kinked, size=hessian * len(self.variables) ** 2))
+        asked = self.W, self.b, slack, self.variables, sharp, hessian
+        return self.run(Question(facts, self.at, asked, self.kinked, size=hessian * len(self.variables) ** 2))
 
-    def facts(self) -> tuple[Slopes, Any] | None:
-        """Slopes, and what else `facts` have found; None where margins are not finite, rates were cut off, or a
-        probability is too small."""
+    def facts(self) -> tuple[Array, Array, Array, Any] | None:
+        """||a^(1/2) size||, sum a psi' and sum a size, output by output, and what else `facts` have found; None where
+        margins are not finite, rates were cut off, or a probability is too small."""
         squares = isinstance(self.loss, Squared) and not self.variables.intercept
         known = self.design.gram if squares else None
         found = self._facts(self.at_once, known is None and not self.kinked)
@@ -255,9 +232,8 @@ class VerifiedRows:
         if known is not None:
             S = self.variables.columns[0]
             others[-2:] = self.design.shape[0] + 12.0, known[np.ix_(S, S)]
-        return Slopes(
-            np.array(rough, dtype=np.float64) * self.more, total, size * self.more
-        ), others if kept is None else kept
+        more = others if kept is None else kept
+        return np.array(rough, dtype=np.float64) * self.more, total, size * self.more, more
 
     def sharper(self) -> tuple[float, float]:
         """How far margins are off, by a product with |X|."""
