@@ -69,7 +69,7 @@ def install() -> None:
 
     for module in (hessian, outputs):
         _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
-    _count(factor.Factor, "_lengths", lambda self, rows: len(rows[0]) * len(self) * (len(self) + 1) / 2)
+    _count(factor.ProvenFactor, "_lengths", lambda self, rows: len(rows[0]) * len(self) * (len(self) + 1) / 2)
 
     N = lambda part: float(len(part.B))  # noqa: E731 (a symbol)
     _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)

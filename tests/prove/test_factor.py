@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from suffice.prove.factor import Factor, Variables
+from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.outputs import Pieces, weighted_gram
 from suffice.rows.design import Design
 
@@ -14,7 +14,9 @@ def factored(rows, columns, intercept, seed, spread=0.0):
     C = 10.0 ** rng.uniform(-9, 0, rows) / rows * (rng.random(rows) < 0.9)
     l2 = np.full(columns, 1e-8) * np.mean(X**2, axis=0)
     design, variables = Design.of(X), Variables((np.arange(columns),), intercept)
-    factor = Factor.of(*weighted_gram(X, variables, C), rows, variables, variables.gathered(l2[None, :], np.zeros(1)))
+    factor = ProvenFactor.of(
+        *weighted_gram(X, variables, C), rows, variables, variables.gathered(l2[None, :], np.zeros(1))
+    )
     assert factor is not None
     A = np.hstack([X, np.ones((rows, int(intercept)))])
     H = A.T @ (C[:, None] * A) + np.diag(np.append(l2, np.zeros(int(intercept))))
@@ -37,7 +39,7 @@ def test_rows_that_the_hessian_holds_itself_are_not_solved_for(monkeypatch):
     X, factor, known, C, _ = factored(40, 5, True, 0)
     rest = np.flatnonzero(C < 1e-4)
     seen = []
-    lengths = Factor._lengths
-    monkeypatch.setattr(Factor, "_lengths", lambda self, rows: seen.append(len(rows[0])) or lengths(self, rows))
+    lengths = ProvenFactor._lengths
+    monkeypatch.setattr(ProvenFactor, "_lengths", lambda self, rows: seen.append(len(rows[0])) or lengths(self, rows))
     factor.norms(X, known, 101.0)
     assert sum(seen) <= len(rest) < 40

@@ -8,7 +8,7 @@ from flint import arb
 
 import suffice
 from suffice import losses, problems
-from suffice.prove.factor import Factor, Variables
+from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.outputs import weighted_gram
 from suffice.rows import gram
 from suffice.rows.design import Design
@@ -65,7 +65,7 @@ def test_norms_and_steps_of_rows_are_those_of_main_memory(library, sizes):
     rng = np.random.default_rng(0)
     X, C = rng.standard_normal((50, 6)), rng.random(50) / 50
     on, l2 = Variables((np.array([0, 2, 3, 5]),), True), np.r_[np.full(4, 1e-3), 0.0]
-    pairs = [(Factor.of(*weighted_gram(A, on, C), 50, on, l2), A) for A in (X, array(library, X))]
+    pairs = [(ProvenFactor.of(*weighted_gram(A, on, C), 50, on, l2), A) for A in (X, array(library, X))]
     here, there = ((*factor.moved(A, np.arange(5.0), norms=True), factor.norms(A)) for factor, A in pairs)
     for one, other in zip(here, there, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9)

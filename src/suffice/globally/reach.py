@@ -53,7 +53,7 @@ from suffice.globally.expansions import least_secant, most_bend
 from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import Indices, Path, PenaltyBox
 from suffice.globally.quadratics import pairs
-from suffice.prove.factor import Factor, Variables
+from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.outputs import weighted_gram
 from suffice.rows.design import largest_matrix
 
@@ -66,7 +66,7 @@ LIGHT = 100.0  # rows with less than one over LIGHT times their number of H coun
 class Ball:
     """Minimisers are w~ + h, h on the columns of `factor`, ||h|| <= rho by the factor's R^T R, for all t of the box."""
 
-    factor: Factor | None  # None where h is 0: no columns
+    factor: ProvenFactor | None  # None where h is 0: no columns
     rho: float
     clips: Array  # k^max, on S and the intercept
     turned: Array  # on S: what e has at most where a weight may change its sign and is not clipped
@@ -102,7 +102,7 @@ class CurvedRows:
 class Reached:
     """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
 
-    factor: Factor
+    factor: ProvenFactor
     rows: CurvedRows
     rho: float
     moves: Array
@@ -181,7 +181,7 @@ class PathReach:
         gram = design.gram if not bends and not fold.intercept else None
         on_P, l2 = Variables((P,), fold.intercept), np.append(np.full(len(P), l2_low), np.zeros(int(fold.intercept)))
         H, terms = weighted_gram(design.X, on_P, C) if gram is None else (gram[np.ix_(P, P)], len(a) + 12.0)
-        factor = Factor.of(H, terms, len(a), on_P, l2)
+        factor = ProvenFactor.of(H, terms, len(a), on_P, l2)
         if factor is None:
             return None
         up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
@@ -222,7 +222,7 @@ class PathReach:
         return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
 
 
-def _polynomial(factor: Factor, at: Indices, residual: Residual, sizes: Array) -> float:
+def _polynomial(factor: ProvenFactor, at: Indices, residual: Residual, sizes: Array) -> float:
     """||u0 + E1 t + E2[t, t] + .. + (B_2 t)(V[t, t] + ..)||_{(R^T R)^-1} at most, on S and the intercept."""
 
     def norms_of(on_S: Array, error: Array) -> Array:

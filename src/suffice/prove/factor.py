@@ -125,7 +125,7 @@ class Variables:
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class ProvenFactor:
     """R and Z of a positive definite H on some variables. Vectors are given in units of 1/`scale`."""
 
     variables: Variables
@@ -138,7 +138,7 @@ class Factor:
     delta: float
 
     @classmethod
-    def of(cls, H: Array, terms: float, N: int, variables: Variables, l2: Array) -> Factor | None:
+    def of(cls, H: Array, terms: float, N: int, variables: Variables, l2: Array) -> ProvenFactor | None:
         """From H without l2, which is one for every variable; of H, overwritten, the upper triangle counts. Its entries
         are sums over N rows, |E|_jk <= gamma sqrt(H_jj H_kk), gamma of so many `terms`, but for underflow. None where
         it cannot be proven that H is positive definite."""
@@ -173,7 +173,7 @@ class Factor:
     def intercept(self) -> bool:
         return self.variables.intercept
 
-    def travelling(self) -> Factor:
+    def travelling(self) -> ProvenFactor:
         """Without what rows do not ask for."""
         return replace(self, R=np.zeros((0, 0)))
 

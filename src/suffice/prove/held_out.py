@@ -43,7 +43,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
 from suffice.models.multinomial import Multinomial
-from suffice.prove.factor import Factor
+from suffice.prove.factor import ProvenFactor
 from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
@@ -166,7 +166,7 @@ class HeldRows:
         h = self.masked(R * self.norms + even + self.blur)
         return ranges(self.score, self.m, self.y, self.v, h, self.steep, first)
 
-    def moved(self, factor: Factor, n: Array, doubt: float, even: float, known: float) -> Any:
+    def moved(self, factor: ProvenFactor, n: Array, doubt: float, even: float, known: float) -> Any:
         """For margins that move by B_i n, n being scaled, and no more than `doubt` times the norms of B_i, `even` and
         their blur besides, what is `known` of the first order before: sum v phi' . B_i n, with its size, what rounds
         there, ||v^(1/2) h||, and the ranges."""

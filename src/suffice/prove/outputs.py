@@ -198,7 +198,7 @@ class SoftmaxRows:
 
 
 @dataclass(frozen=True)
-class At:
+class PsiAt:
     """At margins image + b, of a loss of one margin or, without one, of a softmax. a, y are given. Rows at hand are
     made once, by a pass of their own."""
 
@@ -227,7 +227,7 @@ class Piecewise:
         return Pieces(np.where(counting, self.c, 0.0)[:, None])
 
 
-State = At | Piecewise
+State = PsiAt | Piecewise
 
 
 def images(block: Block) -> Array:

@@ -46,8 +46,8 @@ from suffice.imaging.variation import Variation
 from suffice.losses import Loss
 from suffice.penalties.prox import L1, WeightedL1, Zero
 from suffice.problems import LowerLevel
-from suffice.prove.factor import Factor, apart
-from suffice.prove.outputs import At, images
+from suffice.prove.factor import ProvenFactor, apart
+from suffice.prove.outputs import PsiAt, images
 from suffice.prove.verified import Verifiable, Verification
 from suffice.prove.verified_rows import Question
 from suffice.rows.blocks import Block, Most
@@ -230,12 +230,12 @@ def _bending(model: Verifiable, known: Verification, x: Array, image: Any, of_x:
     """a: H of the exact minimiser is the factor's times e^(+-a). None where a row may reach a kink, or a is large."""
     K = model.outputs
     each = (of_x.each + model.design.margin_rounding(x) * np.abs(x)).reshape(K, -1)
-    job = Question(bend, At(model.loss, known.b), (each, of_x.intercept, known.b))
+    job = Question(bend, PsiAt(model.loss, known.b), (each, of_x.intercept, known.b))
     moved = float(model.design.rows.run(job, [image], **model.given)) * (1.0 + 8.0 * EPS) + (K + 64.0) * EPS
     return moved if moved < 1.0 and known.whole else None
 
 
-def solved(factor: Factor, bend: float, c: Array, of_c: Array) -> tuple[Array, Array]:
+def solved(factor: ProvenFactor, bend: float, c: Array, of_c: Array) -> tuple[Array, Array]:
     """q, and how far it may be from q^, entry by entry: c errs by `of_c`, H by the factor e^(+-bend)."""
     n, moved, left = factor.solve(c * factor.scale)
     residual = factor.norm_of(np.zeros_like(c), of_c * factor.scale) + left + math.expm1(bend) * moved

@@ -67,7 +67,7 @@ from suffice.models.multinomial import Multinomial
 from suffice.penalties.prox import BoxL1, Lasso
 from suffice.protocols import conforms
 from suffice.prove import verified_rows as asked
-from suffice.prove.factor import LEAST, Factor, Variables
+from suffice.prove.factor import LEAST, ProvenFactor, Variables
 from suffice.prove.outputs import Piecewise, State
 from suffice.prove.verified_rows import Question, VerifiedRows, Wider, entry_gammas
 from suffice.rows.blocks import Margins, one_thread
@@ -149,7 +149,7 @@ class Verification:
     """The minimiser is w + h, h being 0 outside the variables of `factor`, and ||h - step||_{R^T R} <= slack on them;
     an output's intercept is the last of its variables."""
 
-    factor: Factor
+    factor: ProvenFactor
     step: Array  # n, in units of the data, with the intercepts' part
     slack: float
     radius: float  # a bound on ||h||, without the intercepts
@@ -174,6 +174,7 @@ class Verification:
 class Region:
     """What is known of f within rho of w, in norms by H."""
 
+    factor: ProvenFactor
     up: float  # from norms by R^T R to norms by H
     eta: float  # H = (1 + eta)^(+-1) times the factor's
     of_u: float  # the error of u
@@ -225,19 +226,19 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
     u = variables.gathered(gradient + l1 * sigma, total)
     error = variables.gathered(of_sums + 4.0 * EPS * l1, of_intercepts)
 
-    found = (_kinked_region if rows.kinked else _bent_region)(rows, more, u, error, l2)
-    if found is None:
+    region = (_kinked_region if rows.kinked else _bent_region)(rows, more, u, error, l2)
+    if region is None:
         return None
-    factor, region = found
-    place = _place(factor, region, u)
-    bounds = _signs_kept(factor, region, place, W[free], sigma[free])
-    if bounds is None or not _zeros(model, rows, free, factor, region, gradient, of_sums, place):
+    place = _place(region, u)
+    bounds = _signs_kept(region, place, W[free], sigma[free])
+    if bounds is None or not _zeros(model, rows, free, region, gradient, of_sums, place):
         return None
+    factor = region.factor
     whole = region.remainder == 0.0 or not rows.kinked
     return Verification(factor, place[0] * factor.scale, region.up * place[1], *bounds, rows.b, whole)
 
 
-def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
+def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> Region | None:
     """Steps 1 and 2; how far margins are off is roughly bounded, if that is little beside the rest of u."""
     off, shaken, steepest, terms, H = facts
     factor = rows.factor(H, terms, l2)
@@ -245,13 +246,12 @@ def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Arr
         return None
     region = _bent(rows, factor, float(off), float(shaken), steepest, u, error)
     if rows.at_once or (region is not None and max(float(shaken), region.eta * region.rho) <= LITTLE * region.rho):
-        return None if region is None else (factor, region)
-    region = _bent(rows, factor, *rows.sharper(), steepest, u, error)
-    return None if region is None else (factor, region)
+        return region
+    return _bent(rows, factor, *rows.sharper(), steepest, u, error)
 
 
 def _bent(
-    rows: VerifiedRows, factor: Factor, off: float, shaken: float, steepest: Any, u: Array, error: Array
+    rows: VerifiedRows, factor: ProvenFactor, off: float, shaken: float, steepest: Any, u: Array, error: Array
 ) -> Region | None:
     """The region for margins that are `off`: by as much as changes H by no more than e^(+-own), and by `shaken` in its
     norm. u errs by `error`, entry by entry, besides."""
@@ -273,12 +273,12 @@ def _bent(
     alpha = kappa * rho * (1.0 + 8.0 * EPS)
     remainder = rho * alpha * (0.5 + alpha * (1.0 + alpha) / 6.0)  # no less than (e^a - 1 - a)/a for a <= 1
     pull, of_r = math.exp(alpha) * rho + of_margins, remainder + of_margins + eta * rho
-    grow = math.exp(own) * (1.0 + gamma(4 * rows.variables.outputs + 64))
+    grow = math.exp(own) * (1.0 + gamma(4 * rows.variables.outputs + 96))
     steepest = np.array(steepest, dtype=np.float64)
-    return Region(up, eta, of_u, rho, remainder, pull, of_r, rows.at, rows.at, grow, steepest, {})
+    return Region(factor, up, eta, of_u, rho, remainder, pull, of_r, rows.at, rows.at, grow, steepest, {})
 
 
-def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: Array) -> tuple[Factor, Region] | None:
+def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: Array) -> Region | None:
     """The same where psi is piecewise quadratic: rows that may reach a kink are `heavy`, and do not count in H."""
     c, more = float(rows.loss.curvature), 1.0 + gamma(rows.design.shape[0] + 8)
     light, heavy, kept = Piecewise(c), Piecewise(c, heavy=True), {"kinks": kinks}
@@ -306,24 +306,26 @@ def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: A
     direct = float(rows.ask(asked.blurred, state=heavy, **kept)) * grow * more + 1e-150
     pull = rho * math.sqrt(1.0 + squares) * (1.0 + 8.0 * EPS) + direct
     of_r = rho * math.sqrt(squares) * (1.0 + 8.0 * EPS) + direct
-    return factor, Region(up, 0.0, of_u, rho, rho * squares, pull, of_r, light, heavy, grow, np.array([c]), kept)
+    return Region(factor, up, 0.0, of_u, rho, rho * squares, pull, of_r, light, heavy, grow, np.array([c]), kept)
 
 
 Place = tuple[Array, float, float]  # n, scaled, and ||h - n||_H <= epsilon, of which a part is due to rounding
 
 
-def _place(factor: Factor, region: Region, u: Array) -> Place:
+def _place(region: Region, u: Array) -> Place:
     """Step 2: where h is."""
+    factor = region.factor
     n, moved, left = factor.solve(u * factor.scale)
     up = 1.0 + gamma(4 * len(factor) + 64)
     arithmetic = (region.up * left + region.of_u) * up
     return -n, (arithmetic + (1.0 + region.eta) * region.eta * moved + region.remainder) * up, arithmetic
 
 
-def _signs_kept(factor: Factor, region: Region, place: Place, w: Array, sigma: Array) -> tuple[float, float] | None:
+def _signs_kept(region: Region, place: Place, w: Array, sigma: Array) -> tuple[float, float] | None:
     """Step 3 of the module's text for the weights w among the factor's variables, which have the signs sigma, 0 where
     they have no l1: a bound on ||h|| on them, and the part of it that is rounding. None where a sign may be wrong."""
-    size, up, these, (n, epsilon, arithmetic) = len(factor), region.up, factor.variables.weights, place
+    factor, up, (n, epsilon, arithmetic) = region.factor, region.up, place
+    size, these = len(factor), factor.variables.weights
     step = (n * factor.scale)[these]  # exact: a power of two
     single, whole = factor.spread(these)
     doubt = 4.0 * EPS * (np.abs(w) + np.abs(step)) + TINY
@@ -337,7 +339,6 @@ def _zeros(
     model: Verifiable,
     rows: VerifiedRows,
     free: npt.NDArray[np.bool_],
-    factor: Factor,
     region: Region,
     gradient: Array,
     of_sums: Array,
@@ -364,7 +365,7 @@ def _zeros(
     # The change to first order, of which the remainder is what n and r leave
     n, epsilon, _ = place
     change, error = (np.zeros_like(gradient) for _ in range(2))
-    found = rows.ask(asked.changed, factor.travelling(), n, columns, state=region.inside, **region.kept)
+    found = rows.ask(asked.changed, region.factor.travelling(), n, columns, state=region.inside, **region.kept)
     change[:, columns], sizes, along, blur = found
     error[:, columns] = gamma(N + 4 * K + 24) * sizes * rows.more
     error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along) * rows.more

@@ -30,8 +30,8 @@ from suffice.arrays import EPS, Array, host, like, norm
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
-from suffice.prove.factor import Factor, Indices, Variables, apart
-from suffice.prove.outputs import At, State, images, weighted_gram
+from suffice.prove.factor import Indices, ProvenFactor, Variables, apart
+from suffice.prove.outputs import PsiAt, State, images, weighted_gram
 from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import OF_FACTORS, Design
 from suffice.rows.gram import dense_rows
@@ -98,7 +98,7 @@ def facts(
     return *found, Most(rows.third * apart(off).max(initial=0.0)), shaken, steepest, Most(terms), H
 
 
-def reach(block: Block, rows: Any, factor: Factor, useful: float) -> Most:
+def reach(block: Block, rows: Any, factor: ProvenFactor, useful: float) -> Most:
     """The largest that outputs of a row move apart, no sharper than useful: X is read only if lengths and H_i say too
     little. a, norms and what H_i needs are given."""
     a = host(block["a"])
@@ -116,7 +116,7 @@ def squares(block: Block, rows: Any, grow: float, columns: Indices) -> Array:
     return sum((host(like(C[here].T, part) @ part**2) for here, part in parts), np.zeros((1, 1)))
 
 
-def changed(block: Block, rows: Any, factor: Factor, n: Array, columns: Indices) -> Any:
+def changed(block: Block, rows: Any, factor: ProvenFactor, n: Array, columns: Indices) -> Any:
     """sum_i a_i (H_i B_i n)_k x_ij of some columns j, for a scaled n, with its sizes, (sum_i a_i d_i . H_i d_i)^(1/2),
     d_i = B_i n, and the same of its rounding."""
     a, X = host(block["a"]), block.X
@@ -143,7 +143,7 @@ def light_hessian(block: Block, rows: Any, variables: Variables) -> Any:
     return H, Most(terms)
 
 
-def pulls(block: Block, rows: Any, factor: Factor, up: float, c: float) -> Any:
+def pulls(block: Block, rows: Any, factor: ProvenFactor, up: float, c: float) -> Any:
     """||x_i|| of every row, `up` times the factor's, which stay; ||C^(1/2) delta||, and of rows that may reach a kink
     sum c a ||x_i|| delta_i and sum c a ||x_i||^2."""
     a, off = host(block["a"]), block["kinks"][:, 1]
@@ -195,8 +195,8 @@ class VerifiedRows:
         return self.run(Question(function, state or self.at, arguments), **kept)
 
     @cached_property
-    def at(self) -> At:
-        at = At(self.loss, self.b)
+    def at(self) -> PsiAt:
+        at = PsiAt(self.loss, self.b)
         return at if self.design.rows.dear else replace(at, made=self.run(at))
 
     @property
@@ -240,9 +240,9 @@ class VerifiedRows:
         off, shaken = self._facts(True, False)[4:6]
         return float(off), float(shaken)
 
-    def factor(self, H: Any, terms: float, l2: Array) -> Factor | None:
+    def factor(self, H: Any, terms: float, l2: Array) -> ProvenFactor | None:
         """None where it cannot be proven that H is positive definite; l2 is K x d."""
         N, block = self.design.shape[0], self.design.rows.block
         terms = float(terms) + math.ceil(math.log2(math.ceil(N / block))) + 1
         l2 = self.variables.gathered(l2, np.zeros(len(l2)))
-        return Factor.of(np.array(H, order="F"), terms, N, self.variables, l2)
+        return ProvenFactor.of(np.array(H, order="F"), terms, N, self.variables, l2)
