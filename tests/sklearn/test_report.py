@@ -25,8 +25,8 @@ import suffice
 from suffice.journal import answers
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch, _reliability
-from suffice.sklearn._report_schema import check
-from suffice.sklearn.report import FORMAT, OLD, collect, page
+from suffice.sklearn._report_schema import FORMAT, OLD, check
+from suffice.sklearn.report import collect, page
 from suffice.sklearn.scores import score_of
 from tests.browser import Browser, find_chromium
 

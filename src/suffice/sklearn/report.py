@@ -15,9 +15,9 @@ import sklearn
 
 from suffice.sklearn import _report_course, _report_data
 from suffice.sklearn._page import page
-from suffice.sklearn._report_schema import FORMAT, OLD
+from suffice.sklearn._report_schema import FORMAT
 
-__all__ = ["FORMAT", "OLD", "collect", "page"]
+__all__ = ["collect", "page"]
 
 Data = dict[str, Any]
 
