@@ -381,13 +381,13 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         """The mean unit deviance of y; minus the mean partial log-likelihood for "cox"."""
         if self.family == "cox":
             return self._partial_likelihood(X, y, sample_weight)
-        m = self.linear_predictor(X)
         targets = ROW.targets(self, y, getattr(self, "classes_", None))
-        if self.family == "gaussian":
-            return float(np.average((m - targets) ** 2, weights=sample_weight))
-        if self.family == "binomial":
-            return float(np.average(2.0 * np.logaddexp(0.0, -targets * m), weights=sample_weight))
-        return float(np.average(2.0 * ROW.loss(self).excess(m, targets), weights=sample_weight))
+        return self._mean_deviance(self.linear_predictor(X), targets, sample_weight)
+
+    def _mean_deviance(self, margins: Array, targets: Array, sample_weight: Any) -> float:
+        psi = ROW.loss(self)
+        half = getattr(psi, "excess", psi.value)  # squares and the logistic loss have a minimum of 0
+        return float(np.average(2.0 * half(margins, targets), weights=sample_weight))
 
     def _partial_likelihood(self, X: Any, y: Any, sample_weight: Any) -> float:
         m, columns = self.linear_predictor(X), self._columns
@@ -406,13 +406,10 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         if self.family == "binomial":
             return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
         y = np.asarray(y, dtype=np.float64)
-        mean = np.average(y, weights=sample_weight)
-        loss = ROW.loss(self)
-        if self.family == "gaussian":
-            null = float(np.average((y - mean) ** 2, weights=sample_weight))
-        else:
-            at = np.full(len(y), math.log(mean)) if mean > 0.0 else np.full(len(y), -math.inf)
-            null = float(np.average(2.0 * loss.excess(at, y), weights=sample_weight))
+        at = np.average(y, weights=sample_weight)
+        if self.family != "gaussian":
+            at = math.log(at) if at > 0.0 else -math.inf
+        null = self._mean_deviance(np.full(len(y), at), y, sample_weight)
         return 1.0 - self.deviance(X, y, sample_weight) / null if null > 0.0 else 0.0
 
     def __sklearn_tags__(self) -> Any:
