@@ -20,7 +20,7 @@ import numpy as np
 
 from suffice.models import cox, multinomial
 from suffice.prove import factor, outputs
-from suffice.rows import design
+from suffice.rows import design, memory
 from suffice.solvers import hessian, quadratic, softmax_product
 
 
@@ -63,9 +63,10 @@ def install() -> None:
     """Count from now on; calling it again changes nothing."""
     if getattr(cox.CoxModel.hessian, "counted", False):  # the last of them
         return
-    plain = design.adjoint
-    design.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
+    plain = memory.adjoint
+    memory.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
+    _count(memory.InMemory, "directions", lambda self, w: entries(self.X) * columns(w))
 
     for module in (hessian, outputs):
         _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)

@@ -77,7 +77,7 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
         under: Mark = Contours(grid[0], grid[1], made.z, made.levels, scale)
     else:
         excess = shown.cost - float(shown.high.min())
-        ends = 0.0, float(excess.max())
+        ends = 0.0, max(float(excess.max()), 0.0)
         ticks = {float(tick): f"{tick:.2g}" for tick in np.linspace(*ends, 5)}
         under = Dots(x, y, excess, Scale(label, *ends, DARK_IS_GOOD, ticks))
     marks = [under, Line("evaluation", INK, x, y, _hover_texts(shown), "o", joined=False, size=3.2)]

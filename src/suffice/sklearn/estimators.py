@@ -131,7 +131,8 @@ class LinearEstimator(Hooks):
             raise ValueError(f"{self.short} has one penalty, {one}, got {', '.join(names)}{both}")
         value = getattr(estimator, self.strength.word)
         if np.ndim(value) > 0:
-            raise ValueError(f"{self.short}({self.strength.word}={value!r}) must have one number: tune one for all")
+            word = self.strength.word
+            raise ValueError(f"{self.short}({word}={value!r}) has one {word} for each target: tune one number for all")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         assert self.strength is not None
