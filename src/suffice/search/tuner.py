@@ -127,11 +127,12 @@ class Tuner:
 
     def _remember(self, evaluation: Evaluation) -> None:
         """Every answer, without solutions that are not handed out again."""
-        answers = [*self._answers, evaluation]
-        if any(one.solutions for one in answers):
-            needed = {id(one.solutions) for one in evaluations_of(self.search)}
-            answers = [one if id(one.solutions) in needed else replace(one, solutions=()) for one in answers]
-        self._answers = answers
+        self._answers.append(evaluation)
+        heavy = [i for i, one in enumerate(self._answers) if one.solutions]
+        needed = {id(one.solutions) for one in evaluations_of(self.search)} if heavy else set()
+        for i in heavy:
+            if id(self._answers[i].solutions) not in needed:
+                self._answers[i] = replace(self._answers[i], solutions=())
 
     def limit(self, options: Options, seconds: float = 0.0) -> None:
         """From now on with these options, which may differ in their budgets, and after so many seconds more."""
