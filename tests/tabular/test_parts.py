@@ -198,6 +198,14 @@ def test_summaries_of_parts_are_those_of_the_whole():
     assert Summary.of("x", "text", texts[:2]).then(Summary.of("x", "text", texts[2:])) == Summary.of("x", "text", texts)
 
 
+def test_texts_that_nobody_can_list_are_left_out_whatever_is_asked(files, address, monkeypatch):
+    monkeypatch.setattr("suffice.tabular.summaries.MOST_TEXTS", 50)
+    settings = asked(files(y=LABELS, code=[f"code {k}" for k in range(ROWS)]), keep=("code",), cluster=address)
+    with opened(settings) as table:
+        problem, _ = load(settings, table)
+    assert "column 'code' is left out: it has more than 50 different texts" in problem.notes
+
+
 @pytest.mark.parametrize("how", [{"target": "y", "seed": 7}, {"target": "a"}])
 def test_folds_and_looks_are_those_of_one_machine(files, address, tmp_path, how):
     """The very splits, columns and notes of `suffice tune` without a cluster, of classes and of numbers."""

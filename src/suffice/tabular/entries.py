@@ -48,6 +48,11 @@ BLANKS = IN_TEXT | {".", "..", "...", "na", "#DIV/0!", "#NULL!", "#REF!", "#VALU
 NOTHING = MISSING | BLANKS
 BOOLEANS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 
+WRONG = {
+    "date": ("not a date", "not dates"),
+    "boolean": ("not true or false", "not true or false"),
+    "percent": ("no percent", "not percents"),
+}  # what one stray entry of a column is, and several are
 STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
 LARGEST = 1e100  # squares of sums of such numbers are still finite
 SAMPLE = 200  # entries that are not plain numbers, from which other ways to write them are guessed
@@ -311,17 +316,13 @@ def notes_of(columns: Sequence[Column]) -> Iterator[str]:
         yield f"column{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{rest}: {words}"
     for column in columns:
         name, rows = quoted(column.name), len(column.values)
-        wrong = {"date": "dates", "boolean": "true or false"}.get(column.kind, "numbers")
-        wrong = "percents" if column.form.percent else wrong
-        for stray, what in ((column.stray, f"not {wrong}"), (column.infinite, "infinite or beyond 1e100")):
+        one, many = WRONG.get("percent" if column.form.percent else column.kind, ("not a number", "not numbers"))
+        huge = "infinite or beyond 1e100"
+        for stray, is_what, are_what in ((column.stray, one, many), (column.infinite, huge, huge)):
             if stray is not None:
-                one = {"not dates": "not a date", "not numbers": "not a number", "not percents": "no percent"}.get(
-                    what, what
-                )
-                are = f"is {one}" if stray.count == 1 else f"are {what}"
-                entries = f"{stray.count:,} of {rows:,} entries {are}"
+                are = f"is {is_what}" if stray.count == 1 else f"are {are_what}"
                 where = f"line {stray.line} has {quoted(stray.entry, 30)}"
-                yield f"column {name}: {entries} ({where}); treated as missing"
+                yield f"column {name}: {stray.count:,} of {rows:,} entries {are} ({where}); treated as missing"
         if (blank := column.blank) is not None:
             entries = f"{blank.count:,} {'entry' if blank.count == 1 else 'entries'} such as {quoted(blank.entry, 30)}"
             yield f"column {name}: {entries} (line {blank.line}) taken for missing"

@@ -122,14 +122,14 @@ class TunedTable:
         name = str(self.model_file)
         if self.model_file.suffix == ".skops":
             code = [
-                "import skops.io, suffice.tabular",
+                "import skops.io, suffice.tabular    # or in Python",
                 f"model = skops.io.load({name!r}, trusted={list(self.model_types)})",
             ]
         else:
             why = (
                 "runs code that the file contains: only if you trust it (skops, if installed, writes one to be checked)"
             )
-            code = ["import joblib, suffice.tabular", f"model = joblib.load({name!r})    # {why}"]
+            code = ["import joblib, suffice.tabular    # or in Python", f"model = joblib.load({name!r})    # {why}"]
         return [*lines, *code, 'model.predict(suffice.tabular.read("new.csv").frame())']
 
 

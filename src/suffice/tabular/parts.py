@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from importlib import import_module
 from typing import Any
@@ -132,6 +132,8 @@ class PartedTable:
         whole, *rest = self._gathered(summarise, used)
         for part in rest:
             whole = {name: one.then(part[name]) for name, one in whole.items()}
+        texts = [one for one in whole.values() if one.kind == "text" and one.levels is None]
+        whole |= {one.name: replace(one, different=None) for one in texts}  # nobody lists them
         other = [name for name in names if name not in used]
         return [*whole.values(), *(Summary(name, "other", 0, 0, 0, {}, what=self.types[name][1]) for name in other)]
 

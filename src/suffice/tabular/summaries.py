@@ -94,14 +94,14 @@ class Summary:
             return f"{self.what} is neither numbers nor text"
         if self.known == 0:
             return "it has no values"
+        if self.kind == "text" and self.different is None:
+            return f"it has more than {MOST_TEXTS:,} different texts"
         return ONE_VALUE if self.different == 1 and not self.missing else ""
 
     @property
     def identifying(self) -> str:
         """How a column identifies rows; empty if it does not."""
         count = self.different
-        if self.kind == "text" and count is None:
-            return f"it has more than {MOST_TEXTS:,} different texts"
         if self.kind == "text" and count is not None and count > max(FEW, 0.5 * self.known):
             return f"{count:,} different texts in {self.known:,} rows"
         if not self.numbers_rows:
