@@ -22,8 +22,7 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
-from suffice.sklearn._kernel_fold import KernelFold, Kind, gamma_by_scale
-from suffice.sklearn._kernel_search import KernelProblem, KernelSpace
+from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
 from suffice.sklearn.adapters import READ, Hooks, register_adapter
 from suffice.sklearn.estimators import SQUARES, class_weighted, numbered
 from suffice.solvers.solution import Solution
