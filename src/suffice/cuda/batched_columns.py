@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.cuda import fused
-from suffice.cuda.columns import ColumnProblems, chosen, column
+from suffice.cuda.columns import ColumnProblems, are_alike, chosen, column
 from suffice.cuda.memory import Stepper
 from suffice.models.linear import CARRIED, LinearModel
 from suffice.penalties.prox import L1, soft
@@ -42,19 +42,10 @@ LOOK_EVERY = 20  # iterations between two looks at a batch whose steps are recor
 def share_a_design(problems: Sequence[Composite]) -> bool:
     """Whether the problems can be columns of one batch: linear models of one X and one psi, with an l1 penalty. Blocks
     of rows are gone through one problem at a time."""
-    first = problems[0].smooth
-    return (
-        isinstance(first, LinearModel)
-        and not first.design.rows.dear
-        and all(
-            isinstance(problem.smooth, LinearModel)
-            and problem.smooth.offset is None
-            and isinstance(problem.prox, L1)
-            and problem.smooth.design is first.design
-            and problem.smooth.loss == first.loss
-            for problem in problems
-        )
-    )
+    models: list[Any] = [problem.smooth for problem in problems]
+    design = getattr(models[0], "design", None)
+    alike = are_alike(models) and type(models[0]) is LinearModel and all(model.design is design for model in models)
+    return alike and not models[0].design.rows.dear and all(isinstance(problem.prox, L1) for problem in problems)
 
 
 @dataclass(frozen=True)

@@ -30,14 +30,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, like, norm
+from suffice.arrays import EPS, Array, host, like
 from suffice.cuda.columns import ColumnLosses, ColumnProblems, are_alike, column
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.penalties.prox import L1, l1_least_subgradient
 from suffice.rows.design import Design
-from suffice.solvers.certificate import Evidence, certify_step
-from suffice.solvers.hessian import LEAST_RIDGE
+from suffice.solvers.certificate import certify_step
+from suffice.solvers.hessian import LEAST_RIDGE, hessians_of
 from suffice.solvers.minimise import admm_step
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.problem import Canonical
@@ -120,15 +120,11 @@ class NewtonBatch(Batch):
         x = column(s.W, j)
         if not np.isfinite(x).all():
             return start
-        model = problem.smooth
-        assert isinstance(model, LossModel)
-        if isinstance(model, Intercepted):  # proofs know the error of the host's own intercept
-            image = model.image(x)
-            gradient = model.gradient_at(x, image)
-        else:
-            image, gradient = s.M[:, j].clone(), column(s.G, j)
-        rounding = model.rounding_at(x, image) + 2.0 * EPS * model.l2 * norm(x)
-        evidence = Evidence(x, image, gradient, rounding=rounding)
+        hessians, own = hessians_of(problem.canonical), isinstance(problem.smooth, Intercepted)
+        assert hessians is not None
+        # proofs know the error of the host's own intercept
+        image = problem.canonical.f.image(x) if own else s.M[:, j].clone()
+        evidence = hessians.evidence(x, image, None if own else column(s.G, j))
         proof = certify_step(problem.canonical, x, image, evidence, "free", start.initial_radius)
         state = NewtonState(x, int(s.made[j]), ended=bool(s.ended[j]), image=image, evidence=evidence)
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
