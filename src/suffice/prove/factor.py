@@ -32,8 +32,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
 from suffice.lazy import cached_property
@@ -153,7 +152,7 @@ class ProvenFactor:
         R, failed = dpotrf(H, lower=False, clean=True, overwrite_a=True)
         if failed or not math.isfinite(trace):
             return None
-        Z = solve_triangular(R, np.eye(n, order="F"), lower=False, check_finite=False, overwrite_b=True)
+        Z, _ = dtrtrs(R, np.eye(n, order="F"), overwrite_b=True)
         F = gamma(n + 2) * norm(R.ravel()) * norm(Z.ravel()) * (1.0 + 1e-6)
         if not F < 0.1:
             return None
@@ -173,6 +172,7 @@ class ProvenFactor:
     def intercept(self) -> bool:
         return self.variables.intercept
 
+    @cached_property
     def travelling(self) -> ProvenFactor:
         """Without what rows do not ask for."""
         return replace(self, R=np.zeros((0, 0)))
@@ -219,7 +219,8 @@ class ProvenFactor:
     def moved(self, X: Any, n: Array, norms: bool = False) -> tuple[Array, Array, Array]:
         """B_i n of all rows of X, N x K, its rounding and, if they are asked for, their `norms`; n is scaled."""
         K, places = self.variables.outputs, self.variables.places
-        moved, rounding, bounds = (np.full((X.shape[0], K), np.inf) for _ in range(3))
+        moved, rounding = (np.empty((X.shape[0], K)) for _ in range(2))
+        bounds = np.empty((X.shape[0] if norms else 0, K))
         for here, rows in self.variables.rows(X, self.scale, ROWS):
             for k, (one, place) in enumerate(zip(rows, places, strict=True)):
                 part = like(n[place], one)

@@ -180,10 +180,11 @@ class HeldRows:
             norms = factor.norms(X, rough, 0.1 * rest / doubt)
         h = self.masked(lengths(np.abs(along) + rounded + doubt * norms.reshape(shape)) + even + self.blur)
         low, high, second = ranges(score, self.m, self.y, v, h, self.steep, math.inf)
+        sizes = _like(v, self.sizes) * self.sizes
         return (
             float(np.vdot(self.pulls, along)),
-            float(np.sum(v @ (self.sizes * np.abs(along)))),
-            float(np.sum(v @ (self.sizes * rounded))),
+            float(np.vdot(sizes, np.abs(along))),
+            float(np.vdot(sizes, rounded)),
             Length(norm(np.sqrt(v) * h)),
             low,
             high,
@@ -367,7 +368,7 @@ class _At:
         first = proof.against(variables.gathered(sums.adjoint, sums.total), variables.gathered(entries, of_total))
         first += sums.pull * shift + sums.blurred
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.ask("moved", factor.travelling(), proof.step / factor.scale, proof.slack, shift, first)
+            found = self.ask("moved", factor.travelling, proof.step / factor.scale, proof.slack, shift, first)
         along, sizes, rounded, far, low, high, second = found
         first += abs(along) + (gamma(self.rows * K + K + 16) * sizes + rounded) * self.up
         return self._bound(first, second * self.up, (low * (2.0 - self.up), high * self.up), float(far) * self.up)

@@ -266,7 +266,7 @@ def _bent(
     decrement = up * factor.norm_of(u * factor.scale) + of_u
     kappa = 0.0
     if third > 0.0:
-        kappa = up * third * float(rows.ask(asked.reach, factor.travelling(), CHEAP / decrement))
+        kappa = up * third * float(rows.ask(asked.reach, factor.travelling, CHEAP / decrement))
     if not kappa * decrement < LARGEST_PRODUCT:
         return None
     rho = (-math.log1p(-kappa * decrement) / kappa if kappa > 0.0 else decrement) * (1.0 + 16.0 * EPS)
@@ -289,7 +289,7 @@ def _kinked_region(rows: VerifiedRows, kinks: Any, u: Array, error: Array, l2: A
         if factor is None:
             return None
         up = math.sqrt(1.0 / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-        job = Question(asked.pulls, light, (factor.travelling(), up, c), keeps=True)
+        job = Question(asked.pulls, light, (factor.travelling, up, c), keeps=True)
         lengths, (of_rest, of_heavy, squares) = rows.run(job, **kept)
         kept["lengths"] = lengths
         of_margins = (float(of_rest) + of_heavy + 1e-150) * more
@@ -365,7 +365,7 @@ def _zeros(
     # The change to first order, of which the remainder is what n and r leave
     n, epsilon, _ = place
     change, error = (np.zeros_like(gradient) for _ in range(2))
-    found = rows.ask(asked.changed, region.factor.travelling(), n, columns, state=region.inside, **region.kept)
+    found = rows.ask(asked.changed, region.factor.travelling, n, columns, state=region.inside, **region.kept)
     change[:, columns], sizes, along, blur = found
     error[:, columns] = gamma(N + 4 * K + 24) * sizes * rows.more
     error += lengths * up * ((1.0 + region.eta) * blur + region.eta * along) * rows.more

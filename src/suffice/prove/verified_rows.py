@@ -91,7 +91,9 @@ def facts(
         distance = distance - 4.0 * EPS * (np.abs(rows.m) + np.abs(rows.y) + 1.0)
         kept = np.column_stack([np.where(counts[:, None], distance, math.inf), off, rows.bends > 0.0])
         return kept, found
-    steepest = tuple(Most(one) for one in rows.second[counts].max(axis=0, initial=0.0))
+    steepest = tuple(
+        Most(one) for one in (rows.second if counts.all() else rows.second[counts]).max(axis=0, initial=0.0)
+    )
     s = len(variables) * hessian
     H, terms = rows.gram(block.X, variables, a) if fine and hessian else (np.zeros((s, s)), 0.0)
     shaken = Length(norm(np.sqrt(a * rows.shaken(off))))
@@ -199,7 +201,7 @@ class VerifiedRows:
         at = PsiAt(self.loss, self.b)
         return at if self.design.rows.dear else replace(at, made=self.run(at))
 
-    @property
+    @cached_property
     def kinked(self) -> bool:
         return self.loss is not None and not conforms(self.loss, Bending)
 
