@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.base import is_classifier
@@ -23,6 +22,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace
+from suffice.rows.dense import is_sparse
 from suffice.sklearn._rows import Shared
 
 TAKEN = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
@@ -130,7 +130,7 @@ def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) 
         return f"{why} is for {TAKEN}: other models take X in main memory, got {type(final).__name__}"
     if steps and lives_elsewhere(X):
         return "steps of a pipeline take X in main memory: give it as such, and device=... for the folds"
-    if sp.issparse(X):
+    if is_sparse(X):
         return f"{why} takes a dense X, got {type(X).__name__}"
     if effective_n_jobs(search.n_jobs) > 1:
         return f"{why} goes with n_jobs=1: the device does the work, got n_jobs={search.n_jobs!r}"

@@ -22,7 +22,7 @@ from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn._devices import Place, here, in_main_memory, refused
 from suffice.sklearn._target import transforms_target
 from suffice.sklearn.adapters import find_adapter, misunderstood
-from suffice.sklearn.penalties import Grouped, PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split, counted
 
@@ -107,7 +107,7 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     routed = fit_arguments.routed(search, fit_params)
     several = adapter.several and not transforms_target(search.estimator)
     X, y, weight = fit_arguments.checked(search, X, y, routed.weight, several)
-    grouped = None if search.groups_of_features is None else Grouped.of(search)
+    grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
     place = Place.of(search.device, X)
     why = None if place is None else refused(search, X, y, adapter, final, before is not None)
     if why is not None:

@@ -34,7 +34,7 @@ from suffice.sklearn._target import fitted_inside, inside, transforms_target, wr
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, compared_measures
-from suffice.sklearn.penalties import Grouped, kind_of, split_pipeline
+from suffice.sklearn.penalties import FeatureGroups, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split, counted
 from suffice.solvers.solution import Solution
@@ -84,7 +84,7 @@ class FittedSearch:
         if self.weight is not None and self.weight.shape != (len(y),):
             raise ValueError(f"sample_weight must have one entry per sample, {len(y)}, got shape {self.weight.shape}")
         self.final, self.before = split_pipeline(search.estimator)
-        grouped = None if search.groups_of_features is None else Grouped.of(search)
+        grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
         weight = np.ones(len(y)) if self.weight is None else self.weight
         self.data = SearchData(search.estimator, X, y, weight, grouped)
         self.classes = self.data.classes

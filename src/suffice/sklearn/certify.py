@@ -36,7 +36,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
@@ -49,6 +48,7 @@ from suffice.certifying import FitReport
 from suffice.prove.loss_at import LossAt
 from suffice.prove.verified import Verification
 from suffice.report.formats import bound
+from suffice.rows.dense import is_sparse
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._target import transformed, transforms_target
@@ -159,9 +159,9 @@ def _way(kind: type) -> Any:
 
 
 def _same_bits(one: Any, other: Any) -> bool:
-    if sp.issparse(one) != sp.issparse(other):
+    if is_sparse(one) != is_sparse(other):
         return False
-    if sp.issparse(one):
+    if is_sparse(one):
         one, other = one.tocsr(), other.tocsr()
         parts = [(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data")]
         return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)

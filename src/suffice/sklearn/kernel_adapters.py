@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
+from suffice.rows.dense import is_sparse
 from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
 from suffice.sklearn.adapters import READ, Hooks, register_adapter
 from suffice.sklearn.estimators import SQUARES, class_weighted, numbered
@@ -179,7 +179,7 @@ def _put(estimator: Any, fold: KernelFold, used: Any, coef: Array, shifts: Array
     estimator.support_vectors_ = fold.given[used]
     estimator._n_support = np.asarray(counts, dtype=np.int32)
     estimator.dual_coef_ = np.ascontiguousarray(coef)
-    if sp.issparse(fold.given):  # with all entries, zeros as well
+    if is_sparse(fold.given):  # with all entries, zeros as well
         places = np.tile(np.arange(len(used)), len(coef)), len(used) * np.arange(len(coef) + 1)
         estimator.dual_coef_ = kind((coef.ravel(), *places), shape=coef.shape)
     estimator._dual_coef_ = estimator.dual_coef_

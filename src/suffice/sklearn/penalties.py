@@ -205,7 +205,7 @@ def _columns(group: str, selection: Any, names: list[str]) -> Indices:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class FeatureGroups:
     """`groups_of_features`, and the names of the columns they may refer to."""
 
     selections: Mapping[str, Any]
@@ -213,7 +213,7 @@ class Grouped:
     names_in: Any
 
     @classmethod
-    def of(cls, search: Any) -> Grouped:
+    def of(cls, search: Any) -> FeatureGroups:
         check_groups(search.groups_of_features)
         selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
         final, before = split_pipeline(search.estimator)

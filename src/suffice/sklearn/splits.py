@@ -28,7 +28,7 @@ from suffice.sklearn._devices import Place, rows_here, taken
 from suffice.sklearn._rows import EVERYTHING, InPlace, Shared, numbers_of
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
-from suffice.sklearn.penalties import Grouped, Penalised, split_pipeline
+from suffice.sklearn.penalties import FeatureGroups, Penalised, split_pipeline
 
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
 
@@ -139,7 +139,7 @@ class SearchData:
     X: Any
     y: Any
     weight: Array
-    grouped: Grouped | None = None
+    grouped: FeatureGroups | None = None
     one: OneCopy | InPlace | None = None  # rows that the folds of a search share
     place: Place | None = None  # where rows of folds live, if that is not main memory
 
