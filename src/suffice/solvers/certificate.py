@@ -120,6 +120,12 @@ class Evidence:
     rate: float = math.inf
     rounding: float | None = None
 
+    @classmethod
+    def at(cls, problem: Canonical, x: Array) -> Evidence:
+        """The gradient at x itself."""
+        image = problem.f.image(x)
+        return cls(x, image, problem.f.gradient_at(x, image))
+
 
 def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
     """The bound D/2 + R on ||x - x_hat||, D = ||x - w_bar||, R = sqrt(G/mu - D^2/4), in exact arithmetic."""
@@ -221,11 +227,9 @@ def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | 
     model = Verifiable.of(problem, len(x))
     if model is None:
         return None
-    if evidence.tau is None:
-        image, gradient = evidence.z_image, evidence.z_gradient
-    else:  # an image that was carried along errs by more than a product
-        image = problem.f.image(x)
-        gradient = problem.f.gradient_at(x, image)
+    if evidence.tau is not None:  # an image that was carried along errs by more than a product
+        evidence = Evidence.at(problem, x)
+    image, gradient = evidence.z_image, evidence.z_gradient
     proof = verify(model, x, image, gradient)
     return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
 
@@ -298,10 +302,8 @@ def certify(problem: Composite, x: Array) -> Certificate:
     if problem.size is not None and x.shape != (problem.size,):
         raise ValueError(f"x must have shape ({problem.size},), got {x.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
-        image = canonical.f.image(x)
-        gradient = canonical.f.gradient_at(x, image)
-        evidence = Evidence(x, image, gradient)
-        proof = certify_step(canonical, x, image, evidence, "tightest", math.inf)
+        evidence = Evidence.at(canonical, x)
+        proof = certify_step(canonical, x, evidence.z_image, evidence, "tightest", math.inf)
         return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, evidence))
 
 

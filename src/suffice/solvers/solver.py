@@ -128,10 +128,11 @@ def _iterate(
             state, start_radius = method.start(canonical, warm.x), proof.radius
         elif (
             certificate == "tightest"
-            and _unverified(proof, within)
+            and proof.radius > within
+            and proof.rule != "verified"
             and (_worth_verifying(state, steps) or out_of_reach(proof, within))
         ):
-            proof = tighter(proof, verified(canonical, warm.x, state.evidence or _evidence_at(canonical, warm.x)))
+            proof = tighter(proof, verified(canonical, warm.x, state.evidence or Evidence.at(canonical, warm.x)))
         yield replace(warm, certificate=proof)
     else:
         start = begun(problem, solver, warm, certificate)
@@ -183,16 +184,6 @@ def _worth_verifying(state: Any, steps: int) -> bool:
     if steps < max(FIRST_TRY, s * s / len(state.x)):
         return False
     return steps == math.floor(FIRST_TRY * LATER ** round(math.log(steps / FIRST_TRY, LATER)))
-
-
-def _unverified(proof: Certificate, within: float) -> bool:
-    """Whether less was asked for when this was proven."""
-    return proof.radius > within and proof.rule != "verified"
-
-
-def _evidence_at(problem: Canonical, x: Array) -> Evidence:
-    image = problem.f.image(x)
-    return Evidence(x, image, problem.f.gradient_at(x, image))
 
 
 def _in_range(step: Callable[[Canonical, Any], Any], problem: Canonical, state: Any) -> Any:
