@@ -50,6 +50,7 @@ COEFFICIENTS = {"names": [HOSTILE, "b"], "outputs": ["one", "two"], "values": [[
 FIGURES = {
     **{f"path of {count}": figures.path(trace(count)) for count in (1, 2, 3)},
     "two points": figures.path(trace(2, 2)),
+    "one point": figures.path(trace(2, 1)),
     "progress": figures.progress(trace(1)),
     "accuracy": figures.accuracy(trace(1)),
     "work": figures.work(trace(1)),

@@ -76,8 +76,8 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
         grid = [10.0**line if log else line for line, log in ((made.x, log_x), (made.y, log_y))]
         under: Mark = Contours(grid[0], grid[1], made.z, made.levels, scale)
     else:
-        excess = shown.cost - float(shown.high.min())
-        ends = 0.0, max(float(excess.max()), 0.0)
+        excess = shown.cost - shown.cost.min()
+        ends = 0.0, float(excess.max()) if excess.max() > 1e-300 else 1.0
         ticks = {float(tick): f"{tick:.2g}" for tick in np.linspace(*ends, 5)}
         under = Dots(x, y, excess, Scale(label, *ends, DARK_IS_GOOD, ticks))
     marks = [under, Line("evaluation", INK, x, y, _hover_texts(shown), "o", joined=False, size=3.2)]
