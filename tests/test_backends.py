@@ -74,7 +74,7 @@ def test_the_norms_of_a_design_are_those_of_its_numpy_twin(library, shape):
 
 @pytest.mark.parametrize("library", ["array_api_strict", "torch"])
 def test_a_norm_too_large_for_its_gram_matrix_is_bounded_wherever_the_matrix_lives(library, monkeypatch):
-    monkeypatch.setattr("suffice.rows.design.DENSE_GRAM_SIZE", 5)
+    monkeypatch.setattr("suffice.rows.norms.DENSE_GRAM_SIZE", 5)
     exact = np.linalg.norm(X, 2) ** 2 / len(X)
     assert exact <= Design.of(array(library, X)).squared_norm <= 1.06 * exact
 

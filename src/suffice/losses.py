@@ -42,9 +42,9 @@ from suffice.prove.scores import (
     SquaredScore,
     SquaredScores,
 )
-from suffice.rows.blocks import Chosen, Even
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, norm_rounding
+from suffice.rows.weights import Chosen, Even
 from suffice.solvers.doubt import Doubt, Steep
 
 __all__ = [

@@ -11,8 +11,10 @@ import pytest
 
 from suffice import BilevelProblem, Options, Space, losses, problems, resume, solve, terms, tune
 from suffice.executors import Processes
-from suffice.rows.blocks import RowBlocks, products_of
-from suffice.rows.design import Design, squared_norm_bound
+from suffice.rows.blocks import RowBlocks
+from suffice.rows.design import Design
+from suffice.rows.margins import products_of
+from suffice.rows.norms import squared_norm_bound
 from tests.rows.test_design import attained
 
 rng = np.random.default_rng(0)
@@ -42,7 +44,7 @@ def test_products_are_those_of_the_whole(block):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_norm_is_bounded_from_above_and_tightly(shape, gram, factor, monkeypatch):
     if not gram:
-        monkeypatch.setattr("suffice.rows.design.DENSE_GRAM_SIZE", 0)
+        monkeypatch.setattr("suffice.rows.norms.DENSE_GRAM_SIZE", 0)
     A, weights = factor * rng.standard_normal(shape), rng.random(shape[0]) + 0.1
     design = Design.of(RowBlocks.of(A, block=4), weights)
     exact = attained(A, design.weights)

@@ -20,9 +20,11 @@ from suffice import (
 from suffice.models.quantile import Quantile
 from suffice.rows import blocks
 from suffice.rows import dask as cluster
-from suffice.rows.blocks import RowBlocks, View, tree, tree_roundings
+from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
 from suffice.rows.jobs import Pull
+from suffice.rows.sums import tree, tree_roundings
+from suffice.rows.weights import View
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -10,8 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from suffice.rows import design as module
-from suffice.rows.design import Design, squared_norm_bound
+from suffice.rows import norms as module
+from suffice.rows.design import Design
+from suffice.rows.norms import squared_norm_bound
 from tests.reference import LONG
 
 rng = np.random.default_rng(0)

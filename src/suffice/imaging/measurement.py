@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from suffice.arrays import EPS, positive
 from suffice.imaging.variation import Pixels
 from suffice.rows.dense import is_sparse
-from suffice.rows.design import DENSE_GRAM_SIZE, squared_norm_bound
+from suffice.rows.norms import DENSE_GRAM_SIZE, squared_norm_bound
 
 ADJOINT_SLACK = 1e-8
 

@@ -43,9 +43,9 @@ from suffice.lazy import cached_property
 from suffice.models.jobs import At, Balance, Curvature, CurvedPull, OffsetSize, Slack
 from suffice.models.linear import CARRIED, LossModel, Point
 from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
-from suffice.rows.blocks import tree_roundings
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import dot, gamma
+from suffice.rows.sums import tree_roundings
 
 MOST_STEPS = 200
 UNDERFLOW = 1e-300  # more than all that underflows in a sum

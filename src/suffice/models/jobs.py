@@ -19,8 +19,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, length, namespace
 from suffice.models.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
-from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.rounding import dot
+from suffice.rows.sums import Block, Job, Length, Most
 
 
 @dataclass(frozen=True)

@@ -65,9 +65,9 @@ from suffice.models.softmax_jobs import (
     softmax_rows,
     solve_across,
 )
-from suffice.rows.blocks import tree_roundings
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, gamma
+from suffice.rows.sums import tree_roundings
 
 MOST_STEPS = 100
 CLOSE = 1e-8  # a step this short is the last: what it leaves is of the size of its square

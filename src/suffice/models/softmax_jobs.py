@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, norm
-from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.gram import dense_rows
 from suffice.rows.rounding import block_length, dense_product, gamma
+from suffice.rows.sums import Block, Job, Length, Most
 
 Indices = npt.NDArray[np.intp]
 R = math.sqrt(2.0)

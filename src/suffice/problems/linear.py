@@ -42,8 +42,8 @@ from suffice.models.linear import LinearModel, LossModel, exposures, offsets
 from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
-from suffice.rows.blocks import Chosen, Even
 from suffice.rows.design import Design
+from suffice.rows.weights import Chosen, Even
 from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 

@@ -48,10 +48,10 @@ from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
-from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import Design
 from suffice.rows.products import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
+from suffice.rows.sums import Block, Job, Length, Most
 from suffice.solvers.doubt import Doubt, Steep
 
 

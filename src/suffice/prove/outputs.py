@@ -31,8 +31,8 @@ from suffice.models.margin_losses import LARGEST, Bending, slope_size
 from suffice.models.softmax_jobs import softmax_rows
 from suffice.protocols import conforms
 from suffice.prove.factor import Variables
-from suffice.rows.blocks import Block
 from suffice.rows.gram import gram, rows_at_once
+from suffice.rows.sums import Block
 
 LEAST_PROBABILITY = 1e-100
 LEAST_CURVATURE = 1e-280

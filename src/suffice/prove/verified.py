@@ -70,9 +70,10 @@ from suffice.prove import verified_rows as asked
 from suffice.prove.factor import LEAST, ProvenFactor, Variables
 from suffice.prove.outputs import Piecewise, State
 from suffice.prove.verified_rows import Question, VerifiedRows, Wider, entry_gammas
-from suffice.rows.blocks import Margins, one_thread
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
+from suffice.rows.margins import Margins
 from suffice.rows.rounding import TINY, gamma
+from suffice.rows.sums import one_thread
 from suffice.solvers.problem import Canonical
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed

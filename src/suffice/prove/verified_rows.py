@@ -32,11 +32,11 @@ from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.factor import Indices, ProvenFactor, Variables, apart
 from suffice.prove.outputs import PsiAt, State, images, weighted_gram
-from suffice.rows.blocks import Block, Job, Length, Most
 from suffice.rows.design import OF_FACTORS, Design
 from suffice.rows.gram import dense_rows
 from suffice.rows.products import absolute_product
 from suffice.rows.rounding import TINY, gamma
+from suffice.rows.sums import Block, Job, Length, Most
 
 COLUMN_BYTES = 1 << 22  # of columns outside the support that are copied at a time
 

@@ -2,15 +2,8 @@ r"""A matrix that is never in memory as a whole: blocks of rows, here or on a cl
 
     X w = (X_1 w, X_2 w, ...),     X^T r = sum_b X_b^T r_b,     X^T C X = sum_b X_b^T C_b X_b
 
-Blocks are cut by the number of the row, and sums over them are made in one binary tree: neighbours first, then
-neighbours of sums. So a sum has the same bits whoever makes its parts, in whatever order and number: one process that
-reads one block after the other (`RowBlocks`), or workers that hold some blocks each (`suffice.rows.dask`). A block
-is computed with one BLAS thread, since more would add in another order. Blocks of 2^k neighbours are a subtree; a term
-of a sum over n blocks passes ceil(log2 n) additions.
-
-What is done with a block is a `Job`: a function of its rows of X, of whatever goes with the rows (targets, weights),
-and of margins. `Margins` are products X w that are made when a job needs them, in the same pass, and combinations of
-these. Jobs that are asked for at a time (`suffice.rows.together`) share a pass.
+Sums over blocks are made in one tree (`suffice.rows.sums`), of jobs that are given margins (`suffice.rows.margins`).
+Jobs that are asked for at a time (`suffice.rows.together`) share a pass.
 
 `RowBlocks` behaves like a matrix where a `Design` needs one: `shape`, `X @ w`, `X.T @ r`. Its rows come from a
 `numpy.memmap`, from files, or from any function that gives the rows from one number to another. A block is turned into
@@ -20,328 +13,24 @@ fits of a file.
 
 from __future__ import annotations
 
-import math
-import mmap
-import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.arrays import Array, frozen, norm, whole_number
-from suffice.rows.rounding import TINY, block_length, dense_product, roundings
+from suffice.rows.files import _Part, _Stack
+from suffice.rows.margins import Known, Margins, PassRequest, _Made, combined, product, products_of, written
+from suffice.rows.rounding import TINY, block_length, dense_product
+from suffice.rows.sums import Block, Job, Tree, one_thread, tree
 from suffice.rows.together import asked
+from suffice.rows.weights import Even, rows_from
 
 LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
-
-
-@dataclass(eq=False, slots=True)
-class Block:
-    """Rows start..stop-1: their part of X, of what goes with the rows, and of margins."""
-
-    start: int
-    stop: int
-    read: Callable[[], Any]
-    given: Mapping[str, Any]
-    margins: Sequence[Array] = ()
-    adjoint: Callable[[Any], Array] | None = None  # how X^T r is made where that is known
-
-    @property
-    def X(self) -> Any:  # noqa: N802 (the symbol)
-        """Read when it is asked for."""
-        return self.read()
-
-    def pull(self, r: Any) -> Array:
-        """X^T r, for a vector or a matrix r."""
-        return pulled(self.X, r) if self.adjoint is None else self.adjoint(r)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.given[name]
-
-
-def pulled(X: Array, r: Array) -> Array:
-    """X^T r for dense rows."""
-    return dense_product(X, r, block_length(len(X)))
-
-
-class Job:
-    """What is done with a block. It travels to workers: a class of a module, with small attributes."""
-
-    @property
-    def reads(self) -> bool:
-        """Whether it needs X itself."""
-        return True
-
-    @property
-    def keeps(self) -> bool:
-        """Whether it gives a pair: numbers that go with the rows and stay where these are, and what is summed."""
-        return False
-
-    def __call__(self, block: Block) -> Any:
-        raise NotImplementedError
-
-
-class Most(float):
-    """A number of which the largest counts."""
-
-    def __add__(self, other: Any) -> Most:
-        return Most(max(self, other)) if self == self and other == other else Most(math.nan)
-
-
-class Length(float):
-    """A Euclidean length, of which squares are summed."""
-
-    def __add__(self, other: Any) -> Length:
-        return Length(math.hypot(self, other))
-
-
-def joined(one: Any, other: Any) -> Any:
-    """The sum of what a job gives for two neighbours; lists are put one after the other."""
-    if isinstance(one, tuple):
-        return tuple(joined(a, b) for a, b in zip(one, other, strict=True))
-    return one + other
-
-
-class Tree:
-    """A sum of parts, neighbours first: pairs, pairs of pairs, and so on. One is held for each level."""
-
-    def __init__(self) -> None:
-        self._open: list[tuple[int, Any]] = []  # each of 2^level parts, the longest first
-
-    def add(self, part: Any) -> None:
-        level = 0
-        while self._open and self._open[-1][0] == level:
-            part, level = joined(self._open.pop()[1], part), level + 1
-        self._open.append((level, part))
-
-    def total(self) -> Any:
-        """Of at least one part; nothing can be added any more."""
-        total = self._open.pop()[1]
-        while self._open:
-            total = joined(self._open.pop()[1], total)
-        return total
-
-
-def tree(parts: Iterable[Any]) -> Any:
-    """The sum of all parts, as `Tree` makes it."""
-    made = Tree()
-    for part in parts:
-        made.add(part)
-    return made.total()
-
-
-def tree_roundings(N: int, block: int) -> int:
-    """How many roundings a term of X^T r passes, at most."""
-    blocks = math.ceil(N / block)
-    return min(N, roundings(min(N, block)) + math.ceil(math.log2(blocks)) + 1)
-
-
-@dataclass(frozen=True)
-class View:
-    """Rows start, start + step, ... before stop, or all but these: no more than three numbers, whatever the rows."""
-
-    start: int
-    stop: int
-    step: int = 1
-    complement: bool = False
-
-    @classmethod
-    def of(cls, rows: slice, total: int, *, complement: bool = False) -> View:
-        start, stop, step = rows.indices(total)
-        if step < 1:
-            raise ValueError(f"rows must go forwards, got {rows!r}")
-        return cls(start, max(stop, start), step, complement)
-
-    def count(self, total: int) -> int:
-        """How many rows of all it holds."""
-        inside = len(range(self.start, self.stop, self.step))
-        return total - inside if self.complement else inside
-
-    def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """Which of these rows it holds."""
-        rows = np.arange(start, stop)
-        inside: npt.NDArray[np.bool_] = (
-            (rows >= self.start) & (rows < self.stop) & ((rows - self.start) % self.step == 0)
-        )
-        return ~inside if self.complement else inside
-
-
-@dataclass(frozen=True)
-class Even:
-    """Weights of rows that are all alike: `weight` for the rows of a view, or for all, and 0 for the others."""
-
-    total: int
-    weight: float
-    view: View | None = None
-
-    @classmethod
-    def over(cls, total: int, view: View | None = None) -> Even:
-        count = total if view is None else view.count(total)
-        if count == 0:
-            raise ValueError("a view of rows must hold at least one of them")
-        return cls(total, 1.0 / count, view)
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (self.total,)
-
-    @property
-    def count(self) -> int:
-        """Rows that count."""
-        return self.total if self.view is None else self.view.count(self.total)
-
-    def rows(self, start: int, stop: int) -> Array:
-        if self.view is None:
-            return np.full(stop - start, self.weight)
-        return np.where(self.view.mask(start, stop), self.weight, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """Weights of rows by numbers that go with them, those of their folds: `weight` for rows of number k, or for all
-    others, and 0 for the rest. `count` rows have a weight."""
-
-    numbers: Any
-    k: int
-    complement: bool
-    count: int
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (int(self.numbers.shape[0]),)
-
-    def of(self, numbers: Any) -> Array:
-        """The weights of rows with these numbers."""
-        return np.where((numbers == self.k) != self.complement, 1.0 / self.count, 0.0)
-
-
-class Known(dict[Any, Any]):
-    """What was found out about margins, by models that have certain parts: these are held, so that their ids stay their
-    own."""
-
-    def knows(self, what: str, owners: Sequence[Any]) -> bool:
-        """Whether this was found out, by a model that has these parts."""
-        return (what, *map(id, owners)) in self
-
-    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
-        """Remember it."""
-        self[what, *map(id, owners)] = tuple(owners), found
-        return found
-
-    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
-        """What is known, found out if it has not been."""
-        known = self.get((what, *map(id, owners)))
-        return self.keep(what, owners, find()) if known is None else known[1]
-
-
-@dataclass(eq=False)
-class _Made:
-    """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
-    found out about w."""
-
-    w: Array
-    offset: Any
-    rows: Any = None
-    known: Known = field(default_factory=Known)
-
-
-@dataclass(frozen=True, eq=False)
-class Margins:
-    """A linear combination of products X_k w_k with blocks of rows."""
-
-    X: Blocked
-    node: Any  # a product, or an operation on two nodes
-    _known: Known = field(default_factory=Known)
-
-    __array_ufunc__ = None  # numpy would take it apart
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.X.shape[0], *products_of([self])[0].w.shape[1:])
-
-    @property
-    def is_product(self) -> bool:
-        return isinstance(self.node, _Made)
-
-    @property
-    def w(self) -> Array:
-        """The weights whose product this is, but for rounding and offsets."""
-        products = products_of([self])
-        places = {id(one): k for k, one in enumerate(products)}
-        return combined(written(self.node, places), [one.w for one in products])
-
-    @property
-    def known(self) -> Known:
-        """What was found out about them; the same for all that are one product."""
-        return self.node.known if isinstance(self.node, _Made) else self._known
-
-    def __add__(self, other: Margins) -> Margins:
-        return Margins(self.X, ("+", self.node, other.node))
-
-    def __sub__(self, other: Margins) -> Margins:
-        return Margins(self.X, ("-", self.node, other.node))
-
-    def __mul__(self, factor: float) -> Margins:
-        return Margins(self.X, ("*", float(factor), self.node))
-
-    __rmul__ = __mul__
-
-
-@dataclass(frozen=True, eq=False)
-class Request:
-    """A job on all rows of X, with the margins it needs and what else goes with the rows."""
-
-    X: Blocked
-    job: Job
-    margins: Sequence[Margins]
-    given: Mapping[str, Any]
-
-
-def products_of(margins: Sequence[Margins]) -> list[_Made]:
-    """The products that these are made of, each once."""
-    found: dict[int, _Made] = {}
-    # No function that calls itself: that would hold itself, and what it has found, until Python looks for cycles.
-    nodes = [one.node for one in reversed(margins)]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, _Made):
-            found.setdefault(id(node), node)
-        else:
-            nodes += [part for part in reversed(node[1:]) if not isinstance(part, float)]
-    return list(found.values())
-
-
-def written(node: Any, places: Mapping[int, int]) -> Any:
-    """A combination in terms of numbers of products, fit for travelling."""
-    if isinstance(node, _Made):
-        return places[id(node)]
-    return (node[0], *(part if isinstance(part, float) else written(part, places) for part in node[1:]))
-
-
-def combined(text: Any, products: Sequence[Array]) -> Array:
-    """The combination of these products, on some rows."""
-    if isinstance(text, int):
-        return products[text]
-    sign, one, other = text
-    if sign == "*":
-        scaled: Array = one * combined(other, products)
-        return scaled
-    a, b = combined(one, products), combined(other, products)
-    return a + b if sign == "+" else a - b
-
-
-def product(X: Array, w: Array, offset: Array | None) -> Array:
-    """X w, plus an offset, for the rows of a block."""
-    margins: Array = X @ w
-    return margins if offset is None else margins + offset
 
 
 class Blocked:
@@ -407,14 +96,14 @@ class Blocked:
     def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
         """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before
         it."""
-        return asked(Request(self, job, tuple(margins), given))
+        return asked(PassRequest(self, job, tuple(margins), given))
 
     @property
     def source(self) -> Any:
         """Whose rows are read: one pass over them serves all that is asked for at a time."""
         return self
 
-    def answers(self, requests: Sequence[Request]) -> list[Any]:
+    def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
         """What `run` gives for each of these requests, which share their source."""
         raise NotImplementedError
 
@@ -571,7 +260,7 @@ class RowBlocks(Blocked):
         """The rows that stand there."""
         return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
 
-    def answers(self, requests: Sequence[Request]) -> list[Any]:
+    def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
         new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
         fresh = {key: np.empty((self.shape[0], *one.w.shape[1:])) for key, one in new.items()}
         parts = [_Answer(request, fresh) for request in requests]
@@ -637,7 +326,7 @@ class _Through:
 class _Answer:
     """What one request gets, block by block."""
 
-    def __init__(self, request: Request, fresh: Mapping[int, Array]) -> None:
+    def __init__(self, request: PassRequest, fresh: Mapping[int, Array]) -> None:
         products = products_of(request.margins)
         self.job, self.given, self.sum = request.job, request.given, Tree()
         self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
@@ -678,46 +367,6 @@ def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
     return block
 
 
-def rows_from(value: Any, place: slice) -> Any:
-    """What goes with these rows: a part of an array, or what a rule says of them."""
-    if isinstance(value, Even):
-        return value.rows(place.start, place.stop)
-    if isinstance(value, Chosen):
-        return value.of(value.numbers[place])
-    return None if value is None else value[place]
-
-
-class _Threads:
-    """How many jobs are under way in this process."""
-
-    lock = threading.Lock()
-    count = 0
-    limit: Any = None
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS and OpenMP have one thread while a job is under way, in whatever thread of this process."""
-    with _Threads.lock:
-        if _Threads.count == 0:
-            _Threads.limit = _controller().limit(limits=1)
-        _Threads.count += 1
-    try:
-        yield
-    finally:
-        with _Threads.lock:
-            _Threads.count -= 1
-            if _Threads.count == 0:
-                _Threads.limit.restore_original_limits()
-
-
-@cache
-def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
 class _Transposed:
     """X^T, for products."""
 
@@ -728,57 +377,3 @@ class _Transposed:
 
     def __matmul__(self, r: Array) -> Array:
         return self.X.adjoint(r)
-
-
-class _Part:
-    """An array, or a file: that one is mapped where it is needed, and a worker is sent its name, not its content."""
-
-    def __init__(self, source: Any) -> None:
-        if isinstance(source, str | os.PathLike):
-            source = np.load(source, mmap_mode="r", allow_pickle=False)
-        array = source if isinstance(source, np.ndarray) else np.asarray(source)
-        if array.ndim != 2 or 0 in array.shape:
-            raise ValueError(f"X must be a matrix with at least one row and column, got shape {array.shape}")
-        if array.dtype.kind not in "biuf":
-            raise TypeError(f"X must be a matrix of real numbers, got {array.dtype}")
-        self.shape = (int(array.shape[0]), int(array.shape[1]))
-        self.file = (_file_of(array) or {}) if isinstance(array, np.memmap) else {}
-        self.array: Any = array
-
-    def __getitem__(self, rows: slice) -> Any:
-        if self.array is None:
-            memory_map: Any = np.memmap
-            self.array = memory_map(mode="r", **self.file)
-        return self.array[rows]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "array": None if self.file else self.array}
-
-
-def _file_of(array: Any) -> dict[str, Any] | None:
-    """The arguments with which a memory map can be made again, or None if it is a part of its file that has none."""
-    root, name = array._mmap, array.filename
-    if root is None or name is None or not (array.flags.c_contiguous or array.flags.f_contiguous):
-        return None
-    mapped = np.frombuffer(root, dtype=np.uint8).__array_interface__["data"][0]
-    # The mapping begins where a page does, at or before the array that was asked for.
-    page = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    offset = page + array.__array_interface__["data"][0] - mapped
-    order = "C" if array.flags.c_contiguous else "F"
-    return {"filename": str(name), "dtype": array.dtype, "offset": offset, "shape": array.shape, "order": order}
-
-
-class _Stack:
-    """Parts one below the other."""
-
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        self.parts = tuple(parts)
-
-    def __call__(self, start: int, stop: int) -> Any:
-        pieces, first = [], 0
-        for part in self.parts:
-            last = first + part.shape[0]
-            if start < last and first < stop:
-                pieces.append(part[max(start, first) - first : min(stop, last) - first])
-            first = last
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

@@ -29,26 +29,21 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.rows.blocks import (
-    LOCAL,
-    Block,
-    Blocked,
-    Chosen,
-    Even,
-    Job,
-    Request,
-    RowBlocks,
-    as_block,
-    block_rows,
-    combined,
-    joined,
-    one_thread,
-    product,
-    products_of,
-    tree,
-    written,
+from suffice.rows.blocks import LOCAL, Blocked, RowBlocks, block_rows
+from suffice.rows.margins import PassRequest, products_of, written
+from suffice.rows.pieces import (
+    Labels,
+    Mapped,
+    Relabelled,
+    RowDigest,
+    Spec,
+    _itself,
+    _Nothing,
+    on_piece,
+    totals_of,
 )
-from suffice.rows.kept_memory import kept_memory
+from suffice.rows.sums import joined, tree
+from suffice.rows.weights import Chosen, Even
 
 PIECE_BYTES = 1 << 26  # of float64 values of a piece that is read at every pass: 64 MB,
 HELD_BYTES = 1 << 29  # and of one that is held: a scheduler takes its time for every piece
@@ -56,114 +51,10 @@ PIECES_IN_MEMORY = 16  # that a worker has room for, at least
 PER_THREAD = 2  # pieces for every thread, if there are blocks enough
 FITTING = 0.5  # of the workers' memory that X may take
 LARGE = 1 << 16  # bytes of a sum, from which it is joined on the workers
-MOST_LABELS = 1000
 
 
 class ClusterError(RuntimeError):
     """The cluster cannot be reached any more; what was finished is in the journal, if there is one."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What a task is to do with a piece, for one request."""
-
-    job: Job
-    block: int  # rows
-    columns: int
-    new: tuple[Array, ...]  # w of margins to be made, each with its offset among the given
-    offsets: tuple[bool, ...]
-    texts: tuple[Any, ...]  # combinations of margins: new ones first, then those that are there
-    names: tuple[str, ...]  # of what is given
-    make: Callable[[Any], Array] | None  # of rows that X is made of
-
-    @property
-    def stays(self) -> int:
-        """How many arrays stay with the rows."""
-        return len(self.new) + bool(self.job.keeps)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a task leaves behind: numbers that stay with the rows, and its part of the sums."""
-
-    rows: tuple[Array, ...]
-    total: Any
-
-
-def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], known: Sequence[Any]) -> Any:
-    """All that is asked for of a piece, request by request; `given` and `known`, margins that are there, have a list
-    for each. In a worker. Its parts of the sums, with what stays where anything does."""
-    specs: Sequence[Spec] = pickle.loads(text)
-    with one_thread(), kept_memory():
-        found = [_of_request(*one, start, stop, X) for one in zip(specs, given, known, strict=True)]
-    totals = tuple(total for _, total in found)
-    rows = tuple(one for stay, _ in found for one in stay)
-    return Kept(rows, totals) if rows else totals
-
-
-def _of_request(
-    spec: Spec, given: Sequence[Any], known: Sequence[Any], start: int, stop: int, X: Any
-) -> tuple[list[Array], Any]:
-    """The job on all blocks of a piece: what stays, and the sum."""
-    job, offsets = spec.job, len([one for one in spec.offsets if one])
-    made: list[list[Array]] = [[] for _ in spec.new]
-    rows: list[Array] = []
-
-    def parts() -> Iterator[Any]:
-        for first in range(start, stop, spec.block):
-            last = min(first + spec.block, stop)
-            inside = slice(first - start, last - start)
-            here = [_rows_of(one, first, last, inside) for one in given]
-            read = _Reader(spec, X, first, last, inside)
-            added = iter(here[len(here) - offsets :]) if offsets else iter(())
-            pairs = zip(spec.new, spec.offsets, strict=True)
-            fresh = [product(read(), w, next(added) if has else None) for w, has in pairs]
-            for kept, one in zip(made, fresh, strict=True):
-                kept.append(one)
-            margins = [*fresh, *(_rows_of(one, first, last, inside) for one in known)]
-            named = dict(zip(spec.names, here, strict=False))
-            found = job(Block(first, last, read, named, [combined(text, margins) for text in spec.texts]))
-            if job.keeps:
-                rows.append(found[0])
-                found = found[1]
-            yield found
-
-    total = tree(parts())
-    stay = [*made, rows] if job.keeps else made
-    return [np.concatenate(one) for one in stay], total
-
-
-class _Reader:
-    """A block of a piece, made when it is asked for, once."""
-
-    def __init__(self, spec: Spec, X: Any, first: int, last: int, inside: slice) -> None:
-        self.spec, self.X, self.place = spec, X, (first, last, inside)
-        self.block: Array | None = None
-
-    def __call__(self) -> Array:
-        if self.block is None:
-            spec, (first, last, inside) = self.spec, self.place
-            rows = self.X[inside]
-            self.block = as_block(rows if spec.make is None else spec.make(rows), first, last, spec.columns)
-        return self.block
-
-
-def _rows_of(value: Any, first: int, last: int, inside: slice) -> Any:
-    if isinstance(value, tuple):  # what a task has left behind, which of it, and what it says
-        kept, place, rule = value
-        rows = kept if place is None else kept.rows[place]
-        if rule is not None:
-            return rule.of(rows[inside])
-        value = rows
-    if isinstance(value, Even):
-        return value.rows(first, last)
-    rows = np.asarray(value)[inside]
-    return np.require(rows, requirements=["C", "A"]) if rows.dtype.kind == "f" else rows
-
-
-def totals_of(kept: Kept) -> Any:
-    """What travels."""
-    return kept.total
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +139,7 @@ class ClusterRows(Blocked):
         """How often the rows were read, whatever they were made into."""
         return int(self._root._passes)
 
-    def answers(self, requests: Sequence[Request]) -> list[Any]:
+    def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
         """One task for each piece does all that is asked for, with two exceptions: margins that a job needs beside
         others that are there, and what stays beside what does not, are made by tasks of their own. What stays would
         else depend on all that it was made along with, and be made again, or remembered, with it."""
@@ -258,7 +149,7 @@ class ClusterRows(Blocked):
         alone: list[_Unit] = []
         for unit in units:
             if len(unit.new) > 1 or (unit.new and len(products_of(unit.request.margins)) > 1):
-                alone += [_Unit(Request(unit.request.X, _Nothing(), (), {}), [one]) for one in unit.new]
+                alone += [_Unit(PassRequest(unit.request.X, _Nothing(), (), {}), [one]) for one in unit.new]
                 unit.new = []
         all_units = [*alone, *units]
         groups = [[unit for unit in all_units if unit.kind == kind] for kind in KINDS]
@@ -309,7 +200,7 @@ class ClusterRows(Blocked):
 
     def rows_of(self, values: Any) -> PieceRows:
         """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
-        from suffice.rows.design import is_dask
+        from suffice.rows.places import is_dask
 
         with _talking(self.client), _quiet():
             if is_dask(values):
@@ -332,7 +223,7 @@ class ClusterRows(Blocked):
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
 
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        from suffice.rows.design import as_dask, is_dask
+        from suffice.rows.places import as_dask, is_dask
 
         y = as_dask(y)
         if not is_dask(y):
@@ -354,7 +245,7 @@ KINDS = ((True, False), (True, True), (False, True), (False, False))  # makes ma
 class _Unit:
     """A request on its way: `new` are the margins that it makes."""
 
-    def __init__(self, request: Request, new: list[Any]) -> None:
+    def __init__(self, request: PassRequest, new: list[Any]) -> None:
         self.request, self.new = request, new
         self.total: Any = None
         self.rows: PieceRows | None = None
@@ -434,65 +325,6 @@ class _Fetched:
         return self.X[start:stop].compute()
 
 
-@dataclass(frozen=True)
-class _Nothing(Job):
-    """Margins are made, and nothing else."""
-
-    def __call__(self, block: Block) -> float:
-        return 0.0
-
-
-@dataclass(frozen=True)
-class Labels(Job):
-    """Different values, block by block."""
-
-    reads = False
-
-    def __call__(self, block: Block) -> list[Any]:
-        y = block["y"]
-        if y.dtype.kind == "f" and np.isnan(y).any():
-            raise ValueError("y must hold labels, got NaN")
-        found = np.unique(y)
-        if len(found) > MOST_LABELS:
-            raise ValueError(f"y must hold labels, got {len(found)} different values in {len(y)} rows")
-        return found.tolist()  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class Relabelled(Job):
-    """A target for each label."""
-
-    labels: Any
-    targets: Array
-    reads = False
-    keeps = True
-
-    def __call__(self, block: Block) -> tuple[Array, int]:
-        return self.targets[np.searchsorted(self.labels, block["y"])], 0
-
-
-@dataclass(frozen=True)
-class Mapped(Job):
-    """Targets row by row."""
-
-    function: Callable[[Any], Array]
-    reads = False
-    keeps = True
-
-    def __call__(self, block: Block) -> tuple[Array, int]:
-        return self.function(block["y"]), 0
-
-
-@dataclass(frozen=True)
-class RowDigest(Job):
-    """Of numbers that go with the rows."""
-
-    reads = False
-
-    def __call__(self, block: Block) -> list[str]:
-        return [blake2b(np.ascontiguousarray(block["rows"]).data, digest_size=16).hexdigest()]
-
-
 def blocks_of_piece(shape: tuple[int, int], block: int, threads: int, size: int) -> int:
     """2^k: as many as have no more than this size in bytes, and as leave PER_THREAD pieces for every thread."""
     blocks = math.ceil(shape[0] / block)
@@ -512,10 +344,6 @@ def _argument(value: Any, piece: int, place: slice) -> Any:
     if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
         return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
     return value.argument(piece) if isinstance(value, PieceRows) else value
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _key() -> str:

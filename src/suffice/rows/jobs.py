@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
-from suffice.rows.blocks import Block, Job, Most
 from suffice.rows.gram import gram
 from suffice.rows.rounding import TINY
+from suffice.rows.sums import Block, Job, Most
 
 GOLDEN = 0.6180339887498949  # phases of samples: no two neighbours alike
 

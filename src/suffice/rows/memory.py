@@ -14,8 +14,10 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
-from suffice.rows.blocks import Block, Blocked, Job, Known
+from suffice.rows.blocks import Blocked
+from suffice.rows.margins import Known
 from suffice.rows.products import Adjoint, adjoint
+from suffice.rows.sums import Block, Job
 
 KEPT = 4  # images: of a step's ends, and of its middle
 

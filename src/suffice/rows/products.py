@@ -16,10 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from suffice.arrays import Array, host, like, lives_elsewhere
-from suffice.rows.blocks import Blocked, tree_roundings
+from suffice.rows.blocks import Blocked
 from suffice.rows.gram import dense_rows
 from suffice.rows.jobs import Pull
 from suffice.rows.rounding import block_length, dense_product, roundings
+from suffice.rows.sums import tree_roundings
 
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
 SPARSE_BLOCK = 256  # rows of a block, or entries of a column, at least: a product with a sparse matrix costs some time

@@ -13,27 +13,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, copy_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-
-class Rows(Protocol):
-    """What requests are made of."""
-
-    @property
-    def source(self) -> Any:
-        """Requests of the same source are answered by one pass."""
-        ...
-
-    def answers(self, requests: Sequence[Any]) -> list[Any]:
-        """One for each request."""
-        ...
-
-
-class Request(Protocol):
-    @property
-    def X(self) -> Any: ...  # noqa: N802 (the symbol)
 
 
 class _AbandonedError(BaseException):
@@ -93,7 +75,7 @@ class _Strand:
 _current: ContextVar[_Strand | None] = ContextVar("strand", default=None)
 
 
-def asked(request: Request) -> Any:
+def asked(request: Any) -> Any:
     """The answer to a request, made with those of other computations that are side by side with this one."""
     strand = _current.get()
     return request.X.answers([request])[0] if strand is None else strand.ask(request)

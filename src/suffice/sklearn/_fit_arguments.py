@@ -20,7 +20,7 @@ from suffice.arrays import Array, lives_elsewhere, outside_stacklevel
 from suffice.models.cox import signed_times
 from suffice.rows.blocks import are_blocks
 from suffice.rows.dask import rows_of
-from suffice.rows.design import is_dask, is_dask_frame
+from suffice.rows.places import is_dask, is_dask_frame
 from suffice.sklearn._devices import checked_elsewhere, here
 from suffice.sklearn._rows import STEPS, prepares_rows
 from suffice.sklearn._target import inside, transforms_target

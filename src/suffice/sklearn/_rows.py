@@ -2,8 +2,8 @@ r"""Rows that stay where they are: blocks of them in files or on a cluster (`suf
 
 All folds are of one matrix. Row i has the number of the fold that holds it out, which goes with it; the model of fold k
 has a_i = s_i / sum of s over rows with another number, its loss v_i = s_i / sum of s over rows with number k, and 0 for
-all other rows: without weights a rule of three numbers (`suffice.rows.blocks.Chosen`). What comes here is one number of
-each row: its target, and what is predicted of it.
+all other rows: without weights a rule of three numbers (`suffice.rows.weights.Chosen`). What comes here is one number
+of each row: its target, and what is predicted of it.
 
 A step before the estimator is fitted to the training rows of every fold, by sums over rows. What it puts out is never
 kept: rows are prepared whenever a block is read. `StandardScaler` is known; a step of one's own has a method
@@ -25,7 +25,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suffice.arrays import EPS, Array
-from suffice.rows.blocks import Block, Blocked, Chosen, Job
+from suffice.rows.blocks import Blocked
+from suffice.rows.sums import Block, Job
+from suffice.rows.weights import Chosen
 
 EVERYTHING = slice(None)
 STEPS = "StandardScaler, and steps with a method fit_rows"
@@ -34,8 +36,8 @@ STEPS = "StandardScaler, and steps with a method fit_rows"
 @dataclass(frozen=True, eq=False)
 class Shared:
     """Rows less `shift` that several folds have in common, or that live on a device or in blocks; those that do not
-    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.blocks.Chosen`), or one number
-    for each."""
+    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.weights.Chosen`), or one
+    number for each."""
 
     X: Any
     shift: Array

@@ -48,7 +48,7 @@ from suffice.globally.certificate import INTERRUPTED
 from suffice.globally.models import folds_of
 from suffice.options import Options
 from suffice.result import Record, Status
-from suffice.rows.blocks import one_thread
+from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
 from suffice.sklearn import _fit_arguments as fit_arguments

@@ -28,8 +28,8 @@ from suffice.arrays import Array, host, lives_elsewhere
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
-from suffice.rows.blocks import one_thread
 from suffice.rows.dense import is_sparse
+from suffice.rows.sums import one_thread
 from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
 from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold

@@ -35,7 +35,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.linear_model import PoissonRegressor
 
-from suffice.rows.blocks import one_thread
+from suffice.rows.sums import one_thread
 from suffice.tabular.entries import Array, quoted
 from suffice.tabular.summaries import IDENTIFIER, WARNING
 

@@ -27,7 +27,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from suffice.rows.blocks import Block, Blocked, Job
+from suffice.rows.blocks import Blocked
+from suffice.rows.sums import Block, Job
 
 Array = npt.NDArray[np.float64]
 
