@@ -186,3 +186,15 @@ def test_other_penalties_keep_their_certificates(prox):
     solution = suffice.solve(problem, within=1e-6, solver="fista")
     assert solution.outcome is Outcome.REACHED
     assert (solution.certificate.rule == "verified") <= isinstance(prox, L1)
+
+
+def test_a_loss_that_is_rounded_more_than_others_says_so():
+    class Blurred(terms.Logistic):
+        def blur(self, m, y):
+            return np.full(m.shape, 1e-7)
+
+    X, y = data("logistic")
+    plain, blurred = (problems.ElasticNetModel(X, y, loss).at(l1=0.05, l2=0.0) for loss in (terms.LOGISTIC, Blurred()))
+    solution = suffice.solve(plain, within=1e-12)
+    radii = [suffice.certify(problem, solution.x).radius for problem in (plain, blurred)]
+    assert 1e3 * radii[0] < 1e-9 < radii[1] < 1e-4

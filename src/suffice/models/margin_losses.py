@@ -52,7 +52,7 @@ class Bending(Protocol):
     third: ClassVar[float]
 
     def second(self, m: Array, y: Array) -> Array:
-        """psi'' of every row, to nearly full relative accuracy."""
+        """psi'' of every row, to nearly full relative accuracy but for errors of m that a method `blur(m, y)` tells."""
         ...
 
 

@@ -73,7 +73,12 @@ class MarginRows(OneOutput):
     loss: Any
     m: Array
     y: Array
-    blur = 0.0  # what the loss itself rounds, as an error of margins
+
+    @property
+    def blur(self) -> Any:
+        """What the rounding of psi'' by the loss itself is worth, as an error of margins, where that says so."""
+        own = getattr(self.loss, "blur", None)
+        return 0.0 if own is None else own(self.m, self.y)
 
     @property
     def kinked(self) -> bool:

@@ -14,7 +14,6 @@ vector. All of it are tasks that Dask knows the making of: what is lost with a w
 from __future__ import annotations
 
 import math
-import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -166,7 +165,7 @@ class ClusterRows(Blocked):
         specs = [unit.spec for unit in units]
         reads = any(unit.reads for unit in units)
         self._root._passes += reads
-        text: Any = pickle.dumps(specs)
+        text: Any = _packed(specs)
         if len(text) > LARGE:  # travels once, not with every task
             text = self.client.submit(_itself, text, pure=False)
         tasks = []
@@ -235,7 +234,7 @@ class ClusterRows(Blocked):
             job: Any = Relabelled(found, function(found))
             key: Any = (y.name, tuple(job.targets))
         else:
-            job, key = Mapped(function), (y.name, pickle.dumps(function))
+            job, key = Mapped(function), (y.name, _packed(function))
         return self._once(key, lambda: self.run(job, y=raw)[0])
 
 
@@ -344,6 +343,12 @@ def _argument(value: Any, piece: int, place: slice) -> Any:
     if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
         return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
     return value.argument(piece) if isinstance(value, PieceRows) else value
+
+
+def _packed(value: Any) -> bytes:
+    """For `pickle.loads`; classes of a notebook, which workers cannot import, travel whole."""
+    text: bytes = import_module("distributed.protocol.pickle").dumps(value)
+    return text
 
 
 def _key() -> str:
