@@ -168,7 +168,7 @@ class SearchData:
     def split(self, train: Any, test: Any, name: str, number: int | None = None) -> Split:
         """The problem of the rows `train`, with `test` held out; `name` is for messages, `number` that of the fold."""
         if self.one is not None and number is not None:
-            return self._view(number, test, name)
+            return self._view(number, name)
         estimator, before = split_pipeline(clone(self.estimator))
         adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
         target = fitted_target(self.estimator, self.y[train])
@@ -192,13 +192,13 @@ class SearchData:
         self._check(y[train], weight[train], weight[test], name)
         s = adapter.weights(estimator, y[train], weight[train], classes)
         model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
-        groups: tuple[str, ...] = ()
-        group = None
-        if self.grouped is not None:
-            groups, group = self.grouped.names, self.grouped.of_columns(before, X_train.shape[1])
         targets = adapter.targets(estimator, y[test], classes)
-        known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test], groups, group)
-        return Split(*known, target, self.y[test], source, EVERYTHING)
+        known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test])
+        return Split(*known, *self._groups(before, X_train.shape[1]), target, self.y[test], source, EVERYTHING)
+
+    def _groups(self, before: Any, columns: int) -> tuple[tuple[str, ...], Any]:
+        """Names of groups of features, and the number of every column's."""
+        return ((), None) if self.grouped is None else (self.grouped.names, self.grouped.of_columns(before, columns))
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
@@ -207,7 +207,7 @@ class SearchData:
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
 
-    def _view(self, k: int | None, test: Any, name: str) -> Split:
+    def _view(self, k: int | None, name: str) -> Split:
         """Fold k of rows that folds share, or the problem of all rows."""
         assert self.one is not None
         estimator, _ = split_pipeline(clone(self.estimator))
@@ -220,18 +220,14 @@ class SearchData:
         targets = adapter.targets(estimator, y, classes)
         rows = self.one.training(k, s)
         model = adapter.fold(estimator, rows, targets, s, classes)
-        groups: tuple[str, ...] = ()
-        group = None
-        if self.grouped is not None:
-            groups, group = self.grouped.names, self.grouped.of_columns(before, rows.shape[1])
-        held_out = self.one.testing(k, v)
+        held_out, place = self.one.testing(k, v), np.arange(len(y))[self.one.order][here]
         known = (model, adapter, estimator, before, classes, held_out, y[here], targets[here], weight[here])
-        return Split(*known, groups, group, None, y[here], self.X, np.arange(len(y))[self.one.order][here])
+        return Split(*known, *self._groups(before, rows.shape[1]), None, y[here], self.X, place)
 
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""
         if self.one is not None:
-            return self._view(None, EVERYTHING, "the data")
+            return self._view(None, "the data")
         return self.split(EVERYTHING, EVERYTHING, "the data")
 
     def names(self, before: Any) -> Any:
