@@ -9,7 +9,18 @@ import pytest
 import scipy.sparse as sp
 from flint import arb, ctx, fmpq
 
-from suffice.losses import Brier, Deviance, Lipschitz, LogLoss, SquaredDistance, SquaredError, SquaredErrors
+from suffice.losses import (
+    Brier,
+    Deviance,
+    Lipschitz,
+    LogLoss,
+    MultinomialBrier,
+    MultinomialLogLoss,
+    SquaredDistance,
+    SquaredError,
+    SquaredErrors,
+)
+from suffice.problems import ElasticNetMultinomial
 from suffice.prove.held_out import HeldOut, error_of_moved, least_error
 from suffice.prove.loss_at import LossAt
 from suffice.prove.scores import BRIER_CURVATURE, BrierScore, LogScore, SquaredScore
@@ -312,6 +323,22 @@ def test_losses_of_a_fold_by_numbers_are_sums_over_its_rows_and_no_others(name, 
     of_fold, of_rows = FOLD_LOSSES[name](fold, slice(None)).at(w), FOLD_LOSSES[name](X[rows], rows).at(w)
     assert of_fold.residual == pytest.approx(of_rows.residual, rel=1e-12)
     assert of_fold.error(1e-3) == pytest.approx(of_rows.error(1e-3), rel=0.2)
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["", "blocks of rows"])
+@pytest.mark.parametrize("far", [10.0, 20.0, 40.0])
+@pytest.mark.parametrize("loss", [MultinomialLogLoss, MultinomialBrier])
+def test_probabilities_that_round_to_one_are_losses_all_the_same(loss, far, blocks):
+    """Slopes are next to nothing there: they do not tell what rounding does to the loss."""
+    X, y = np.vstack([np.eye(3)] * 2), np.arange(6) % 3
+    train, held = (RowBlocks.of(rows, block=2) if blocks else rows for rows in (X, np.eye(3)))
+    at = loss(held, np.arange(3), ElasticNetMultinomial(train, y)).at((far * np.eye(3)).ravel())
+    with ctx.workprec(300):
+        e = (-arb(far)).exp()
+        p = e / (1 + 2 * e)
+        phi = (1 + 2 * e).log() if loss is MultinomialLogLoss else 6 * p * p
+        assert abs((3 * phi).sqrt() - arb(at.residual)) <= arb(at.error(0.0))
+    assert at.error(0.0) < 1e-6
 
 
 TINY_SCALES = [2.0**-k for k in (400, 500, 520, 530, 536, 540, 600, 1000, 1040)]

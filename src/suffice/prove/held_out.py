@@ -328,7 +328,9 @@ class _At:
         if K > 1:  # slopes that are a few units off, wherever they are small
             gradient += spectral * held.score.curvature * off
             pull += root * root * held.score.curvature * off
-        even = 0.0 if held.counted else 4.0 * EPS * math.sqrt(K) * self.unit * float(largest)
+            blurred += 2.0 * root * root * off  # phi itself, where slopes are next to nothing
+        # What sums round to is part of what phi rounds to, where that is known.
+        even = 0.0 if held.counted or off > 0.0 else 4.0 * EPS * math.sqrt(K) * self.unit * float(largest)
         even = even if held.blur is None else norm(np.zeros(K) + held.score.units) * held.blur
         return Sums(
             residuals, float(residuals @ residuals), rounding, _flat(adjoint).reshape(K, -1), weighted, total, absolute,
