@@ -1,10 +1,13 @@
-"""The order of layers: a module imports from layers below its own, and nobody imports private names of others.
+"""The order of layers: a module imports from layers below its own, and nobody imports private names of others. Folders
+say what is in them, and CONTRIBUTING.md shows the layers: `python -m tests.test_layers` draws them there anew.
 
 The source is read, not run. Imports inside functions, and those for type checkers only, are told apart from those that
 are made when a module is imported: they may go upwards where `LAZY` says so.
 """
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import suffice
 
 ROOT = Path(suffice.__file__).parent
+HOUSE = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
 # From the bottom up. A layer is a set of rooms that do not import each other; a room is a package, or some modules.
 ORDER = [
@@ -61,6 +65,12 @@ LAZY = {
     ): "certify takes a point, or a fitted estimator, for which alone it needs scikit-learn",
     ("globally", "plots"): "GlobalCertificate.plot draws, and nothing else of a certificate does",
     ("sklearn", ""): "a report says which version of the package made it",
+}
+
+# Names that two classes have, each in a public module of its own.
+TWICE = {
+    "ElasticNet": "a penalty of suffice.terms, and the model of suffice.problems that has it",
+    "Objective": "what suffice.tune minimises, and what a fitted estimator of suffice.sklearn has minimised",
 }
 
 
@@ -168,6 +178,28 @@ def private(found: list[Import]) -> set[str]:
     return names
 
 
+def picture() -> str:
+    """The layers with the packages of each, the last one on top."""
+    lines = []
+    for number, rooms in reversed(list(enumerate(ORDER, 1))):
+        wings: dict[str, list[str]] = {}
+        for room in sorted(rooms):
+            wing = "lower: " if room in LOWER else "upper: " if room in UPPER else ""
+            packages = [name for name in {*ROOMS, *rooms} if ROOMS.get(name, name) == room and name in MODULES]
+            wings.setdefault(wing, []).extend(packages)
+        lines.append(f"{number:3}  " + "  |  ".join(wing + ", ".join(sorted(wings[wing])) for wing in sorted(wings)))
+    return "\n".join(lines)
+
+
+SHOWN = re.compile(r"(<!-- layers -->\n```text\n).*?(\n```\n<!-- end of layers -->)", re.S)
+
+
+def drawn(page: str) -> str:
+    """The page with this picture between its markers."""
+    assert SHOWN.search(page)
+    return SHOWN.sub(lambda match: match[1] + picture() + match[2], page)
+
+
 def test_every_module_has_its_layer():
     assert all(place(module) for module in MODULES if module)
 
@@ -203,6 +235,29 @@ def test_these_tests_see_what_they_are_to_forbid():
     }
 
 
+def test_the_picture_of_the_layers_is_that_of_the_code():
+    page = HOUSE.read_text("utf-8")
+    assert page == drawn(page), "python -m tests.test_layers draws it anew"
+
+
+def test_every_folder_is_a_map_of_its_modules():
+    missing = {}
+    for path in ROOT.rglob("__init__.py"):
+        words = set(re.findall(r"\w+", ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""))
+        inside = {one.stem for one in path.parent.glob("*.py")} | {
+            one.parent.name for one in path.parent.glob("*/*.py")
+        }
+        missing[path.parent.name] = inside - words - {"__init__", "__main__"}
+    assert {name: modules for name, modules in missing.items() if modules} == {}
+
+
+def test_no_name_of_a_class_stands_twice():
+    trees = (ast.parse(path.read_text("utf-8")) for path in MODULES.values())
+    names = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert {name for name, count in names.items() if count > 1} == set(TWICE)
+    assert max(names.values()) == 2
+
+
 def test_nobody_caches_properties_under_a_lock():
     """functools' would hold one lock for all problems of a class while one of them waits for its turn (`lazy`)."""
     locked = [
@@ -213,3 +268,7 @@ def test_nobody_caches_properties_under_a_lock():
         if any(name.name == "cached_property" for name in node.names)
     ]
     assert not locked
+
+
+if __name__ == "__main__":
+    HOUSE.write_text(drawn(HOUSE.read_text("utf-8")), "utf-8")

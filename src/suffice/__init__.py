@@ -1,4 +1,17 @@
-"""Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
+"""Hyperparameter tuning that trains each model just accurately enough, and can prove it.
+
+arrays, lazy, protocols                 the one array type, cached properties, what objects offer
+space, options, evaluation, result      what is searched, how, what is known of a theta, and what a run leaves behind
+files, signals, executors, journal      folders that survive a kill, signals, where problems are solved, answers
+rows, models, penalties, terms          where rows of X live; smooth f; g with a cheap prox; both as users import them
+solvers, prove, certifying              f + g to a proven distance; proofs beyond strong convexity; of anybody's model
+problems, losses, autodiff              ready-made lower and upper levels; those from functions of torch and JAX
+cuda, kernels, imaging                  many models on a device; kernel machines; images by total variation
+search, globally                        from an evaluation to the next theta; proofs about a whole box
+report, plots, bridges                  figures and pages; those of a run; callbacks for other tools
+sklearn, tabular, cli                   front ends: estimators, tables, the command line
+testing, datasets                       checks of what users bring, data to try it on
+"""
 
 from suffice import autodiff, datasets, losses, problems, terms
 from suffice.certifying import FitReport, certify

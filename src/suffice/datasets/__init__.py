@@ -1,4 +1,5 @@
-"""Data to try suffice on. Nothing is read before a loader is called."""
+"""Data to try suffice on: images of digits (`_mnist`), small tables (`_tables`). Nothing is read before a loader is
+called."""
 
 from suffice.datasets._mnist import Mnist, load_mnist, load_mnist_full
 from suffice.datasets._tables import Numbers, load_rand_hie, load_rossi

@@ -19,6 +19,11 @@ then on a request is a few numbers and the weights to start from, and an answer 
 A worker that dies, exceeds the deadline or answers nonsense loses its task to another one; the run goes on, and the
 journal has the event. A task that was lost `attempts` times in a row ends the run: it is likely to be the cause. What a
 problem itself raises is not tried again.
+
+spread   what all executors do: tasks handed out, answers looked at, lost ones handed out again
+pools    those of the standard library's kind, and processes of this machine
+dask     a cluster
+worker   the other side: work that travels once and is kept
 """
 
 from __future__ import annotations

@@ -1,1 +1,12 @@
-"""Smooth terms f: losses of rows, the linear models they make, and what is minimised out of these."""
+"""Smooth terms f: losses of rows, the linear models they make, and what is minimised out of these.
+
+smooth          what an f has to offer; a user's own, and one with a ridge on top
+margin_losses   losses psi of a margin and a target; `families`: those of generalised linear models
+quantile        the pinball loss, smoothed
+linear          sums of psi over rows; `intercept`: with an intercept that is minimised out
+concomitant     Huber's regression with its scale minimised out, too
+multinomial     several classes; `targets`: several targets
+cox             proportional hazards
+jobs            what a block of rows contributes to all of these; `softmax_jobs`: with several classes
+labels          two labels of any kind as -1 and 1
+"""

@@ -1,6 +1,6 @@
 """The upper level: from an evaluation to the next theta.
 
-`tune`, `tuner`, `starts`          the loop, ask and tell, and which of many starts go on
+`tune`, `run`, `tuner`, `starts`   the entrance, the loop, ask and tell, and which of many starts go on
 `objective`, `bilevel`, `solves`   what is evaluated: any objective, a bilevel problem, its solves to an accuracy
 `derivatives`, `warm`              derivatives of an evaluation, and where the next one starts
 `strategy`, `state`, `scaling`     a search under way, what it knows, and its coordinates

@@ -3,12 +3,15 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
 
     estimators, table, foreign, glm    what is known of estimators: one row each, read in both directions
     adapters, objectives, certify      from penalties to an estimator's words, and back: tuning and certifying
-    folds, _structure, splits          rows, weights of them and a model as a lower-level problem
+    folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
     _rows, _devices                    rows that stay where they are: in blocks, on a cluster, on a device
     penalties, _words, scores          what is searched, in whose words, and which score is optimised
-    kernel_adapters, _kernel_*         machines whose kernel is tuned along with their strength
-    _search, _penalty_search, _s*      the search from its first look to its last evaluation
-    measures, report, _report_*, _page what people read of it
+    kernel_adapters, _kernel_fold      machines whose kernel is tuned along with their strength
+    _search, _fit_arguments, _preparation      what is asked for, and what follows from it before a search
+    _sketch, _sketch_folds, _starting_points   where to begin
+    _penalty_search, _recorded, enough, _beyond    the search, its notes, its end, and what lies beyond the edges
+    _final_fit, _held_out, _cv_results, _callbacks the final model, and what else is left behind
+    report, _report_course, _report_data, _report_schema, _answer, _page, measures    what people read of it
 """
 
 from suffice.sklearn import foreign, kernel_adapters, table  # noqa: F401 (make estimators known)

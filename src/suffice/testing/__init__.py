@@ -4,6 +4,10 @@ each.
 A proof is worth what its assumptions are worth. Each check looks for a counterexample to what the package relies on,
 in random and in adversarial directions, and raises `ConformanceError` with the numbers if it finds one. Silence is
 no proof, but a wrong mu, L, prox, gradient, error bound or certificate rarely survives.
+
+numerics    problems, solvers, losses, objectives
+adapters    what an adapter says of an estimator
+executors   the same bits as here, and no task lost
 """
 
 from suffice.testing.adapters import check_adapter
