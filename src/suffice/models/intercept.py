@@ -276,11 +276,11 @@ class Intercepted(LossModel):
             furthest += off.carried * EPS * (self._largest(image) + 2.0 * self._offset_size[0])
         return replace(off, carried=off.carried + 2.0, even=furthest + error_of_b)
 
-    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None) -> Point:
+    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
         root = self.at(image)
         given = self.given if off is None else self.with_norms
         given = given if root.slopes is None else {**given, "slopes": root.slopes}
-        return Point.of(self.rows.run(At(self.loss, root.b, pull, off), [image], **given))
+        return Point.of(self.rows.run(At(self.loss, root.b, pull, off, value), [image], **given))
 
     def point(self, x: Array, image: Any) -> Point:
         def find() -> Point:

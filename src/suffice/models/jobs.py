@@ -53,6 +53,7 @@ class At(Job):
     shift: float = 0.0  # an intercept
     pull: bool = True
     off: Slack | None = None
+    value: bool = True
     balance: Balance | None = None  # what is asked of the intercept in the same pass
 
     @property
@@ -66,7 +67,7 @@ class At(Job):
         with np.errstate(over="ignore", invalid="ignore"):
             if slopes is None and (self.pull or self.off is not None):
                 slopes = self.loss.derivative(m, y)
-            value = float(a @ self.loss.value(m, y))
+            value = float(a @ self.loss.value(m, y)) if self.value else 0.0
             if self.pull:
                 gradient = block.pull(a * slopes)
             bounds = (Length(0.0), Length(0.0), Most(0.0)) if self.off is None else self._bounds(block, m, slopes)

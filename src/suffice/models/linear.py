@@ -278,9 +278,9 @@ class LossModel(MarginModel):
         slack = products * self.design.margin_rounding(x) * norm(x)
         return Slack(slack, TINY * len(x), 0.0 if self.offset is None else products)
 
-    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None) -> Point:
+    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
         given = self.given if off is None else self.with_norms
-        return Point.of(self.rows.run(At(self.loss, self.b(image), pull, off), [image], **given))
+        return Point.of(self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given))
 
     def point(self, x: Array, image: Any) -> Point:
         """All that is known of x, from one pass where its margins are a product."""
@@ -311,7 +311,7 @@ class LossModel(MarginModel):
         return self._rounding(x, image, CARRIED)
 
     def _rounding(self, x: Array, image: Any, products: float) -> float:
-        found = self._run(image, pull=False, off=self._slack(x, image, products))
+        found = self._run(image, pull=False, off=self._slack(x, image, products), value=False)
         return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
