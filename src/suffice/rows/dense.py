@@ -7,6 +7,7 @@ columns of a sparse matrix are chosen once, from all rows.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,31 @@ def arrays_of(X: Any) -> tuple[Array, ...]:
 def as_array(X: Any) -> Any:
     """Sparse rows as an array; others as they are."""
     return X.toarray() if sp.issparse(X) else X
+
+
+def fits_array(X: Any, most: float) -> bool:
+    """Whether sparse rows take no more than so many bytes as an array; others need not become one."""
+    return not sp.issparse(X) or 8 * math.prod(X.shape) <= most
+
+
+def all_entries(A: Array, model: Any) -> Any:
+    """A stored as `model` is: with all entries, zeros as well, where that is sparse."""
+    if not sp.issparse(model):
+        return A
+    rows, columns = A.shape
+    return type(model)((A.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=A.shape)
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Whether two matrices, or tables, have one layout and the same entries."""
+    if sp.issparse(one) != sp.issparse(other):
+        return False
+    if sp.issparse(one):
+        one, other = one.tocsr(), other.tocsr()
+        parts = [(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data")]
+        return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
+    a, b = (np.asarray(each) for each in (one, other))
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
 def column(X: Any, k: int) -> Array:

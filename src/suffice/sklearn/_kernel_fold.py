@@ -37,7 +37,7 @@ from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
 from suffice.options import Policy
 from suffice.protocols import Closing
 from suffice.prove.held_out import error_of_moved
-from suffice.rows.dense import as_array, is_sparse
+from suffice.rows.dense import as_array, fits_array
 from suffice.rows.rounding import gamma as gamma_n
 from suffice.sklearn._words import ends, without_step
 from suffice.sklearn.scores import SCORES
@@ -244,7 +244,7 @@ def gamma_by_scale(X: Array) -> float:
 
 def dense_rows(X: Any) -> Array:
     """Rows as kernels take them."""
-    if is_sparse(X) and 8 * math.prod(X.shape) > LARGEST:
+    if not fits_array(X, LARGEST):
         raise ValueError(f"kernel machines take dense rows, and {X.shape[0]} x {X.shape[1]} is too large for them")
     return np.ascontiguousarray(as_array(X), dtype=np.float64)
 

@@ -48,7 +48,7 @@ from suffice.certifying import FitReport
 from suffice.prove.loss_at import LossAt
 from suffice.prove.verified import Verification
 from suffice.report.formats import bound
-from suffice.rows.dense import is_sparse
+from suffice.rows.dense import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._target import transformed, transforms_target
@@ -126,7 +126,7 @@ def seen_by_the_last(pipeline: Pipeline, X: Any, y: Any) -> Any:
     again = clone(before) if own else before
     seen = again.fit_transform(X, y) if own else rows
     names = ", ".join(dict.fromkeys(type(part).__name__ for part in own)) or "a step of the pipeline"
-    refuse(not _same_bits(again.transform(X), rows), f"{names} gives other values each time: {_WAY_OUT}")
+    refuse(not same_bits(again.transform(X), rows), f"{names} gives other values each time: {_WAY_OUT}")
     return seen
 
 
@@ -156,17 +156,6 @@ def _has_its_own_way(step: Any) -> bool:
 
 def _way(kind: type) -> Any:
     return inspect.getattr_static(kind, "fit_transform", None)
-
-
-def _same_bits(one: Any, other: Any) -> bool:
-    if is_sparse(one) != is_sparse(other):
-        return False
-    if is_sparse(one):
-        one, other = one.tocsr(), other.tocsr()
-        parts = [(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data")]
-        return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
-    a, b = (np.asarray(each) for each in (one, other))
-    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
 def _checked(model: Any, X: Any, sample_weight: Any) -> tuple[Any, Array]:

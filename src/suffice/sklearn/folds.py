@@ -50,8 +50,7 @@ from suffice.problems.outputs import with_targets
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore, SquaredScores
-from suffice.rows.blocks import in_blocks
-from suffice.rows.dense import as_array, is_sparse, with_constant
+from suffice.rows.dense import as_array, fits_array, with_constant
 from suffice.rows.design import Design
 from suffice.sklearn._rows import Shared
 from suffice.sklearn._structure import Columns, Structure
@@ -96,7 +95,7 @@ class LinearFold:
         if self.offset is not None and isinstance(psi, Squared):
             y, self.offset = y - self.offset, None
         centre = centre and shared is None
-        self.dense = not is_sparse(features) or (centre and 8 * math.prod(features.shape) <= SMALL)
+        self.dense = fits_array(features, SMALL if centre else -1)
         self.centred = centre and intercept == "free" and self.dense
         a = sample_weight / float(sample_weight.sum())
         self.shift = self.rest = np.zeros(int(features.shape[1]))
@@ -110,7 +109,7 @@ class LinearFold:
         weights = sample_weight if shared is None or shared.weights is None else shared.weights
         self.design = self.learner.design(features if shared else self._rows(features), weights)
         moved = self.learner.centres_targets and intercept == "free"
-        moved = moved and (self.centred or (shared is not None and not in_blocks(self)))
+        moved = moved and (self.centred or (shared is not None and not self.design.rows.dear))
         self.y_shift = a @ y if moved else np.zeros(y.shape[1:])
         self.y_rest = a @ (y - self.y_shift) if moved else np.zeros(y.shape[1:])
         self.minimised_out = intercept == "free" and not (self.centred and self.learner.centres_targets)
@@ -149,7 +148,7 @@ class LinearFold:
     @property
     def plain(self) -> bool:
         """Whether there is nothing but a loss of margins, of rows that can be looked at, and the two penalties."""
-        one = isinstance(self.learner, OneMargin) and not in_blocks(self)
+        one = isinstance(self.learner, OneMargin) and not self.design.rows.dear
         return one and self.structure.plain and self.offset is None
 
     @property
@@ -201,7 +200,7 @@ class LinearFold:
             return self.learner.held_out(self, X, rows, y, sample_weight, offset, folds)
         phi, unit, blur = self.learner.score(self, scoring, y, sample_weight / sample_weight.sum())
         train, design = self.unpenalised if self.minimised_out else None, Design.of(rows, weights)
-        targets = self.y if in_blocks(self) else self.targets(y)
+        targets = self.y if self.design.rows.dear else self.targets(y)
         return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
 
     def coefficients(self, w: Array) -> tuple[Array, Any]:

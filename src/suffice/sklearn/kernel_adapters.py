@@ -21,7 +21,7 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
-from suffice.rows.dense import is_sparse
+from suffice.rows.dense import all_entries
 from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
 from suffice.sklearn.adapters import READ, Hooks, register_adapter
 from suffice.sklearn.estimators import SQUARES, class_weighted, numbered
@@ -174,14 +174,10 @@ class SVRAdapter(_KernelAdapter):
 
 def _put(estimator: Any, fold: KernelFold, used: Any, coef: Array, shifts: Array, counts: Any) -> None:
     """Support vectors in place of the shell's."""
-    kind = type(estimator.dual_coef_)  # of the shell: an array, or a sparse one
     estimator.support_ = used.astype(np.int32)
     estimator.support_vectors_ = fold.given[used]
     estimator._n_support = np.asarray(counts, dtype=np.int32)
-    estimator.dual_coef_ = np.ascontiguousarray(coef)
-    if is_sparse(fold.given):  # with all entries, zeros as well
-        places = np.tile(np.arange(len(used)), len(coef)), len(used) * np.arange(len(coef) + 1)
-        estimator.dual_coef_ = kind((coef.ravel(), *places), shape=coef.shape)
+    estimator.dual_coef_ = all_entries(np.ascontiguousarray(coef), estimator.dual_coef_)
     estimator._dual_coef_ = estimator.dual_coef_
     estimator.intercept_ = shifts.astype(np.float64)
     estimator._intercept_ = estimator.intercept_.copy()
