@@ -372,12 +372,13 @@ def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MinMaxScaler
 
-    from suffice.sklearn import SufficeSearchCV, _fit_arguments
+    from suffice.rows import given
+    from suffice.sklearn import SufficeSearchCV
 
     search = SufficeSearchCV(make_pipeline(MinMaxScaler(), Ridge()), {"l2": (1e-4, 1.0)}, cv=3)
     with pytest.warns(UserWarning, match=r"X is a dask\.array of 4\.8e-05 GB, and SufficeSearchCV brings it.*steps"):
         there = search.fit(on_dask(X, 100), on_dask(counts, 100)).best_params_
     assert there == search.fit(X, counts).best_params_
-    monkeypatch.setattr(_fit_arguments, "_memory", lambda: 40_000.0)
+    monkeypatch.setattr(given, "_memory", lambda: 40_000.0)
     with pytest.raises(ValueError, match=r"4\.8e-05 GB, and this machine.*has 4e-05.*tune_frame"):
         search.fit(on_dask(X, 100), counts)

@@ -13,10 +13,10 @@ from suffice import Options, terms
 from suffice.cuda import newton_columns
 from suffice.models.intercept import Intercepted
 from suffice.rows.design import Design
+from suffice.rows.given import Place, Shared, in_main_memory
 from suffice.search import solves
-from suffice.sklearn import SufficeSearchCV, _devices
-from suffice.sklearn._devices import Place
-from suffice.sklearn._rows import Shared
+from suffice.sklearn import SufficeSearchCV, _search
+from suffice.sklearn._preparation import refused
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.penalties import split_pipeline
@@ -136,7 +136,7 @@ def test_predictions_are_numpys_unless_scikit_learn_is_to_dispatch(monkeypatch):
     assert type(made.predict(rows)) is np.ndarray and type(made.predict_proba(rows)) is np.ndarray
     assert made.score(rows, torch.asarray(t > t.mean())) == pytest.approx(made.score(X, t > t.mean()))
     # As sklearn.set_config(array_api_dispatch=True) says, which also asks for a SciPy that was imported accordingly.
-    monkeypatch.setattr(_devices, "get_config", lambda: {"array_api_dispatch": True})
+    monkeypatch.setattr(_search, "get_config", lambda: {"array_api_dispatch": True})
     assert isinstance(made.predict_proba(rows), torch.Tensor)
     assert made.decision_function(rows).dtype == torch.float64
     assert type(made.decision_function(X)) is np.ndarray
@@ -167,8 +167,8 @@ def test_models_that_need_main_memory_say_so():
         (make_pipeline(StandardScaler(), Ridge()), t, "steps of a pipeline take X in main memory"),
     ):
         final, before = split_pipeline(estimator)
-        assert re.search(message, _devices.refused(search(estimator), far, y, find_adapter(final), final, bool(before)))
-    assert not _devices.in_main_memory(far) and _devices.in_main_memory(torch.asarray(X))
+        assert re.search(message, refused(search(estimator), far, y, find_adapter(final), final, bool(before)))
+    assert not in_main_memory(far) and in_main_memory(torch.asarray(X))
 
 
 @pytest.mark.filterwarnings("ignore:the best")

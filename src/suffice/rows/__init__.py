@@ -12,5 +12,5 @@ memory       rows at hand: one block, dense, sparse or on a device
 dask, pieces rows on the workers of a cluster, and what a task does there
 together     computations side by side share their passes
 gram, dense, products, rounding    X^T C X and X^T r of every layout, with roundings counted
-places, kept_memory                where a matrix comes from; memory of jobs on workers
+places, given, kept_memory         where a matrix comes from, and how a search is given it; memory of jobs on workers
 """

@@ -84,8 +84,8 @@ def as_array(X: Any) -> Any:
     return X.toarray() if sp.issparse(X) else X
 
 
-def fits_array(X: Any, most: float) -> bool:
-    """Whether sparse rows take no more than so many bytes as an array; others need not become one."""
+def fits_array(X: Any, most: float = -1) -> bool:
+    """Whether X has all its entries, zeros as well, or would take no more than so many bytes with them."""
     return not sp.issparse(X) or 8 * math.prod(X.shape) <= most
 
 

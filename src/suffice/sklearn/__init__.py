@@ -4,7 +4,7 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     estimators, table, foreign, glm    what is known of estimators: one row each, read in both directions
     adapters, objectives, certify      from penalties to an estimator's words, and back: tuning and certifying
     folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
-    _rows, _devices                    rows that stay where they are: in blocks, on a cluster, on a device
+    _rows                              rows that stay where they are: in blocks, on a cluster
     penalties, _words, scores          what is searched, in whose words, and which score is optimised
     kernel_adapters, _kernel_fold      machines whose kernel is tuned along with their strength
     _search, _fit_arguments, _preparation      what is asked for, and what follows from it before a search

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +9,14 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length, indexable
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice.arrays import Array, lives_elsewhere, outside_stacklevel
+from suffice.arrays import Array
 from suffice.models.cox import signed_times
-from suffice.rows.blocks import are_blocks
-from suffice.rows.dask import rows_of
-from suffice.rows.places import is_dask, is_dask_frame
-from suffice.sklearn._devices import checked_elsewhere, here
+from suffice.rows import given
 from suffice.sklearn._rows import STEPS, prepares_rows
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import find_adapter
@@ -57,33 +52,8 @@ def routed(search: Any, params: dict[str, Any]) -> Routed:
 
 
 def in_place(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """X where it is, and y on this machine. Of models that need X here one of Dask's is told with its size, and refused
-    where it is larger than the memory."""
-    name = type(search).__name__
-    if is_dask_frame(X) or is_dask_frame(y):
-        raise TypeError(
-            f"{'X' if is_dask_frame(X) else 'y'} is a dask.dataframe, and {name} needs it on one machine: give its "
-            ".compute(), or tune it where it is with suffice.tabular.tune_frame"
-        )
-    why = _why_here(search) if is_dask(X) or are_blocks(X) else ""
-    if is_dask(X) and not why:
-        X = rows_of(X)
-    elif are_blocks(X) and why:
-        raise ValueError(f"rows in blocks stay where they are, and {why}: give X in main memory")
-    elif is_dask(X):
-        size = float(X.nbytes)  # NaN where chunks have unknown sizes
-        about = f"X is a dask.array of {size / 1e9:.3g} GB" if size == size else "X is a dask.array of unknown size"
-        instead = (
-            "suffice.tabular.tune_frame tunes a dask.dataframe where its rows are, and suffice.problems take a "
-            "dask.array: see 'From laptop to cluster' in the documentation"
-        )
-        if size > _memory():
-            raise ValueError(f"{about}, and this machine, where {why}, has {_memory() / 1e9:.3g}: {instead}")
-        warnings.warn(
-            f"{about}, and {name} brings it to this machine: {why}. {instead}", stacklevel=outside_stacklevel()
-        )
-        X = X.compute()
-    return X, y.compute() if is_dask(y) else y
+    """X where it is, if the models of a search take it there, and y on this machine."""
+    return given.in_place(X, y, type(search).__name__, lambda: _why_here(search))
 
 
 def _why_here(search: Any) -> str:
@@ -100,14 +70,6 @@ def _why_here(search: Any) -> str:
     return ""
 
 
-def _memory() -> float:
-    """Bytes of this machine, if it tells them."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, OSError, ValueError):
-        return np.inf
-
-
 def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = False) -> tuple[Any, Any, Array]:
     """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns. `several`:
     whether y may have several columns."""
@@ -117,17 +79,14 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         y = signed_times(y)  # of survival: events and times
     labels = is_classifier(search.estimator)
     estimator = inside(search.estimator)
-    y, sample_weight = here(y), here(sample_weight)
+    y, sample_weight = given.here(y), given.here(sample_weight)
     shape = np.asarray(y).shape
-    several = several and len(shape) == 2 and shape[1] > 1
-    if are_blocks(X):  # whose entries are looked at when a pass is made
+    several = several and len(shape) == 2 and shape[1] > 1 and given.numbered(X)
+    if not given.read_by_sklearn(X):
+        X = given.checked_in_place(X, type(search).__name__)
         validate_data(search, X, skip_check_array=True)
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(y, np.broadcast_to(0.0, (int(X.shape[0]), 1)))
-    elif lives_elsewhere(X):
-        X = checked_elsewhere(search, X)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
-        check_consistent_length(y, np.broadcast_to(0.0, (int(X.shape[0]), 1)))
+        check_consistent_length(y, given.counted(X))
     elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         validate_data(search, X, skip_check_array=True)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
@@ -146,7 +105,7 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
                 f"y must not hold numbers beyond {LARGEST_TARGET:g}, whose squares are no longer finite, got "
                 f"{largest!r}: divide it by a constant"
             )
-    X, y = (X, y) if lives_elsewhere(X) or are_blocks(X) else indexable(X, y)
+    X, y = given.indexed(X, y)
     weight = _check_sample_weight(
         sample_weight, np.broadcast_to(0.0, (len(y), 1)), dtype=np.float64, ensure_non_negative=True
     )

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
@@ -17,14 +19,17 @@ from suffice.executors import Processes
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
+from suffice.rows.dense import fits_array
+from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _fit_arguments as fit_arguments
-from suffice.sklearn._devices import Place, here, in_main_memory, refused
 from suffice.sklearn._target import transforms_target
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
-from suffice.sklearn.splits import SearchData, Split, counted
+from suffice.sklearn.splits import SearchData, Split
+
+ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
 
 
 @dataclass(frozen=True)
@@ -124,12 +129,28 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     adapter.targets(final, y, classes)
     space, scores = _space(search, final, adapter, data), Scores.of(search, adapter)
     splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
-    splits = list(splitter.split(counted(X, y), y, **routed.split))
+    splits = list(splitter.split(counted(X), y, **routed.split))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
     if isinstance(space, PenaltySpace):
         space = space.of_data([fold.model for fold in folds])
     return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), routed)
+
+
+def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:
+    """Why this is not done on a device; None where it is."""
+    why = f"device={search.device!r}" if search.device is not None else "X on a device"
+    if not adapter.shares_rows(final) or np.ndim(y) != 1 or (is_classifier(final) and len(np.unique(y)) > 2):
+        return f"{why} is for {ON_DEVICES}: other models take X in main memory, got {type(final).__name__}"
+    if steps and not read_by_sklearn(X):
+        return "steps of a pipeline take X in main memory: give it as such, and device=... for the folds"
+    if not fits_array(X):
+        return f"{why} takes a dense X, got {type(X).__name__}"
+    if effective_n_jobs(search.n_jobs) > 1:
+        return f"{why} goes with n_jobs=1: the device does the work, got n_jobs={search.n_jobs!r}"
+    if search.certify_global is not None:
+        return f"certify_global takes X in main memory, got {why}"
+    return None
 
 
 def _check(search: Any, final: Any) -> None:

@@ -20,13 +20,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
-from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
-from suffice.rows.blocks import are_blocks
-from suffice.sklearn._devices import here
+from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._fit_arguments import in_place
 from suffice.sklearn._report_course import searched
@@ -36,7 +34,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, compared_measures
 from suffice.sklearn.penalties import FeatureGroups, kind_of, split_pipeline
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData, Split, counted
+from suffice.sklearn.splits import SearchData, Split
 from suffice.solvers.solution import Solution
 
 ACCURACY = 1e-4  # of the folds' models, where the search's cannot be used
@@ -73,7 +71,7 @@ class FittedSearch:
         if y is None:
             raise ValueError("y must be the targets that the search was fitted to, got None")
         X, y = in_place(search, here(X), here(y))
-        X, y = (X, column_or_1d(y)) if are_blocks(X) else indexable(X, column_or_1d(y))
+        X, y = indexed(X, column_or_1d(y))
         width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
         if width is not None and width != getattr(search, "n_features_in_", width):
             raise ValueError(
@@ -88,14 +86,14 @@ class FittedSearch:
         weight = np.ones(len(y)) if self.weight is None else self.weight
         self.data = SearchData(search.estimator, X, y, weight, grouped)
         self.classes = self.data.classes
-        if are_blocks(X):
+        if not numbered(X):
             self.data = self.data.sharing(self.splits)
 
     @cached_property
     def splits(self) -> list[tuple[Any, Any]]:
         """The folds, made again. Those of a splitter that shuffles without a seed are others than the search's."""
         splitter = check_cv(self.search.cv, self.y, classifier=self.classes is not None)
-        made = list(splitter.split(counted(self.X, self.y), self.y, self.groups))
+        made = list(splitter.split(counted(self.X), self.y, self.groups))
         if len(made) != self.search.n_splits_:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
         return made

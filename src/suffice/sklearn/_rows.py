@@ -26,26 +26,12 @@ from sklearn.preprocessing import StandardScaler
 
 from suffice.arrays import EPS, Array
 from suffice.rows.blocks import Blocked
+from suffice.rows.given import Shared
 from suffice.rows.sums import Block, Job
 from suffice.rows.weights import Chosen
 
 EVERYTHING = slice(None)
 STEPS = "StandardScaler, and steps with a method fit_rows"
-
-
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """Rows less `shift` that several folds have in common, or that live on a device or in blocks; those that do not
-    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.weights.Chosen`), or one
-    number for each."""
-
-    X: Any
-    shift: Array
-    weights: Any = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.X.shape)
 
 
 def numbers_of(splits: Sequence[tuple[Any, Any]], N: int) -> Array | None:

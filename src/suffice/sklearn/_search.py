@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
@@ -48,6 +49,7 @@ from suffice.globally.certificate import INTERRUPTED
 from suffice.globally.models import folds_of
 from suffice.options import Options
 from suffice.result import Record, Status
+from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
@@ -61,7 +63,6 @@ from suffice.sklearn._cv_results import (
     table_of_scores,
     without_data,
 )
-from suffice.sklearn._devices import answered, here
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch
@@ -95,7 +96,8 @@ def _of_the_best(name: str) -> Any:
 
     def method(self: Any, X: Any) -> Any:
         check_is_fitted(self)
-        return answered(getattr(self.best_estimator_, name)(here(X)), X)
+        answer = getattr(self.best_estimator_, name)(here(X))
+        return of_its_kind(answer, X) if get_config()["array_api_dispatch"] else answer
 
     method.__name__, method.__qualname__ = name, f"SufficeSearchCV.{name}"
     method.__doc__ = f"`best_estimator_.{name}`."

@@ -29,8 +29,8 @@ from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Bending, MarginLoss
 from suffice.penalties.prox import Indices, l1_least_subgradient
 from suffice.prove.held_out import HeldOut
+from suffice.rows.given import rows_here
 from suffice.rows.gram import gram
-from suffice.sklearn._devices import rows_here
 from suffice.sklearn.folds import LinearFold
 from suffice.solvers.minimise import from_face_to_face
 from suffice.solvers.quadratic import Quadratic, with_ridge

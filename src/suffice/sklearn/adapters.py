@@ -94,7 +94,7 @@ class Adapter(Protocol):
 
 class Hooks:
     """What an adapter may say besides, and what is so where it does not. Rows of X that are shared are
-    `suffice.sklearn.folds.Shared`."""
+    `suffice.rows.given.Shared`."""
 
     many = False  # whether more than two classes will do
     several = False  # whether several targets will do

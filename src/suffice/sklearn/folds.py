@@ -52,7 +52,7 @@ from suffice.prove.held_out import HeldOut
 from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore, SquaredScores
 from suffice.rows.dense import as_array, fits_array, with_constant
 from suffice.rows.design import Design
-from suffice.sklearn._rows import Shared
+from suffice.rows.given import Shared
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton import NewtonNarrowing
@@ -95,7 +95,7 @@ class LinearFold:
         if self.offset is not None and isinstance(psi, Squared):
             y, self.offset = y - self.offset, None
         centre = centre and shared is None
-        self.dense = fits_array(features, SMALL if centre else -1)
+        self.dense = fits_array(features) or (centre and fits_array(features, SMALL))
         self.centred = centre and intercept == "free" and self.dense
         a = sample_weight / float(sample_weight.sum())
         self.shift = self.rest = np.zeros(int(features.shape[1]))

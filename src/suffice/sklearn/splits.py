@@ -6,7 +6,7 @@ Steps of a pipeline before the linear estimator are fitted to the training rows;
 Folds of a large dense X, without such steps, are views of one copy of it (`OneCopy`): its rows lie in the order of the
 folds that hold them out, less the mean of their columns if there is an intercept. A fold has all rows for training,
 those that it holds out with a weight of 0, which costs products a fifth more for five folds; copies of the training
-rows would take four times as much memory as X. On a device (`suffice.sklearn._devices`) they are so whatever their
+rows would take four times as much memory as X. On a device (`suffice.rows.given`) they are so whatever their
 size, and so are rows in blocks (`suffice.sklearn._rows`), which stay where they are.
 """
 
@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone, is_classifier
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import check_array
 
-from suffice.arrays import Array, lives_elsewhere
+from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.rows.blocks import are_blocks, in_blocks
-from suffice.sklearn._devices import Place, rows_here, taken
-from suffice.sklearn._rows import EVERYTHING, InPlace, Shared, numbers_of
+from suffice.rows.given import Place, Shared, copies_matter, numbered, rows_here, taken
+from suffice.sklearn._rows import EVERYTHING, InPlace, numbers_of
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
 from suffice.sklearn.penalties import FeatureGroups, Penalised, split_pipeline
@@ -46,8 +45,7 @@ class OneCopy:
         cls, X: Any, splits: Sequence[tuple[Any, Any]], intercept: bool, place: Place | None = None
     ) -> OneCopy | None:
         """None where folds do not hold out every row once, and train on all others."""
-        large = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype == np.float64 and X.nbytes >= LARGE
-        if (place is None and not large) or numbers_of(splits, int(X.shape[0])) is None:
+        if (place is None and not copies_matter(X, LARGE)) or numbers_of(splits, int(X.shape[0])) is None:
             return None
         held = [np.arange(X.shape[0])[test] for _, test in splits]
         rows = (place or Place()).shared(X, np.concatenate(held), intercept)
@@ -65,11 +63,6 @@ class OneCopy:
 
     def testing(self, k: int | None, v: Array) -> Shared:
         return Shared(self.rows.X[self.held(k), ...], self.rows.shift)
-
-
-def counted(X: Any, y: Any) -> Any:
-    """What splitters, which count rows, are given for X."""
-    return np.zeros((len(y), 1)) if lives_elsewhere(X) or are_blocks(X) else X
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,7 @@ class Split:
     def predictor(self, w: Array) -> tuple[Any, Any]:
         """An estimator with these weights, and the held-out rows to ask it about. Of rows that stay where they are,
         margins come here, which are all that an estimator with unit weights needs."""
-        if not in_blocks(self.model):
+        if numbered(self.source):
             return self.fitted(w), self.X
         coef, intercept = self.model.coefficients(w)
         margins = self.rows.X.product(coef.T)[self.test] + intercept
@@ -147,7 +140,7 @@ class SearchData:
         """The same data for these folds, as views of one copy of the rows where that is possible."""
         estimator, before = split_pipeline(self.estimator)
         adapter = find_adapter(estimator)
-        if are_blocks(self.X):
+        if not numbered(self.X):
             return replace(self, one=InPlace.of(self.X, splits, before))
         alone = before is None and np.ndim(self.y) == 1 and not transforms_target(self.estimator)
         if not (alone and adapter.shares_rows(estimator)):
@@ -173,9 +166,7 @@ class SearchData:
         adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
         target = fitted_target(self.estimator, self.y[train])
         y = transformed(target, self.y)
-        X_train, X_test = (
-            taken(self.X, rows) if lives_elsewhere(self.X) else _safe_indexing(self.X, rows) for rows in (train, test)
-        )
+        X_train, X_test = (taken(self.X, rows) for rows in (train, test))
         if before is None:
             estimator = adapter.prepared(estimator, X_train)
         else:
@@ -232,6 +223,6 @@ class SearchData:
 
     def names(self, before: Any) -> Any:
         """Rows whose columns have the names that the estimator sees, if any have."""
-        if before is None or are_blocks(self.X):
+        if before is None or not numbered(self.X):
             return self.X
-        return before.transform(_safe_indexing(self.X, [0]))
+        return before.transform(taken(self.X, [0]))
