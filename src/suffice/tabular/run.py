@@ -206,7 +206,8 @@ class Clock:
 
 def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
     """Write down what is told at the end, so that a finished run need not be made again."""
-    known = {"versions": versions(), "found": outcome.plain(), "lines": list(lines)}
+    command = places.read(outcome.folder / places.COMMAND)  # whose answer it is: the file may be moved
+    known = {"versions": versions(), "command": command, "found": outcome.plain(), "lines": list(lines)}
     places.write(outcome.folder / RESULT, known)
 
 
@@ -220,6 +221,7 @@ def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
         there = Settings.from_plain(command)
         found, lines = known["found"], [str(line) for line in known["lines"]]
         complete = found["success"] and not found["failures"] and known["versions"] == versions()
+        complete = complete and known["command"] == command
         needed = [folder / Path(found["model_file"]).name, *([] if settings.no_report else [folder / PAGE])]
     except (KeyError, TypeError, ValueError):
         return None
