@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -436,6 +437,15 @@ def test_a_finished_run_is_told_again_and_not_made_again(data, tmp_path, monkeyp
     assert made.exit_code == 0 and (out / run.PAGE).exists()
     FRAME.assign(weight=0.0).to_csv(data, index=False)
     assert tune(data, "--model", "logistic-l2", out=out).exit_code == 2  # another table
+
+
+def test_what_another_run_has_told_at_its_end_is_not_believed(data, tmp_path):
+    one, other = (tmp_path / name for name in ("one", "other"))
+    found = json.loads(tune(data, "--json", "--no-report", target="spent", out=one).stdout)
+    tune(data, "--json", "--no-report", "--model", "lasso", target="spent", out=other)
+    shutil.copy(other / "result.json", one / "result.json")
+    again = json.loads(tune(data, "--json", "--no-report", target="spent", out=one).stdout)
+    assert (again["score"], again["interval"]) == (found["score"], found["interval"])
 
 
 def test_a_run_without_time_for_its_report_says_so(data, tmp_path, monkeypatch):
