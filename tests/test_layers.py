@@ -82,20 +82,7 @@ STORAGE = re.compile(
 # Modules that still ask, and how often: to be made fewer.
 ASKING = {
     "arrays": 1,
-    "globally.homotopy": 1,
-    "globally.models": 3,
-    "globally.rotation": 1,
-    "imaging.measurement": 4,
-    "journal.fingerprint": 1,
-    "models.cox": 2,
-    "problems.many": 2,
-    "prove.factor": 3,
-    "prove.stationarity": 1,
-    "prove.verified": 1,
-    "search.bilevel": 1,
     "sklearn._sketch": 4,
-    "solvers.hessian": 2,
-    "solvers.screening": 1,
     "tabular.run": 1,
 }
 

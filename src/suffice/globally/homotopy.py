@@ -31,7 +31,6 @@ from suffice.globally.paths import Indices, PenaltyBox
 from suffice.globally.surfaces import LossSurface, part_of, together, unknown
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Squared
-from suffice.rows.dense import is_sparse
 from suffice.rows.gram import gram
 
 HALVINGS = 3
@@ -106,7 +105,7 @@ def linear(folds: list[CertifiableFold]) -> bool:
         and not fold.B[1].any()
         and isinstance(fold.loss, Squared)
         and not isinstance(fold.model, Intercepted)
-        and not is_sparse(fold.design.X)
+        and fold.design.rows.full
         for fold in folds
     )
 

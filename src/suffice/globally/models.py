@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice.arrays import Array, lives_elsewhere
+from suffice.arrays import Array
 from suffice.globally.expansions import LOSSES, knows
 from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel, LossModel
 from suffice.problems import LowerLevel
 from suffice.prove.held_out import HeldOut
-from suffice.rows.blocks import Blocked
-from suffice.rows.dense import as_array, is_sparse, with_constant
+from suffice.rows.dense import as_array, squared, with_constant
 from suffice.rows.design import Design
 from suffice.rows.gram import gram
 from suffice.search.bilevel import BilevelProblem
@@ -103,8 +102,7 @@ class CertifiableFold:
     @cached_property
     def squares(self) -> Any:
         """X^2, entry by entry."""
-        X = self.design.X
-        return X.multiply(X).tocsr() if is_sparse(X) else X * X
+        return squared(self.design.X)
 
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
@@ -174,9 +172,8 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> CertifiableFold:
         raise UnsupportedError(f"the model is {type(parts.model).__name__}, which is no plain linear one")
     if parts.model.offset is not None or held.offset is not None:
         raise UnsupportedError("rows have offsets, or exposures")
-    for X in (parts.model.design.X, held.design.X):
-        if isinstance(X, Blocked) or lives_elsewhere(X):
-            raise UnsupportedError("X lies elsewhere, or is read in blocks")
+    if not (parts.model.design.rows.at_hand and held.design.rows.at_hand):
+        raise UnsupportedError("X lies elsewhere, or is read in blocks")
     found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
     if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):
         raise UnsupportedError(f"{type(lower).__name__} has other penalties than it says")

@@ -26,7 +26,6 @@ from suffice.arrays import Array, norm
 from suffice.globally.models import CertifiableFold
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Logistic, Squared
-from suffice.rows.dense import is_sparse
 from suffice.rows.design import Design
 from suffice.rows.rounding import gamma
 
@@ -74,7 +73,7 @@ class Rotation:
 def rotates(fold: CertifiableFold) -> bool:
     """Whether the space of its rows is smaller and can be had."""
     N, d = fold.design.shape
-    return not fold.sparse and d > N and not is_sparse(fold.design.X) and isinstance(fold.loss, Squared | Logistic)
+    return not fold.sparse and d > N and fold.design.rows.full and isinstance(fold.loss, Squared | Logistic)
 
 
 def rotated(fold: CertifiableFold) -> CertifiableFold:

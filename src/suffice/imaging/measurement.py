@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from suffice.arrays import EPS, positive
 from suffice.imaging.variation import Pixels
-from suffice.rows.dense import is_sparse
+from suffice.rows.dense import real_form
 from suffice.rows.norms import DENSE_GRAM_SIZE, squared_norm_bound
 
 ADJOINT_SLACK = 1e-8
@@ -121,14 +120,13 @@ class General:
                 )
 
     def _bound(self, A: Any) -> float:
-        if not (isinstance(A, np.ndarray) or is_sparse(A)):
+        known = real_form(A, pairs=self.dtype.kind == "c")
+        if known is None:
             if self.columns > DENSE_GRAM_SIZE:
                 raise ValueError(
                     f"norm must be given for an operator with more than {DENSE_GRAM_SIZE} columns, got {self.columns}: "
                     "an upper bound on its largest singular value, which its products alone cannot prove"
                 )
-            A = np.stack([np.asarray(self.operator.matvec(unit)) for unit in np.eye(self.columns, dtype=self.dtype)], 1)
-        if A.dtype.kind == "c":  # as what it does to pairs of real numbers, or to real numbers alone
-            parts = [[A.real, -A.imag], [A.imag, A.real]] if self.dtype.kind == "c" else [[A.real], [A.imag]]
-            A = sp.block_array(parts, format="csr") if is_sparse(A) else np.block(parts)
-        return squared_norm_bound(A.tocsr().astype(np.float64) if is_sparse(A) else A.astype(np.float64))
+            units = np.eye(self.columns, dtype=self.dtype)
+            return self._bound(np.stack([np.asarray(self.operator.matvec(unit)) for unit in units], 1))
+        return squared_norm_bound(known)

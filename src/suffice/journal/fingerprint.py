@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import host, lives_elsewhere
 from suffice.lazy import cached_property
-from suffice.rows.dense import arrays_of
+from suffice.rows.dense import arrays_of, device_values
 
 ON_DEMAND = (cached_property, functools.cached_property)
 DEPTH = 12
@@ -107,8 +106,8 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{key!r}]", item) for key, item in value.items())
     elif isinstance(value, tuple | list):
         yield from ((f"[{i}]", item) for i, item in enumerate(value))
-    elif lives_elsewhere(value):
-        yield "values", host(value)
+    elif (values := device_values(value)) is not None:
+        yield "values", values
     elif hasattr(value, "__dict__"):
         for name, item in vars(value).items():
             if not isinstance(getattr(type(value), name, None), ON_DEMAND):

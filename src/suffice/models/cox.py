@@ -36,12 +36,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.models.linear import CARRIED, MarginModel, offsets
-from suffice.rows.blocks import Blocked
+from suffice.rows.dense import as_array
 from suffice.rows.design import Design
 from suffice.rows.gram import centred, gram
 from suffice.rows.rounding import TINY, gamma
@@ -234,8 +233,8 @@ class CoxModel(MarginModel):
         l2: float = 0.0,
     ) -> CoxModel:
         """Of what a user gives, checked. `design` has equal weights."""
-        if isinstance(design.X, Blocked):
-            where = "in blocks of rows" if design.X.here else "on a cluster"
+        if design.rows.dear:
+            where = "in blocks of rows" if design.rows.here else "on a cluster"
             raise TypeError(f"X is {where}: Cox's model, whose rows depend on each other, needs it in main memory")
         rows, y = design.shape[0], signed_times(y)
         if ties not in ("breslow", "efron"):
@@ -388,8 +387,7 @@ class CoxModel(MarginModel):
 
     def hessian(self, image: Array, working: Indices) -> Array:
         """The Hessian at these margins on these columns: sum_t s_t Var_t(x) / S."""
-        X = self.design.X[:, working]
-        X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+        X = np.asarray(as_array(self.design.X[:, working]), dtype=np.float64)
         X = X - X.mean(axis=0)
         H = np.zeros((len(working), len(working)))
         for of in self._terms(image):

@@ -21,13 +21,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, positive
+from suffice.arrays import EPS, Array, host, like, positive
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Squared, slope_size
 from suffice.penalties.fused import Fused
 from suffice.penalties.prox import L1
 from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
-from suffice.rows.blocks import are_blocks
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, gamma
 from suffice.solvers.doubt import Doubt, penalties_doubt
@@ -111,7 +110,7 @@ class SampleWeights(LinearProblem):
     """
 
     def __init__(self, model: ElasticNetModel, *, l1: float | None = None, l2: float | None = None) -> None:
-        if are_blocks(model.design.X):
+        if model.design.rows.dear:
             raise TypeError("model's X is in blocks of rows: weights that are parameters, one for each row, need it in "
                             "main memory")  # fmt: skip
         self.model, self.design = model, model.design
@@ -153,7 +152,7 @@ class SampleWeights(LinearProblem):
     def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
         """How far K^T q may be off (`suffice.solvers.doubt`): for s_i, psi' and x_i . q may."""
         model, design = self.model, self.model.design
-        if lives_elsewhere(design.X):
+        if not design.rows.at_hand:
             return None
         s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
         m, total = design.margins(x), float(s.sum())

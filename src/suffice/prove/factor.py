@@ -34,9 +34,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
-from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm
+from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.lazy import cached_property
-from suffice.rows.gram import chosen_columns, dense_rows
+from suffice.rows.gram import chosen_columns, chosen_rows, dense_rows
+from suffice.rows.norms import row_norms
 from suffice.rows.rounding import gamma
 
 Indices = npt.NDArray[np.intp]
@@ -111,10 +112,9 @@ class Variables:
 
     def rows(self, X: Any, scale: Array, length: int) -> Iterator[tuple[slice, list[Any]]]:
         """Rows of X as the variables of every output see them, with an intercept's 1, scaled, a few at a time."""
-        xp = namespace(X) if lives_elsewhere(X) else np
         scales = [like(scale[place], X) for place in self.places]
         for here, block in dense_rows(X, self.used, length):
-            parts = []
+            xp, parts = namespace(block), []
             for k, columns in enumerate(self._at):
                 part = chosen_columns(block, columns) * scales[k][: len(columns)]
                 if self.has_intercept(k):
@@ -241,7 +241,7 @@ class ProvenFactor:
         for first in range(0, len(matter), COPIED_ROWS):
             these = matter[first : first + COPIED_ROWS]
             every = len(these) == X.shape[0]
-            chosen = X if every else namespace(X).take(X, like(these, X), axis=0) if lives_elsewhere(X) else X[these]
+            chosen = X if every else chosen_rows(X, these)
             for here, rows in self.variables.rows(chosen, self.scale, max(ROWS // self.variables.outputs, 16)):
                 place = here if every else these[here]
                 bounds[place] = np.minimum(bounds[place], self._lengths(rows))
@@ -278,15 +278,6 @@ def apart(A: Array) -> Array:
         return A[:, 0]
     result: Array = np.partition(A, A.shape[1] - 2, axis=1)[:, -2:].sum(axis=1) * (1.0 + gamma(2))
     return result
-
-
-def row_norms(A: Any) -> Array:
-    """||.|| of every row."""
-    if not isinstance(A, np.ndarray):
-        xp = namespace(A)
-        return host(xp.sqrt(xp.sum(A * A, axis=1)))
-    norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
-    return norms
 
 
 def two_norm(A: Array) -> float:

@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.evaluation import Evaluation
 from suffice.imaging.variation import Variation
 from suffice.losses import Loss
@@ -153,7 +153,7 @@ def _by_factor(problem: Composite, loss: Loss, x: Array) -> Adjoint | None:
     model = Verifiable.of(canonical, len(x))
     if model is None or model.positive is not None or loss.at(x).steep is None:
         return None
-    if model.design.rows.dear or lives_elsewhere(model.design.X):
+    if not model.design.rows.at_hand:
         return None  # the verifications that this takes cost as much as a whole search
     found = _closer(problem, x)
     if found is None:

@@ -52,14 +52,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Bending, Kinked
@@ -73,7 +72,6 @@ from suffice.prove.verified_rows import Question, VerifiedRows, Wider, entry_gam
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
 from suffice.rows.margins import Margins
 from suffice.rows.rounding import TINY, gamma
-from suffice.rows.sums import one_thread
 from suffice.solvers.problem import Canonical
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
@@ -195,9 +193,7 @@ def verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verifica
     by this image."""
     if not image.is_product if isinstance(image, Margins) else model.design.rows.dear:
         return None  # what was carried along straight lines errs by more; or the model knows nothing of blocks
-    # What the host has left to do for a device is small: many threads take longer for it than one.
-    threads = one_thread() if lives_elsewhere(model.design.X) else nullcontext()
-    with threads, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with model.design.rows.few_threads(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return _verify(model, w, image, gradient)
 
 

@@ -14,6 +14,7 @@ fits of a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -42,6 +43,8 @@ class Blocked:
     block: int
     here: bool = True  # whether products with X are arrays of this process
     dear: bool = True  # whether a pass over X is worth saving: rows are read from elsewhere, and nothing is asked twice
+    at_hand: bool = False  # whether X is in main memory as a whole: rows and columns may be taken from it
+    full: bool = False  # whether all entries are stored there, so that a dense part takes no more memory than X
 
     @property
     def ndim(self) -> int:
@@ -63,6 +66,10 @@ class Blocked:
     def directions(self, W: Array) -> Any:
         """X W, for directions: nothing is remembered of it."""
         return self.margins(W)
+
+    def few_threads(self) -> AbstractContextManager[None]:
+        """For what the host has left to do for a device: it is small, and many threads take longer for it than one."""
+        return nullcontext() if self.dear or self.at_hand else one_thread()
 
     def pull(self, r: Any) -> Array:
         """X^T r in main memory, for numbers r that go with the rows."""
@@ -153,11 +160,6 @@ class Blocked:
 def are_blocks(X: Any) -> bool:
     """Whether X is a matrix in blocks of rows."""
     return isinstance(X, Blocked)
-
-
-def in_blocks(problem: Any) -> bool:
-    """Whether a problem's X is in blocks of rows."""
-    return isinstance(getattr(getattr(problem, "design", None), "X", None), Blocked)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array
+from suffice.arrays import Array, host, lives_elsewhere
 
 Indices = npt.NDArray[np.intp]
 WORTH = 16  # times fewer columns: then these are chosen from sparse rows, else from rows that are dense already
@@ -107,6 +107,28 @@ def same_bits(one: Any, other: Any) -> bool:
         return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
     a, b = (np.asarray(each) for each in (one, other))
     return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+def squared(X: Any) -> Any:
+    """X^2, entry by entry; of a sparse X by rows."""
+    return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+
+
+def real_form(A: Any, pairs: bool) -> Any:
+    """A matrix in float64, a complex one as what it does to pairs of real numbers, or to real numbers alone; None for
+    an operator, whose entries nobody knows."""
+    sparse = sp.issparse(A)
+    if not sparse and not isinstance(A, np.ndarray):
+        return None
+    if A.dtype.kind == "c":
+        parts = [[A.real, -A.imag], [A.imag, A.real]] if pairs else [[A.real], [A.imag]]
+        A = sp.block_array(parts, format="csr") if sparse else np.block(parts)
+    return (A.tocsr() if sparse else A).astype(np.float64)
+
+
+def device_values(x: Any) -> Array | None:
+    """What an array of a device holds; None for all else."""
+    return host(x) if lives_elsewhere(x) else None
 
 
 def column(X: Any, k: int) -> Array:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
+from suffice.rows.dense import arrays_of
 from suffice.rows.gram import gram
 from suffice.rows.margins import Known
 from suffice.rows.memory import InMemory
@@ -119,6 +120,12 @@ class Design:
         if not isinstance(self.X, Blocked):
             raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
         return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+
+    def columns(self, these: Any) -> Design:
+        """The same rows with these columns, in the order in which X is stored."""
+        X, full = self.X, self.rows.full
+        part = np.asarray(X.take(these, axis=1), order="C" if X.flags.c_contiguous else "F") if full else X[:, these]
+        return Design(part, self.weights)
 
     def with_weights_here(self) -> Design:
         """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
@@ -395,8 +402,7 @@ def largest_matrix(design: Design, outputs: int = 1) -> int:
     """The side of the largest square matrices of which four fit into MEMORY times X, once for every output, or are
     SMALL."""
     X = design.X
-    parts = (X.data, X.indices, X.indptr) if sp.issparse(X) else ()
-    size = sum(part.nbytes for part in parts) or 8 * math.prod(design.shape)
+    size = sum(part.nbytes for part in arrays_of(X)) or 8 * math.prod(design.shape)
     if isinstance(X, Blocked):  # which is larger than this machine, not its matrices
         size = min(size, LARGE)
     return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)

@@ -31,6 +31,7 @@ class InMemory(Blocked):
         self.X, self.a = X, a
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.block = self.shape[0]
+        self.at_hand, self.full = not lives_elsewhere(X), isinstance(X, np.ndarray)
         self._products: list[tuple[float, Array, Any, Any]] = []  # ||w||^2, w, a copy, the offset, and the image
         self._images: list[tuple[Any, Known]] = []
 

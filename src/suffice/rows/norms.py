@@ -46,6 +46,15 @@ def _largest(A: Any) -> float:
     return float(namespace(entries).max(abs(entries))) if math.prod(entries.shape) else 0.0
 
 
+def row_norms(A: Any) -> Array:
+    """||.|| of every row of a dense A."""
+    if not isinstance(A, np.ndarray):
+        xp = namespace(A)
+        return host(xp.sqrt(xp.sum(A * A, axis=1)))
+    norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
+    return norms
+
+
 def squared_norm_bound(A: Any) -> float:
     """A proven upper bound on ||A||_2^2 for a dense or sparse A: an eigenvalue, a factorisation, or sums,
     each with its rounding; never a power iteration, which approaches the norm from below."""

@@ -107,6 +107,12 @@ def together(functions: Sequence[Callable[[], T]]) -> list[T]:
             strand.abandon()
 
 
+def together_if_dear(problems: Sequence[Any]) -> Callable[[Sequence[Callable[[], T]]], list[T]]:
+    """`together` where a pass over the rows of each of these problems is worth sharing, else `one_by_one`."""
+    rows = [getattr(getattr(problem, "design", None), "rows", None) for problem in problems]
+    return together if all(getattr(one, "dear", False) for one in rows) else one_by_one
+
+
 def _answered(requests: Sequence[Any]) -> list[Any]:
     """All of them, those of one source together."""
     sources: dict[int, list[int]] = {}

@@ -27,8 +27,7 @@ from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
 from suffice.prove.stationarity import stationarity
-from suffice.rows.blocks import in_blocks
-from suffice.rows.together import one_by_one, together
+from suffice.rows.together import together, together_if_dear
 from suffice.search.derivatives import Penalty, ahead, differentiated, with_known
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
 from suffice.solvers.problem import Composite
@@ -82,7 +81,7 @@ class BilevelProblem(Closing):
         self.space, self.penalty, self.penalty_jacobian, self.solver = space, penalty, penalty_jacobian, solver
         self.max_steps = whole_number(max_steps, "max_steps", least=1)
         self.executor: Spread | None = find(executor)
-        self._each = together if all(in_blocks(problem) for problem in self.lower) else one_by_one
+        self._each: Any = together_if_dear(self.lower)
         self._share = Share(self.lower, self.losses, solver, self.max_steps)
 
     def __len__(self) -> int:

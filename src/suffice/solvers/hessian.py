@@ -25,7 +25,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, lives_elsewhere, norm
+from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
@@ -171,7 +171,7 @@ class OfRows(Hessians):
     def has_factors(self) -> bool:
         """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
         design = self.design
-        fits = design.shape[0] <= self.largest and lies_here(design)
+        fits = design.shape[0] <= self.largest and design.rows.at_hand
         return fits and isinstance(self.problem.g, Separable)
 
     @property
@@ -183,7 +183,7 @@ class OfRows(Hessians):
         """Whether H on so many columns is worth keeping for problems nearby: a matrix that is dear, not too large, and
         made of rows that lie here."""
         design = self.design
-        if not lies_here(design) or isinstance(self.term.loss, Squared):
+        if not design.rows.at_hand or isinstance(self.term.loss, Squared):
             return False
         fits = 64 * columns**2 <= MEMORY and columns <= min(self.largest, design.shape[0])
         return fits and design.shape[0] * columns**2 >= DEAR * self.price_of_passes
@@ -306,7 +306,7 @@ class OfRows(Hessians):
         ridge, intercept = self.ridge_on(W) if ridge is None else ridge, isinstance(self.term, Intercepted)
         if len(W) > design.shape[0] and self.has_factors:
             mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
-            return (Wide if isinstance(design.X, np.ndarray) else SparseWide).of(design.X, W, curvature, ridge, mean)
+            return (Wide if design.rows.full else SparseWide).of(design.X, W, curvature, ridge, mean)
         large = len(W) > self.largest and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             return Product(design, W, curvature, ridge, intercept)
@@ -338,7 +338,7 @@ class OfClasses(Hessians):
         design = self.term.design
         if design.rows.dear:
             return self.term.classes * design.shape[1] <= self._fits
-        return lies_here(design)
+        return design.rows.at_hand
 
     def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
         W, l1 = metric.working, getattr(self.problem.g, "l1", 0.0)
@@ -379,11 +379,6 @@ def hessians_of(problem: Canonical) -> Hessians | None:
         found = OfClasses(problem, term, ridge)
         return found if found.has_room else None
     return Hessians(problem, term, ridge) if conforms(term, WithHessian) else None
-
-
-def lies_here(design: Design) -> bool:
-    """Whether X is in main memory as a whole."""
-    return not design.rows.dear and not lives_elsewhere(design.X)
 
 
 def entries(design: Design) -> float:

@@ -33,7 +33,6 @@ from suffice.penalties.prox import Indices
 from suffice.rows.design import Design
 from suffice.rows.rounding import gamma as roundings
 from suffice.solvers.hessian import entries as stored
-from suffice.solvers.hessian import lies_here
 from suffice.solvers.problem import Canonical, Composite, LinearParts
 
 # The share of entries of X, of those that are left, that may stay for a smaller X to pay: one of rows in compressed
@@ -115,12 +114,7 @@ class _LastColumns(threading.local):
     def columns(self, design: Design, active: Indices) -> Design:
         if self.last is None or self.last[0] is not design or self.last[1] is not active:
             self.last = None
-            X = design.X
-            if isinstance(X, np.ndarray):
-                columns = np.asarray(X.take(active, axis=1), order="C" if X.flags.c_contiguous else "F")
-            else:
-                columns = X[:, active]
-            self.last = (design, active, Design(columns, design.weights))
+            self.last = (design, active, design.columns(active))
         return self.last[2]
 
 
@@ -135,7 +129,7 @@ def still_active(
     if terms is None or not isinstance(terms.model, LinearModel) or terms.model.offset is not None:
         return None
     design = terms.model.design
-    if not lies_here(design):
+    if not design.rows.at_hand:
         return None
     left = _zeros(problem, terms, z, gradient, problem.f.gradient_rounding(z, z_image))
     np.logical_not(left, out=left)
