@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from suffice.lazy import cached_property
-from suffice.rows.dense import arrays_of, device_values
+from suffice.rows.dense import arrays_of
+from suffice.rows.given import here
 
 ON_DEMAND = (cached_property, functools.cached_property)
 DEPTH = 12
@@ -106,7 +107,7 @@ def _children(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{key!r}]", item) for key, item in value.items())
     elif isinstance(value, tuple | list):
         yield from ((f"[{i}]", item) for i, item in enumerate(value))
-    elif (values := device_values(value)) is not None:
+    elif (values := here(value)) is not value:
         yield "values", values
     elif hasattr(value, "__dict__"):
         for name, item in vars(value).items():

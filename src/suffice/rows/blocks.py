@@ -157,11 +157,6 @@ class Blocked:
         return {"shape": self.shape, "values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
 
 
-def are_blocks(X: Any) -> bool:
-    """Whether X is a matrix in blocks of rows."""
-    return isinstance(X, Blocked)
-
-
 @dataclass(frozen=True)
 class KeptMargins(Job):
     """Margins as they are, to be gathered."""

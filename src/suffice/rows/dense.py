@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from suffice.arrays import Array, host, lives_elsewhere
+from suffice.arrays import Array
 
 Indices = npt.NDArray[np.intp]
 WORTH = 16  # times fewer columns: then these are chosen from sparse rows, else from rows that are dense already
@@ -124,11 +124,6 @@ def real_form(A: Any, pairs: bool) -> Any:
         parts = [[A.real, -A.imag], [A.imag, A.real]] if pairs else [[A.real], [A.imag]]
         A = sp.block_array(parts, format="csr") if sparse else np.block(parts)
     return (A.tocsr() if sparse else A).astype(np.float64)
-
-
-def device_values(x: Any) -> Array | None:
-    """What an array of a device holds; None for all else."""
-    return host(x) if lives_elsewhere(x) else None
 
 
 def column(X: Any, k: int) -> Array:

@@ -67,7 +67,7 @@ def squared_norm_bound(A: Any) -> float:
     small = min(rows, columns)
     if small <= DENSE_GRAM_SIZE:
         return _gram_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
-    memory = _bytes(A)
+    memory = int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
     if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
         bound = _cholesky_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
         if bound < math.inf:
@@ -92,10 +92,6 @@ def _blockwise(A: Any, length: int) -> float:
 def _absolute(A: Any) -> Any:
     """|A|, at the same places if it is sparse."""
     return type(A)((abs(A.data), A.indices, A.indptr), shape=A.shape, copy=False) if sp.issparse(A) else abs(A)
-
-
-def _bytes(A: Any) -> int:
-    return int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
 
 
 @dataclass(frozen=True, eq=False)

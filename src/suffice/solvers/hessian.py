@@ -313,7 +313,7 @@ class OfRows(Hessians):
         if known is not None:  # C = diag(a)
             H = known[np.ix_(W, W)]
             return with_ridge(H - np.outer(design.mean[W], design.mean[W]) if intercept else H, ridge)
-        if not isinstance(curvature, np.ndarray):
+        if design.rows.dear:
             return with_ridge(curvature.gram(W, count, intercept), ridge)
         rows, weights = sample_rows(curvature, design.row_norms, count)
         dtype = np.float32 if metric.single else np.float64

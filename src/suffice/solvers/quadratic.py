@@ -265,7 +265,7 @@ class Product(ByProducts):
     def product(self, v: Array) -> Array:
         whole = np.zeros((self.design.shape[1], *v.shape[1:]))
         whole[self.working] = v
-        bent = self._of_array(whole) if isinstance(self.curvature, np.ndarray) else self._of_rows(whole)
+        bent = self._of_rows(whole) if self.design.rows.dear else self._of_array(whole)
         product: Array = bent[self.working] + scaled(self.ridge, v)
         return product
 
