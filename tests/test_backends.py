@@ -7,7 +7,13 @@ import pytest
 
 from suffice import BilevelProblem, Options, Space, solve, tune
 from suffice.losses import Brier, LogLoss, SquaredError
-from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.problems import (
+    ElasticNet,
+    ElasticNetHuber,
+    ElasticNetLogistic,
+    ElasticNetMultinomial,
+    MultiTaskElasticNet,
+)
 from suffice.rows.design import Design
 
 rng = np.random.default_rng(1)
@@ -51,6 +57,23 @@ def test_a_solution_is_proven_wherever_the_matrix_lives(library, model, solver):
         assert solution.reached and solution.certificate.radius <= within
         assert np.linalg.norm(solution.x - exact.x) <= solution.certificate.radius + exact.certificate.radius
         assert isinstance(solution.x, np.ndarray)
+
+
+OUTPUTS = {
+    "classes": lambda X: ElasticNetMultinomial(X, np.arange(80) % 3),
+    "classes, intercepts": lambda X: ElasticNetMultinomial(X, np.digitize(y, [-1.0, 1.0]), intercept=True),
+    "targets": lambda X: MultiTaskElasticNet(X, np.column_stack([y, y**2])),
+}
+
+
+@pytest.mark.parametrize("solver", ["fista_adaptive", "newton"])
+@pytest.mark.parametrize("model", OUTPUTS)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_several_outputs_are_proven_wherever_the_matrix_lives(library, model, solver):
+    exact = solve(OUTPUTS[model](X).at(l1=0.02, l2=0.1), within=1e-12)
+    solution = solve(OUTPUTS[model](array(library, X)).at(l1=0.02, l2=0.1), within=1e-8, solver=solver)
+    assert solution.reached and solution.certificate.radius <= 1e-8
+    assert np.linalg.norm(solution.x - exact.x) <= solution.certificate.radius + exact.certificate.radius
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

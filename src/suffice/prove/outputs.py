@@ -193,7 +193,7 @@ class SoftmaxRows:
         H, root = np.zeros((s, s), order="F"), np.sqrt(a[:, None] * p)
         length, terms = rows_at_once(N)
         for here, rows in variables.rows(X, np.ones(s), length):
-            rows = [rows[k] * root[here, k, None] for k in range(K)]
+            rows = [host(rows[k]) * root[here, k, None] for k in range(K)]
             for k in range(K):
                 for j in range(k):
                     between = np.sqrt(p[here, j] * p[here, k])

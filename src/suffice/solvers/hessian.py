@@ -334,11 +334,9 @@ class OfClasses(Hessians):
 
     @property
     def has_room(self) -> bool:
-        """Whether X is in main memory or, in blocks of rows, the whole Hessian can be a matrix."""
+        """Whether X is in main memory or, wherever it is, the whole Hessian can be a matrix."""
         design = self.term.design
-        if design.rows.dear:
-            return self.term.classes * design.shape[1] <= self._fits
-        return design.rows.at_hand
+        return design.rows.at_hand or self.term.classes * design.shape[1] <= self._fits
 
     def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
         W, l1 = metric.working, getattr(self.problem.g, "l1", 0.0)
@@ -351,7 +349,7 @@ class OfClasses(Hessians):
 
     def exact(self, x: Array, working: Indices) -> Quadratic | None:
         design, image = self.term.design, self.term.image(x)
-        if not design.rows.dear:
+        if design.rows.at_hand:
             product = SoftmaxProduct.of(self.term, Local.of(self.term, image), self.ridge, working, 0.0)
             dear = self._price_of_matrix(len(working)) > DERIVATIVES * product.price
             sparse = entries(design) < math.prod(design.shape)
@@ -367,7 +365,7 @@ class OfClasses(Hessians):
         return spent >= costs or after <= BLURRED * rounding
 
     def begin(self, image: Any) -> None:
-        self.local = None if self.term.design.rows.dear else Local.of(self.term, image)
+        self.local = Local.of(self.term, image) if self.term.design.rows.at_hand else None
 
 
 def hessians_of(problem: Canonical) -> Hessians | None:
