@@ -67,10 +67,6 @@ def neighbours(X: Any, start: int, stop: int) -> Any:
 # Sparse or dense: what is asked of rows that a user has given
 
 
-def is_sparse(X: Any) -> bool:
-    return bool(sp.issparse(X))
-
-
 def arrays_of(X: Any) -> tuple[Array, ...]:
     """What holds the entries of sparse rows and their places; nothing of others."""
     if not sp.issparse(X):

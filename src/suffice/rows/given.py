@@ -126,11 +126,6 @@ def here(X: Any) -> Any:
     return host(X) if lives_elsewhere(X) else X
 
 
-def rows_here(X: Any, index: Any) -> Any:
-    """Rows of X in main memory."""
-    return here(taken(X, index))
-
-
 def of_its_kind(answer: Any, X: Any) -> Any:
     """Numbers that were predicted for X as an array of X's kind, where that lives elsewhere; labels as they are."""
     plain = not lives_elsewhere(X) or np.asarray(answer).dtype.kind not in "biuf"

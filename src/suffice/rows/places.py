@@ -32,6 +32,12 @@ def is_dask_frame(x: Any) -> bool:
     return type(x).__module__.startswith(("dask.dataframe", "dask_expr")) and hasattr(x, "to_dask_array")
 
 
+def check_dask_frame(frame: Any) -> None:
+    """Refuse anything but a dask.dataframe with its columns."""
+    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+
+
 def as_dask(x: Any) -> Any:
     """A dask.dataframe, or a column of one, as a dask.array; anything else as it is."""
     return x.to_dask_array(lengths=True) if is_dask_frame(x) else x

@@ -24,11 +24,11 @@ from typing import Any, Literal
 import numpy as np
 from joblib import cpu_count
 
-from suffice.arrays import Array, host, lives_elsewhere
+from suffice.arrays import Array, host
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
-from suffice.rows.dense import is_sparse
+from suffice.rows.dense import fits_array
 from suffice.rows.sums import one_thread
 from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
 from suffice.sklearn.enough import error_of_mean
@@ -217,7 +217,7 @@ class Sketch:
     @property
     def _elsewhere(self) -> bool:
         fold = self.folds[0]
-        return isinstance(fold, QuadraticFold) and lives_elsewhere(fold.held.design.X)
+        return isinstance(fold, QuadraticFold) and not fold.held.design.rows.at_hand
 
     def _around(self, middle: Theta) -> None:
         """Crosses around a place and on to better ones, smaller where it is the best of its cross."""
@@ -261,12 +261,12 @@ def _kind(model: Any, loss: Any) -> Kind | None:
     if not (isinstance(model, LinearFold) and model.plain and isinstance(loss, HeldOut)):
         return None
     X = model.design.X
-    if is_sparse(X) or is_sparse(loss.design.X) or min(X.shape) > MOST:
+    if not (fits_array(X) and fits_array(loss.design.X)) or min(X.shape) > MOST:
         return None
     if isinstance(model.psi, Squared):
         return "exact"
     if not conforms(model.psi, Bending) or model.kind == "column":
         return None
-    if np.count_nonzero(host(model.design.weights)) * X.shape[1] <= SMALL and not lives_elsewhere(X):
+    if np.count_nonzero(host(model.design.weights)) * X.shape[1] <= SMALL and model.design.rows.at_hand:
         return "exact"
     return None if wide(model) else "near weights"

@@ -29,7 +29,7 @@ from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Bending, MarginLoss
 from suffice.penalties.prox import Indices, l1_least_subgradient
 from suffice.prove.held_out import HeldOut
-from suffice.rows.given import rows_here
+from suffice.rows.given import here, taken
 from suffice.rows.gram import gram
 from suffice.sklearn.folds import LinearFold
 from suffice.solvers.minimise import from_face_to_face
@@ -75,7 +75,7 @@ class QuadraticFold:
             used = a > 0.0
             mean, level = (design.adjoint(a), float(a @ y)) if fold.minimised_out else (np.zeros(d), 0.0)
             root = np.sqrt(a[used])
-            rows, y = (rows_here(design.X, used) - mean) * root[:, None], root * (y[used] - level)
+            rows, y = (here(taken(design.X, used)) - mean) * root[:, None], root * (y[used] - level)
             return cls(rows, rows @ rows.T, rows.T @ y, y, norm(y), mean, level, held)
         v, model = np.zeros(d) if v is None else v, fold.unpenalised
         image = model.image(v)
@@ -167,7 +167,7 @@ class CurvedFold:
     def of(cls, fold: LinearFold, held: HeldOut) -> CurvedFold:
         a = host(fold.design.weights)
         used = a > 0.0
-        X, y = rows_here(fold.design.X, used), host(fold.y)[used]
+        X, y = here(taken(fold.design.X, used)), host(fold.y)[used]
         return cls(MarginProblem(X, a[used], y, fold.psi, fold.minimised_out), held)
 
     def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:

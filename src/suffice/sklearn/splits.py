@@ -23,7 +23,7 @@ from sklearn.utils import check_array
 
 from suffice.arrays import Array
 from suffice.losses import Loss
-from suffice.rows.given import Place, Shared, copies_matter, numbered, rows_here, taken
+from suffice.rows.given import Place, Shared, copies_matter, here, numbered, taken
 from suffice.sklearn._rows import EVERYTHING, InPlace, numbers_of
 from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
@@ -88,7 +88,7 @@ class Split:
     @property
     def X(self) -> Any:  # noqa: N802 (the symbol)
         """Held-out rows as the linear estimator sees them."""
-        return self.rows if self.source is None else rows_here(self.source, self.test)
+        return self.rows if self.source is None else here(taken(self.source, self.test))
 
     @property
     def solver(self) -> Any:
@@ -202,18 +202,18 @@ class SearchData:
         """Fold k of rows that folds share, or the problem of all rows."""
         assert self.one is not None
         estimator, _ = split_pipeline(clone(self.estimator))
-        adapter, classes, here, before = find_adapter(estimator), self.classes, self.one.held(k), self.one.before(k)
+        adapter, classes, held, before = find_adapter(estimator), self.classes, self.one.held(k), self.one.before(k)
         y, weight = self.y[self.one.order], self.weight[self.one.order]
         s, v, train = np.zeros(len(y)), np.zeros(len(y)), np.ones(len(y), dtype=np.bool_)
-        train[here] = k is None
-        self._check(y[train], weight[train], weight[here], name)
-        s[train], v[here] = adapter.weights(estimator, y[train], weight[train], classes), weight[here]
+        train[held] = k is None
+        self._check(y[train], weight[train], weight[held], name)
+        s[train], v[held] = adapter.weights(estimator, y[train], weight[train], classes), weight[held]
         targets = adapter.targets(estimator, y, classes)
         rows = self.one.training(k, s)
         model = adapter.fold(estimator, rows, targets, s, classes)
-        held_out, place = self.one.testing(k, v), np.arange(len(y))[self.one.order][here]
-        known = (model, adapter, estimator, before, classes, held_out, y[here], targets[here], weight[here])
-        return Split(*known, *self._groups(before, rows.shape[1]), None, y[here], self.X, place)
+        held_out, place = self.one.testing(k, v), np.arange(len(y))[self.one.order][held]
+        known = (model, adapter, estimator, before, classes, held_out, y[held], targets[held], weight[held])
+        return Split(*known, *self._groups(before, rows.shape[1]), None, y[held], self.X, place)
 
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""

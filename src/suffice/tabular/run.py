@@ -33,7 +33,7 @@ from suffice import files
 from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
 from suffice.result import Record, Status
-from suffice.rows.places import is_dask_frame
+from suffice.rows.places import check_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
@@ -297,8 +297,7 @@ def tune_frame(
     `keep`, `weights`, `log_target`, `positive`, `test`, `max_evaluations`, `max_seconds` and `no_report`, as on the
     command line. The result has `result`, `plain()` and `model_file`.
     """
-    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
-        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+    check_dask_frame(frame)
     client = import_module("distributed").get_client() if client is None else client
     lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
     settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
