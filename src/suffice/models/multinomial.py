@@ -177,12 +177,6 @@ class Multinomial(MarginModel):
         near = R * (design.reach * rho + B) <= 1.38  # < 2 log 2
         return float(min(B, far)) if near else far
 
-    def find(self, image: Any) -> Array:
-        """b, with all that a point may be asked for where that takes one pass."""
-        if self.intercept and self.rows.dear:
-            self.point(image)
-        return self.shift(image)[0]
-
     def _found(self, image: Any) -> Intercepts:
         def find() -> Intercepts:
             b, better = self._sought(image)

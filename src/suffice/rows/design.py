@@ -219,11 +219,6 @@ class Design:
         """c with |fl(x_i . w) - x_i . w| <= c ||x_i|| ||w||: what a weight of 0 adds is exact."""
         return gamma(min(self.row_length, int(np.count_nonzero(w))))
 
-    def margin_errors(self, w: Array, products: float = 1.0) -> Array:
-        """How far every computed margin x_i . w may be off, if it errs by no more than so many products."""
-        errors: Array = products * self.margin_rounding(w) * self.row_norms * norm(w) + TINY * len(w)
-        return errors
-
     @cached_property
     def row_norms_there(self) -> Any:
         """Norms of rows where weights are."""

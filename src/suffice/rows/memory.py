@@ -92,9 +92,6 @@ class InMemory(Blocked):
     def pull(self, r: Any) -> Array:
         return host(self.adjoint(like(r, self.X)))
 
-    def even(self) -> Any:
-        return self.rows_of(np.full(self.shape[0], 1.0 / self.shape[0]))
-
     def rows_of(self, values: Any) -> Any:
         return like(np.asarray(values), self.a)
 
