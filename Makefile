@@ -34,8 +34,8 @@ coverage: $(INSTALLED)  ## run the tests and report which lines they reach; buil
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'slow or not slow' --cov --cov-report=term --cov-report=html:build/coverage
 
 test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
-	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax or fused" \
-		tests/test_backends.py tests/cuda/test_batched_columns.py tests/cuda/test_fused.py tests/suffice_paper/test_study.py
+	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax" \
+		tests/test_backends.py tests/cuda/test_batched_columns.py tests/suffice_paper/test_study.py
 
 install-extras: $(EXTRAS_INSTALLED)
 

@@ -10,7 +10,7 @@ columns at once, by the least of
     rate(k) ||x^0 - x_hat||                                a priori, for `fista`.
 
 X may live on any device; then all columns do, and the host only sees the estimates (on CUDA every few iterations) and
-the columns that leave. On a CUDA device both are made of a few kernels of their own (`suffice.cuda.fused`).
+the columns that leave.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm
-from suffice.cuda import fused
 from suffice.cuda.columns import ColumnProblems, are_alike, chosen, column
 from suffice.cuda.memory import Stepper
 from suffice.models.linear import CARRIED, LinearModel
@@ -53,8 +52,7 @@ class FistaColumns:
     """What moves: matrices with one column per problem, and one number each.
 
     Z and G are the points and gradients of the last step that was made, `tau` its length or the next one to try. The
-    margins M of W, those before and those of Z have no rows for `fista`, which needs none between steps, and those of Z
-    have none where steps are made elsewhere.
+    margins M of W, those before and those of Z have no rows for `fista`, which needs none between steps.
     """
 
     W: Any
@@ -76,13 +74,11 @@ class FistaColumns:
 
 @dataclass(frozen=True)
 class ColumnBatch(Batch):
-    """Linear models of one X and one psi, with an l1 penalty, as columns of matrices. `iteration` is one step made
-    elsewhere (`suffice.cuda.fused`), where there is one."""
+    """Linear models of one X and one psi, with an l1 penalty, as columns of matrices."""
 
     solver: Any
     shared: ColumnProblems
     columns: FistaColumns
-    iteration: Any
     stepper: Stepper
 
     @classmethod
@@ -97,9 +93,7 @@ class ColumnBatch(Batch):
     @classmethod
     def of(cls, solver: Any, starts: Sequence[Solution]) -> ColumnBatch:
         shared = ColumnProblems.of([start.problem for start in starts])  # type: ignore[misc]
-        iteration = _iteration(solver, shared)
-        columns = _columns(shared, starts, solver.adaptive, iteration is not None)
-        return cls(solver, shared, columns, iteration, _stepper(solver, shared, iteration))
+        return cls(solver, shared, _columns(shared, starts, solver.adaptive), _stepper(solver, shared))
 
     @property
     def look(self) -> int:  # type: ignore[override]
@@ -165,22 +159,11 @@ class ColumnBatch(Batch):
         return Evidence(z, image, gradient, tau, majorised_contraction(q), 1.0 / tau, math.inf, rounding)
 
     def only(self, kept: list[int]) -> ColumnBatch:
-        solver, shared, columns = self.solver, self.shared.only(kept), self.columns.only(kept)
-        iteration = _iteration(solver, shared)
-        return replace(
-            self, shared=shared, columns=columns, iteration=iteration, stepper=_stepper(solver, shared, iteration)
-        )
+        shared = self.shared.only(kept)
+        return ColumnBatch(self.solver, shared, self.columns.only(kept), _stepper(self.solver, shared))
 
 
-def _iteration(solver: Any, shared: ColumnProblems) -> Any:
-    losses = shared.losses
-    if not fused.available(shared.design.X, losses.loss):
-        return None
-    given = (shared.design, losses.loss, losses.Y, shared.l1, shared.l2, shared.mu, shared.L)
-    return fused.adaptive_iteration(*given, solver.grow, solver.shrink) if solver.adaptive else fused.iteration(*given)
-
-
-def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool, elsewhere: bool) -> FistaColumns:
+def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool) -> FistaColumns:
     """The starts as columns; images that a state does not hold cost one product for all."""
     xp, states, Y = namespace(shared.mu), [start.state for start in starts], shared.losses.Y
 
@@ -204,22 +187,19 @@ def _columns(shared: ColumnProblems, starts: Sequence[Solution], adaptive: bool,
     else:
         M, M_before = images("image", W), images("previous_image", W_before)
     tau = numbers("tau") if adaptive else 1.0 / shared.L
-    M_z = Y[:0, :] if elsewhere else M
     return FistaColumns(
-        *(W, W_before, M, M_before, W, M_z, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken")),
+        *(W, W_before, M, M_before, W, M, 0.0 * W, numbers("t"), numbers("k"), tau, numbers("taken")),
         numbers("failed") > 0.5,
     )
 
 
-def _stepper(solver: Any, shared: ColumnProblems, iteration: Any) -> Stepper:
+def _stepper(solver: Any, shared: ColumnProblems) -> Stepper:
     make = _adaptive_step if solver.adaptive else _plain_step
-    return Stepper(partial(make, solver, shared, iteration), on_cuda=getattr(shared.design.X, "is_cuda", False))
+    return Stepper(partial(make, solver, shared), on_cuda=getattr(shared.design.X, "is_cuda", False))
 
 
-def _adaptive_step(solver: Any, shared: ColumnProblems, iteration: Any, s: FistaColumns) -> FistaColumns:
+def _adaptive_step(solver: Any, shared: ColumnProblems, s: FistaColumns) -> FistaColumns:
     """One iteration of every column; a column whose step was too long stays where it is."""
-    if iteration is not None:
-        return replace(s, **iteration(s))
     xp = namespace(s.t)
     longer = xp.where((s.k > 0.0) & ~s.failed, solver.grow * s.tau, s.tau)
     tau = xp.minimum(longer, 1.0 / shared.mu)
@@ -239,14 +219,11 @@ def _adaptive_step(solver: Any, shared: ColumnProblems, iteration: Any, s: Fista
     return FistaColumns(*moved)
 
 
-def _plain_step(solver: Any, shared: ColumnProblems, iteration: Any, s: FistaColumns) -> FistaColumns:
-    if iteration is not None:
-        W, Z, G, t, k = iteration(s.W, s.W_before, s.t, s.k)
-    else:
-        t, beta = momentum(s.t, s.tau * shared.mu)
-        Z, k = s.W + beta * (s.W - s.W_before), s.k + 1.0
-        W, G = _descended(shared, Z, shared.design.margins(Z), s.tau)
-    return FistaColumns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, k, s.tau, s.tau, s.failed)
+def _plain_step(solver: Any, shared: ColumnProblems, s: FistaColumns) -> FistaColumns:
+    t, beta = momentum(s.t, s.tau * shared.mu)
+    Z = s.W + beta * (s.W - s.W_before)
+    W, G = _descended(shared, Z, shared.design.margins(Z), s.tau)
+    return FistaColumns(W, s.W, s.M, s.M_before, Z, s.M_z, G, t, s.k + 1.0, s.tau, s.tau, s.failed)
 
 
 def _descended(shared: ColumnProblems, Z: Any, M_z: Any, tau: Any) -> tuple[Any, Any]:

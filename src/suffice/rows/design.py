@@ -32,7 +32,6 @@ from suffice.rows.rounding import TINY, gamma
 from suffice.rows.weights import Chosen, Even, View
 
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
-ALIGNED = 16  # entries: what GPU kernels read at once begins at multiples of it
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
 LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
@@ -157,22 +156,6 @@ class Design:
         if key not in known:
             known[key] = self.weights, Surveyed.of(self, next((found for _, found in known.values()), None))
         return known[key][1]
-
-    @cached_property
-    def compact(self) -> Any:
-        """X in float32 where that holds it exactly, else X itself, for an X that lives elsewhere (torch)."""
-        single = self.X.float()
-        return single if bool((single == self.X).all()) else self.X
-
-    @cached_property
-    def by_columns(self) -> Any:
-        """The same stored by columns that start at multiples of ALIGNED entries, with zeros between them."""
-        X, (N, d) = self.compact, self.shape
-        if X.stride(0) == 1 and X.stride(1) % ALIGNED == 0 and N % ALIGNED == 0:
-            return X
-        columns = X.new_zeros((d, -(-N // ALIGNED) * ALIGNED))
-        columns[:, :N] = X.T
-        return columns[:, :N].T
 
     @cached_property
     def in_float32(self) -> Design | None:
