@@ -9,5 +9,5 @@
 `accuracy`, `limit`, `judge`       how accurate is enough, what an oracle cannot give, the verdict on a step
 `looks`, `edges`, `geometry`       where to look elsewhere, on the way and at the end, and where to put points
 `model`, `fitting`, `step`         models of F, which of them a search has, and their minimisers
-`hermite`, `sparsity`, `noise`     models from derivatives, of sparse residuals, and through noise
+`hermite`, `noise`                 models from derivatives, and through noise
 """

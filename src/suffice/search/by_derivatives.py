@@ -54,7 +54,7 @@ def known(evaluation: Evaluation) -> bool:
 
 def begin(state: Iterate) -> Iterate:
     """Models from derivatives, from here on."""
-    return replace(state, models=Modelling((0.0,) * MODELS, by_derivatives=True, checked=state.models.checked))
+    return replace(state, models=Modelling((0.0,) * MODELS, by_derivatives=True))
 
 
 def end(state: Iterate) -> Iterate:

@@ -1,5 +1,5 @@
-"""Which models a state has: through the m+1 points and the old ones that still say something, from derivatives, sparse
-ones, or the smoothed one.
+"""Which models a state has: through the m+1 points and the old ones that still say something, from derivatives, or
+the smoothed one.
 
 From derivatives there are five: with curvature, without, power laws, interpolation of values alone through points that
 happen to be there, and parameters whose influence fades.
@@ -22,14 +22,12 @@ from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.geometry import lagrange_gradients, lagrange_values
 from suffice.search.hermite import curved, fading, power_law, slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
-from suffice.search.sparsity import KnownPoints, fit_sparse, refuted, supports
 from suffice.search.state import Iterate, Sample, Setting
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
 NEW = 0.3  # of a direction has to be new for a point to take part in an interpolation
-RECENT = 60  # how many of the latest old points a sparse model looks at
 
 
 def fitted(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit | None, Sequence[CostModel]]:
@@ -42,8 +40,6 @@ def fitted(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit | None,
         competing = [smoothed.model]
     elif models.by_derivatives:
         competing = _from_derivatives(state, setting)
-    elif models.sparsity is not None:
-        competing = fit_sparse(models.sparsity, known_points(state, setting), state.delta)[:2]
     elif setting.options.model == "linear":
         competing = _through(state.points, state.k, (), coarse=True)
     else:
@@ -121,14 +117,6 @@ def flatness(state: Iterate, setting: Setting) -> Array:
     return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
 
 
-def known_points(state: Iterate, setting: Setting) -> KnownPoints:
-    """What a sparse model looks at."""
-    known = [*state.points, *state.pool[-RECENT:]]
-    start = setting.scaling.to_theta(setting.ledger.start)
-    moved = np.array([point.evaluation.point for point in known]) != start
-    return KnownPoints(np.array([point.u for point in known]), stack(known, is_coarse(state)), moved, state.k)
-
-
 def is_coarse(state: Iterate) -> bool:
     """Whether there are blocks enough for a model of their norms."""
     current = state.current
@@ -166,24 +154,3 @@ def influences(state: Iterate, u: Array, options: Options) -> list[float]:
         1.0 if t == k else influence(share, point.evaluation, current)
         for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))
     ]
-
-
-def look_for_sparsity(state: Iterate, setting: Setting) -> Iterate:
-    """With the supports that the first points show, once they are there."""
-    if state.first or setting.options.model == "linear" or setting.options.noise is not None:
-        return state
-    if state.models.failures:  # supports are told by points around the start, and these are not
-        return state
-    return state.modelled(sparsity=supports(state.places, stack(state.points, is_coarse(state))))
-
-
-def test_sparsity(state: Iterate, point: Sample) -> Iterate:
-    """Sparsity that a new evaluation refutes is forgotten."""
-    S, current = state.models.sparsity, state.current
-    if S is None:
-        return state
-    old, new = stack([current, point], is_coarse(state))
-    blur = current.evaluation.e + point.evaluation.e if len(old) == len(current.evaluation.e) else 0.0
-    if refuted(S, current.u, point.u, np.abs(new - old) > blur):
-        return state.modelled(sparsity=None, misses=(0.0, 0.0))
-    return state

@@ -15,7 +15,6 @@ from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 from suffice.search.scaling import Scaling
-from suffice.search.sparsity import Supports
 
 MOST_EQUATIONS = 300  # of a model with derivatives, for the curvature
 WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
@@ -157,8 +156,6 @@ class Modelling:
     by_derivatives: bool = False  # `points` is the incumbent alone
     failures: int = 0  # of such models, less their successes
     tested: bool = False  # whether they have foreseen an evaluation that was made to test them
-    sparsity: Supports | None = None  # the few parameters of every residual, as far as they have not been refuted
-    checked: float = math.inf  # the rho at which that was tested last
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import by_derivatives, fitting, limit, looks, noise, sparsity
+from suffice.search import by_derivatives, fitting, limit, looks, noise
 from suffice.search.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
@@ -96,13 +96,12 @@ def _take_in(state: Iterate, pending: Pending, point: Sample, setting: Setting) 
             state = replace(state, first=state.first[1:], points=points, k=best, retries=0)
             if len(points) == 1:
                 state = by_derivatives.take_up(state, setting)
-            return fitting.look_for_sparsity(state, setting), None
+            return state, None
         case Purpose.GEOMETRY:
             t = pending.replaces
             assert t is not None
             new, old = (by_policy(one.evaluation, setting.options) for one in (point, state.current))
-            state = fitting.test_sparsity(replace(state, retries=0), point)
-            state = state.pooled(state.points[t]).placed(point, t)
+            state = replace(state, retries=0).pooled(state.points[t]).placed(point, t)
             return replace(state, k=t) if new.interval[1] < old.interval[0] else state, None
         case Purpose.UNSEEN:
             return _look(state, point, setting), None
@@ -173,10 +172,7 @@ def _ask_first(state: Iterate, setting: Setting) -> Iterate:
 
 
 def _step(state: Iterate, setting: Setting) -> Iterate:
-    models, options, records = state.models, setting.options, setting.ledger.records
-    if models.sparsity is not None and models.checked == math.inf and len(records) > len(state.points):
-        moves = sparsity.some(models.sparsity, len(state.points) - 1, len(records))
-        return _probe(state.modelled(checked=state.rho), moves, state.delta, setting)
+    models, options = state.models, setting.options
     if models.by_derivatives and (limit.noisy(setting) or not by_derivatives.known(state.current.evaluation)):
         at_last = state.rho <= options.final_radius and options.noise is None
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
@@ -271,8 +267,8 @@ def _ask_near(
 
 
 def _mend(state: Iterate, setting: Setting, short: bool = False) -> Iterate:
-    """Settle what is open of sparsity, bring a far point near, refresh a stale one, or else reduce rho."""
-    for mended in (_probe_sparsity, _bring_near, _refresh):
+    """Bring a far point near, refresh a stale one, or else reduce rho."""
+    for mended in (_bring_near, _refresh):
         asking = mended(state, setting, short)
         if asking is not None:
             return asking
@@ -281,7 +277,7 @@ def _mend(state: Iterate, setting: Setting, short: bool = False) -> Iterate:
 
 def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     t, distance = farthest(state.places, state.k)
-    if state.models.by_derivatives or state.models.sparsity is not None:
+    if state.models.by_derivatives:
         return None
     if distance <= fitting.FAR * max(2.0 * state.delta, 10.0 * state.rho):
         return None
@@ -359,29 +355,3 @@ def _looked_in_vain(state: Iterate, setting: Setting) -> Iterate:
     it goes on as from anywhere else."""
     places = state.looks.places
     return state.looking(places=places[1:], in_vain=state.rho <= setting.options.final_radius and len(places) == 1)
-
-
-# Sparsity
-
-
-def _probe_sparsity(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
-    """Slopes that are open are settled, and before rho is reduced the sparsity is tested."""
-    S = state.models.sparsity
-    if S is None:
-        return None
-    known = fitting.known_points(state, setting)
-    wanted = sparsity.open_slopes(S, known, fitting.FAR * 2.0 * state.delta)
-    if wanted.any():
-        return _probe(state, sparsity.independent(S, wanted), min(state.delta, 10.0 * state.rho), setting)
-    if state.models.checked > state.rho and (short or state.delta <= state.rho):
-        worst = int(np.argmax(sparsity.fit_sparse(S, known, state.delta)[2]))
-        moves = sparsity.others(S, worst, len(state.points) - 1)
-        return _probe(state.modelled(checked=state.rho), moves, state.rho, setting)
-    return None
-
-
-def _probe(state: Iterate, moves: sparsity.Flags, radius: float, setting: Setting) -> Iterate:
-    u = sparsity.probe(state.current.u, moves, radius, *setting.box, len(setting.ledger.records))
-    t = point_to_replace(state.places, state.k, u, radius, False)
-    within = for_model(radius, state.current.evaluation, setting.options)
-    return _ask(state, Purpose.GEOMETRY, u, within, setting, replaces=t)
