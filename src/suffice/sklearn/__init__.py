@@ -9,7 +9,7 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     kernel_adapters, _kernel_fold      machines whose kernel is tuned along with their strength
     _search, _fit_arguments, _preparation      what is asked for, and what follows from it before a search
     _sketch, _sketch_folds, _starting_points   where to begin
-    _penalty_search, _recorded, enough, _beyond    the search, its notes, its end, and what lies beyond the edges
+    _penalty_search, _recorded, enough         the search, its notes and its end
     _final_fit, _held_out, _cv_results, _callbacks the final model, and what else is left behind
     report, _report_course, _report_data, _report_schema, _answer, _page, measures    what people read of it
 """

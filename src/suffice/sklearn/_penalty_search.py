@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,19 +23,10 @@ from suffice.evaluation import Evaluation
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
-from suffice.search.accuracy import FUTILE
+from suffice.search.accuracy import FUTILE, for_decision
 from suffice.search.edges import left_of, search_with_edges
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
-from suffice.sklearn._beyond import (
-    EDGE_STEPS,
-    LEAST_GAIN,
-    Beyond,
-    beyond_edges,
-    looked_beyond,
-    peeked,
-    time_for_proof,
-)
 from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
 from suffice.sklearn._starting_points import starting_points
 from suffice.sklearn.enough import Tolerance, standard_error, worth
@@ -47,6 +38,10 @@ NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leav
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 WIDENED = 4  # times that a range of ours is widened
+AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
+EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
+LEAST_GAIN = 1e-3  # of F: what leads on beyond an edge of ours
+LITTLE = 1e-4  # of F: an edge that is no better than that than a decade inside is no news
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 
 
@@ -77,7 +72,6 @@ class PenaltySearch:
     one_se: bool
     began: float = field(default_factory=time.monotonic)
     result: Result = field(default_factory=_nothing_yet)
-    edges: list[Beyond] = field(default_factory=list)
 
     def run(self) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
@@ -134,14 +128,7 @@ class PenaltySearch:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
         elif self.result.status is Status.SUFFICES:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
-        if self.one_se:
-            return self._within_one_se(best)
-        problem.purpose = "beyond"
-        # looked at only if the search has come to its end, or to that of its evaluations
-        affordable = self.result.success or self.result.status is Status.MAX_EVALUATIONS
-        for edge in looked_beyond(problem, self.space.ours, best, affordable, self._time_for_proof):
-            self.edges.append(edge)
-        return best
+        return self._within_one_se(best) if self.one_se else best
 
     def _begun(self) -> tuple[list[Array], Options, bool]:
         """Where to begin, with which options, and whether all of F was sketched before."""
@@ -210,17 +197,38 @@ class PenaltySearch:
         """When so much of max_seconds has passed."""
         return self.began + share * self.options.max_seconds
 
-    def _time_for_proof(self) -> float:
-        now = time.monotonic()
-        return time_for_proof(now - self.began, self._until(REFINING) - now)
+    def _edges(self, best: Evaluation) -> Iterator[tuple[int, str, bool]]:
+        """Edges on which the point lies, and whether each is a lower one; nothing is beyond no penalty."""
+        space, (lower, upper) = self.problem.space, self.problem.space.bounds
+        for i, name in enumerate(space.names):
+            down = bool(best.point[i] <= lower[i] + AT_EDGE)
+            if (down or best.point[i] >= upper[i] - AT_EDGE) and not (down and space.ranges[name][0] == 0.0):
+                yield i, name, down
+
+    def edge_warnings(self, best: Evaluation, words: str) -> Iterator[str]:
+        """Of edges of ranges that were given, unless F was seen to be as low a decade or more inside; `words` are the
+        best parameters in scikit-learn's."""
+        for i, name, down in self._edges(best):
+            inside = [made for made in self.problem.evaluations if abs(made.point[i] - best.point[i]) >= 1.0]
+            level = any(made.interval[0] <= (1.0 + LITTLE) * best.interval[1] for made in inside)
+            if name not in self.space.ours and not level:
+                which, way = ("lower", "smaller") if down else ("upper", "larger")
+                end = self.problem.space.ranges[name][0 if down else 1]
+                yield (
+                    f"the best {name} lies on the {which} edge of its space, {end:.4g}: one that is {way} may be "
+                    f"better, widen it (best is {words})"
+                )
 
     def _beyond_our_edge(self) -> Array | None:
         """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
         best = min(self.problem.evaluations, key=lambda made: made.cost)
-        for there, name, down in beyond_edges(self.problem.space, best):
+        within = for_decision(LEAST_GAIN * best.cost, best)
+        for i, name, down in self._edges(best):
             if name not in self.space.ours:
                 continue
-            if estimate(peeked(self.problem, there, best)) < (1.0 - LEAST_GAIN) * best.cost:
+            there = best.point + np.eye(len(best.point))[i] * (-1.0 if down else 1.0)
+            made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+            if estimate(made) < (1.0 - LEAST_GAIN) * best.cost:
                 self.space = self.space.widened(name, down)
                 self.problem.widen(self.space.space)
                 return there

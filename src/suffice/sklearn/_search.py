@@ -125,8 +125,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         place of a range, or of all of them for those penalties that the estimator has: what the data give, l1 from 1e-8
         of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond
         which nothing changes that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties
-        that lie on an edge of a range that was given, with the direction and with what one more decade brings, unless
-        that is proven to be next to nothing.
+        that lie on an edge of a range that was given, with the direction in which better ones may lie, unless the
+        search has seen others that are as good a decade inside.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -295,8 +295,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 self._fold_weights = FoldWeights.of(known.splits, best.solutions)
                 self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
-        for edge in (one for one in search.edges if one.matters(best)):
-            warnings.warn(edge.message(best, given), stacklevel=outside_stacklevel())
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
