@@ -38,10 +38,10 @@ NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leav
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 WIDENED = 4  # times that a range of ours is widened
-AT_EDGE = 0.02  # decades: a penalty this near to an end of its range lies on it
+AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
 LEAST_GAIN = 1e-3  # of F: what leads on beyond an edge of ours
-LITTLE = 1e-4  # of F: an edge that is no better than that than a decade inside is no news
+LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 
 
@@ -106,8 +106,8 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem = self.problem
         problem.until = self._until(SEARCHING)
-        starts, options, sketched = self._begun()
-        self._search_from(starts, options, sketched)
+        start, options, sketched = self._begun()
+        self._search_from(start, options, sketched)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -130,38 +130,38 @@ class PenaltySearch:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
         return self._within_one_se(best) if self.one_se else best
 
-    def _begun(self) -> tuple[list[Array], Options, bool]:
+    def _begun(self) -> tuple[Array, Options, bool]:
         """Where to begin, with which options, and whether all of F was sketched before."""
         problem, options, sketched = self.problem, self.options, False
         problem.purpose = "first look"
         if self.initial is not None:
-            starts = [self.space.space.theta(self.initial)]
+            start = self.space.space.theta(self.initial)
         else:
-            starts, sketched = starting_points(problem, self.folds, self.space, options.derivatives != "never")
+            start, sketched = starting_points(problem, self.folds, self.space)
             if sketched and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
-            self._check_loss(starts[0])
+            self._check_loss(start)
             first = problem.evaluations[0].point
             plainest = [made.interval[0] for made in problem.evaluations if np.array_equal(made.point, first)]
             nothing = NEGLIGIBLE * max(plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
         if self.statistical and options.enough == 0.0:
             if not problem.notes:
-                problem.look(starts[0], within=math.inf)
-            self._check_loss(starts[0])
+                problem.look(start, within=math.inf)
+            self._check_loss(start)
             options = replace(options, enough=worth(problem.best, self.tolerance))
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
-        return starts, replace(options, max_seconds=min(options.max_seconds, left)), sketched
+        return start, replace(options, max_seconds=min(options.max_seconds, left)), sketched
 
-    def _search_from(self, starts: Sequence[Array], options: Options, sketched: bool) -> None:
+    def _search_from(self, start: Array, options: Options, sketched: bool) -> None:
         """The search with its looks at edges, which a sketch has seen, and on beyond those that are ours."""
         problem = self.problem
 
         def search(starts: Sequence[Array], options: Options) -> Result:
-            problem.purpose, more = "search", list(starts[1:]) or None
+            problem.purpose = "search"
             # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
             seen = problem.evaluations if self.statistical and len(starts[0]) == 1 else []
-            self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.report, seen=seen)
+            self.result = tune(problem, starts[0], options=options, callback=problem.report, seen=seen)
             return self.result
 
         def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
@@ -169,10 +169,10 @@ class PenaltySearch:
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
         if sketched and self.statistical:
-            self.result = search(starts, options)
+            self.result = search([start], options)
         else:
             before = problem.evaluations if self.statistical else []
-            self.result = search_with_edges(search, look, problem.space.bounds, starts, options, before)
+            self.result = search_with_edges(search, look, problem.space.bounds, [start], options, before)
         for _ in range(WIDENED):
             left_over = self._left_of(options)
             ended = self.result.success or self.result.status is Status.ACCURACY
@@ -206,12 +206,15 @@ class PenaltySearch:
                 yield i, name, down
 
     def edge_warnings(self, best: Evaluation, words: str) -> Iterator[str]:
-        """Of edges of ranges that were given, unless F was seen to be as low a decade or more inside; `words` are the
-        best parameters in scikit-learn's."""
+        """Of edges of ranges that were given, unless F is level there, as a derivative near by says, or what was seen a
+        decade or more inside. `words` are the best parameters in scikit-learn's."""
+        made, little = self.problem.evaluations, LITTLE * best.interval[1]
+        near = [one for one in made if np.abs(one.point - best.point).max() <= NEAR]
+        slopes = [one.slope for one in near if one.slope is not None]
         for i, name, down in self._edges(best):
-            inside = [made for made in self.problem.evaluations if abs(made.point[i] - best.point[i]) >= 1.0]
-            level = any(made.interval[0] <= (1.0 + LITTLE) * best.interval[1] for made in inside)
-            if name not in self.space.ours and not level:
+            inside = [one.interval[0] for one in made if abs(one.point[i] - best.point[i]) >= 1.0]
+            level = min(inside, default=math.inf) <= best.interval[1] + little
+            if name not in self.space.ours and not level and not any(abs(slope[i]) <= little for slope in slopes):
                 which, way = ("lower", "smaller") if down else ("upper", "larger")
                 end = self.problem.space.ranges[name][0 if down else 1]
                 yield (
@@ -226,7 +229,7 @@ class PenaltySearch:
         for i, name, down in self._edges(best):
             if name not in self.space.ours:
                 continue
-            there = best.point + np.eye(len(best.point))[i] * (-1.0 if down else 1.0)
+            there: Array = best.point + np.eye(len(best.point))[i] * (-1.0 if down else 1.0)
             made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
             if estimate(made) < (1.0 - LEAST_GAIN) * best.cost:
                 self.space = self.space.widened(name, down)

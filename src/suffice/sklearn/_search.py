@@ -125,8 +125,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         place of a range, or of all of them for those penalties that the estimator has: what the data give, l1 from 1e-8
         of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond
         which nothing changes that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties
-        that lie on an edge of a range that was given, with the direction in which better ones may lie, unless the
-        search has seen others that are as good a decade inside.
+        that lie on an edge of a range that was given, with the direction in which better ones may lie, unless
+        the loss is level there.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
