@@ -53,10 +53,10 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import (
+    FoldWeights,
+    held_out,
     in_the_estimators_words,
     scores_of_folds,
     table_of_evaluations,
@@ -64,10 +64,9 @@ from suffice.sklearn._cv_results import (
     without_data,
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
-from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch
-from suffice.sklearn._preparation import SearchPreparation, journal_of, prepared
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
+from suffice.sklearn._recorded import CallbackSupportMixin, CallbackTasks, RecordedProblem, with_callbacks
 from suffice.sklearn._report_course import course, trace
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
@@ -259,7 +258,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
-        X, y = fit_arguments.in_place(self, X, y)
+        X, y = in_place(self, X, y)
         with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
             return self._fit(X, y, fit_params, began)
 
