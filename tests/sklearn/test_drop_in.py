@@ -158,30 +158,23 @@ def test_score_is_the_score_that_best_score_is_the_mean_of(estimator, y):
 
 
 @pytest.mark.parametrize("space, way", [({"l2": (1.0, 10.0)}, "lower"), ({"l2": (1e-4, 1e-3)}, "upper")])
-def test_an_edge_of_the_space_is_warned_of_with_what_one_more_decade_brings(space, way):
+def test_an_edge_of_the_space_is_warned_of_with_the_direction(space, way):
     X, y = rng.standard_normal((40, 20)), rng.standard_normal(40) * 3
     y = y + X[:, 0] if way == "upper" else X @ np.ones(20)
-    with pytest.warns(UserWarning, match=f"{way} edge of its space.*one decade beyond, the loss is lower by") as told:
+    which, end = ("smaller", "1") if way == "lower" else ("larger", "0.001")
+    told = f"the best l2 lies on the {way} edge of its space, {end}: one that is {which} may be better"
+    with pytest.warns(UserWarning, match=told) as raised:
         search = SufficeSearchCV(Ridge(), space, cv=4).fit(X, y)
-    text = next(str(item.message) for item in told if "edge of its space" in str(item.message))
-    assert f"alpha = {search.best_params_['alpha']!r}" in text
-    gain = float(text.split("lower by ")[1].split(" %")[0])
-    factor = 0.1 if way == "lower" else 10.0
-    losses = [
-        -cross_val_score(Ridge(alpha=0.75 * a), X, y, cv=4, scoring="neg_mean_squared_error").mean()
-        for a in (search.best_params_["alpha"], factor * search.best_params_["alpha"])
-    ]
-    assert gain == pytest.approx(100 * (1 - losses[1] / losses[0]), rel=0.1)
-    tried = search.cv_results_["penalty_l2"]  # what lies beyond is no part of the search
-    assert space["l2"][0] <= tried.min() and tried.max() <= space["l2"][1]
+    assert any(f"alpha = {search.best_params_['alpha']!r}" in str(item.message) for item in raised)
 
 
-def test_an_edge_beyond_which_there_is_proven_to_be_nothing_is_not_warned_of():
+def test_an_edge_that_is_no_better_than_places_inside_is_not_warned_of():
+    """Of data that say nothing, all weights zero are best: so they are for a decade."""
     X, y = rng.standard_normal((40, 20)), rng.standard_normal(40)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        search = SufficeSearchCV(Ridge(), {"l2": (1e-9, 1e-8)}, cv=4).fit(X, y)
-    assert search.best_penalties_["l2"] == pytest.approx(1e-8, rel=0.1)
+        search = SufficeSearchCV(Lasso(), {"l1": (1e-3, 1e6)}, cv=4).fit(X, y)
+    assert not search.best_estimator_.coef_.any()
 
 
 def test_a_minimum_inside_the_space_is_not_warned_of():
@@ -235,33 +228,3 @@ def test_a_score_of_targets_as_they_are_is_reported():
     assert search.score(X, POSITIVE) == pytest.approx(-np.mean((search.predict(X) - POSITIVE) ** 2))
     data = collect(search, X, POSITIVE, about={})
     assert data["asked_scoring"] == "neg_mean_squared_error" and data["comparison"]["same_folds"]
-
-
-def test_an_edge_is_warned_of_with_what_all_values_beyond_could_bring_at_most(monkeypatch):
-    monkeypatch.setattr("suffice.sklearn._beyond.SECONDS_BEYOND", 60.0)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((40, 5)), rng.standard_normal(40)
-    y = y + X @ np.ones(5)
-    with pytest.warns(UserWarning, match="no smaller one at all is better by more than") as told:
-        search = SufficeSearchCV(Ridge(), {"l2": (1.0, 10.0)}, cv=4).fit(X, y)
-    text = next(str(item.message) for item in told if "edge of its space" in str(item.message))
-    most = float(text.split("more than ")[1].split(" %")[0]) / 100.0
-    losses = [
-        -cross_val_score(Ridge(alpha=30.0 * l2), X, y, cv=4, scoring="neg_mean_squared_error").mean()
-        for l2 in [search.best_penalties_["l2"], *np.geomspace(1e-9, 1.0, 40)]
-    ]
-    gain = 1.0 - min(losses[1:]) / losses[0]
-    assert 0.0 < gain <= most < 2.0 * gain
-
-
-def test_no_proof_about_all_values_beyond_an_edge_is_begun_that_takes_longer_than_the_search(monkeypatch):
-    """A ridge of more columns than rows: one look of the proof is a factorisation of all of X."""
-    from suffice.globally import centres
-
-    monkeypatch.setattr(centres.CellWorker, "solve", None)
-    monkeypatch.setattr("suffice.sklearn._beyond.SPEED", 1e6)
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((150, 160)), rng.standard_normal(150)
-    with pytest.warns(UserWarning, match="edge of its space") as told:
-        SufficeSearchCV(Ridge(), {"l2": (1e-2, 1e-1)}, cv=2, refit=False).fit(X, y)
-    assert not any("at all" in str(item.message) for item in told)

@@ -15,7 +15,6 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import PenaltyBox
-from suffice.globally.rotation import rotates
 from suffice.globally.surfaces import LossSurface, part_of
 from suffice.penalties.prox import L1
 from suffice.solvers.problem import Composite
@@ -81,12 +80,3 @@ def minimised(fold: CertifiableFold, l1: float, l2: float, w: Array) -> tuple[Ar
     problem = Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=len(w))
     found = solve(problem, within=ENOUGH, warm=near, max_steps=OTHERWISE)
     return found.x, steps + found.steps
-
-
-def work_of_look(fold: CertifiableFold, w: Array) -> float:
-    """Multiplications of a look from these weights, about: a matrix on those that are not zero, its factor and its
-    inverse; and before the first one the change into the space of the rows (`suffice.globally.rotation`)."""
-    N, d = fold.design.shape
-    turned = rotates(fold)
-    s = np.count_nonzero(w) if fold.sparse else N if turned else d
-    return float(N * s**2 + 2 * s**3 + 2 * N**2 * d * turned)

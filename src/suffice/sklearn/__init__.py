@@ -7,10 +7,10 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     _rows                              rows that stay where they are: in blocks, on a cluster
     penalties, _words, scores          what is searched, in whose words, and which score is optimised
     kernel_adapters, _kernel_fold      machines whose kernel is tuned along with their strength
-    _search, _fit_arguments, _preparation      what is asked for, and what follows from it before a search
+    _search, _preparation              what is asked for, and what follows from it before a search
     _sketch, _sketch_folds, _starting_points   where to begin
-    _penalty_search, _recorded, enough, _beyond    the search, its notes, its end, and what lies beyond the edges
-    _final_fit, _held_out, _cv_results, _callbacks the final model, and what else is left behind
+    _penalty_search, _recorded, enough         the search, its notes and its end
+    _final_fit, _cv_results            the final model, and what else is left behind
     report, _report_course, _report_data, _report_schema, _answer, _page, measures    what people read of it
 """
 

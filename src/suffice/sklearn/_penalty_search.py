@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,19 +23,10 @@ from suffice.evaluation import Evaluation
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
-from suffice.search.accuracy import FUTILE
+from suffice.search.accuracy import FUTILE, for_decision
 from suffice.search.edges import left_of, search_with_edges
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
-from suffice.sklearn._beyond import (
-    EDGE_STEPS,
-    LEAST_GAIN,
-    Beyond,
-    beyond_edges,
-    looked_beyond,
-    peeked,
-    time_for_proof,
-)
 from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
 from suffice.sklearn._starting_points import starting_points
 from suffice.sklearn.enough import Tolerance, standard_error, worth
@@ -47,6 +38,10 @@ NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leav
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 WIDENED = 4  # times that a range of ours is widened
+AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
+EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
+LEAST_GAIN = 1e-3  # of F: what leads on beyond an edge of ours
+LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 
 
@@ -77,7 +72,6 @@ class PenaltySearch:
     one_se: bool
     began: float = field(default_factory=time.monotonic)
     result: Result = field(default_factory=_nothing_yet)
-    edges: list[Beyond] = field(default_factory=list)
 
     def run(self) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
@@ -112,8 +106,8 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem = self.problem
         problem.until = self._until(SEARCHING)
-        starts, options, sketched = self._begun()
-        self._search_from(starts, options, sketched)
+        start, options, sketched = self._begun()
+        self._search_from(start, options, sketched)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -134,47 +128,40 @@ class PenaltySearch:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
         elif self.result.status is Status.SUFFICES:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
-        if self.one_se:
-            return self._within_one_se(best)
-        problem.purpose = "beyond"
-        # looked at only if the search has come to its end, or to that of its evaluations
-        affordable = self.result.success or self.result.status is Status.MAX_EVALUATIONS
-        for edge in looked_beyond(problem, self.space.ours, best, affordable, self._time_for_proof):
-            self.edges.append(edge)
-        return best
+        return self._within_one_se(best) if self.one_se else best
 
-    def _begun(self) -> tuple[list[Array], Options, bool]:
+    def _begun(self) -> tuple[Array, Options, bool]:
         """Where to begin, with which options, and whether all of F was sketched before."""
         problem, options, sketched = self.problem, self.options, False
         problem.purpose = "first look"
         if self.initial is not None:
-            starts = [self.space.space.theta(self.initial)]
+            start = self.space.space.theta(self.initial)
         else:
-            starts, sketched = starting_points(problem, self.folds, self.space, options.derivatives != "never")
+            start, sketched = starting_points(problem, self.folds, self.space)
             if sketched and self.statistical:
                 options = replace(options, initial_radius=SKETCHED * options.initial_radius)
-            self._check_loss(starts[0])
+            self._check_loss(start)
             first = problem.evaluations[0].point
             plainest = [made.interval[0] for made in problem.evaluations if np.array_equal(made.point, first)]
             nothing = NEGLIGIBLE * max(plainest)
             options = replace(options, target_cost=max(options.target_cost, nothing))
         if self.statistical and options.enough == 0.0:
             if not problem.notes:
-                problem.look(starts[0], within=math.inf)
-            self._check_loss(starts[0])
+                problem.look(start, within=math.inf)
+            self._check_loss(start)
             options = replace(options, enough=worth(problem.best, self.tolerance))
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
-        return starts, replace(options, max_seconds=min(options.max_seconds, left)), sketched
+        return start, replace(options, max_seconds=min(options.max_seconds, left)), sketched
 
-    def _search_from(self, starts: Sequence[Array], options: Options, sketched: bool) -> None:
+    def _search_from(self, start: Array, options: Options, sketched: bool) -> None:
         """The search with its looks at edges, which a sketch has seen, and on beyond those that are ours."""
         problem = self.problem
 
         def search(starts: Sequence[Array], options: Options) -> Result:
-            problem.purpose, more = "search", list(starts[1:]) or None
+            problem.purpose = "search"
             # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
             seen = problem.evaluations if self.statistical and len(starts[0]) == 1 else []
-            self.result = tune(problem, starts[0], starts=more, options=options, callback=problem.report, seen=seen)
+            self.result = tune(problem, starts[0], options=options, callback=problem.report, seen=seen)
             return self.result
 
         def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
@@ -182,10 +169,10 @@ class PenaltySearch:
             return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
 
         if sketched and self.statistical:
-            self.result = search(starts, options)
+            self.result = search([start], options)
         else:
             before = problem.evaluations if self.statistical else []
-            self.result = search_with_edges(search, look, problem.space.bounds, starts, options, before)
+            self.result = search_with_edges(search, look, problem.space.bounds, [start], options, before)
         for _ in range(WIDENED):
             left_over = self._left_of(options)
             ended = self.result.success or self.result.status is Status.ACCURACY
@@ -210,17 +197,41 @@ class PenaltySearch:
         """When so much of max_seconds has passed."""
         return self.began + share * self.options.max_seconds
 
-    def _time_for_proof(self) -> float:
-        now = time.monotonic()
-        return time_for_proof(now - self.began, self._until(REFINING) - now)
+    def _edges(self, best: Evaluation) -> Iterator[tuple[int, str, bool]]:
+        """Edges on which the point lies, and whether each is a lower one; nothing is beyond no penalty."""
+        space, (lower, upper) = self.problem.space, self.problem.space.bounds
+        for i, name in enumerate(space.names):
+            down = bool(best.point[i] <= lower[i] + AT_EDGE)
+            if (down or best.point[i] >= upper[i] - AT_EDGE) and not (down and space.ranges[name][0] == 0.0):
+                yield i, name, down
+
+    def edge_warnings(self, best: Evaluation, words: str) -> Iterator[str]:
+        """Of edges of ranges that were given, unless F is level there, as a derivative near by says, or what was seen a
+        decade or more inside. `words` are the best parameters in scikit-learn's."""
+        made, little = self.problem.evaluations, LITTLE * best.interval[1]
+        near = [one for one in made if np.abs(one.point - best.point).max() <= NEAR]
+        slopes = [one.slope for one in near if one.slope is not None]
+        for i, name, down in self._edges(best):
+            inside = [one.interval[0] for one in made if abs(one.point[i] - best.point[i]) >= 1.0]
+            level = min(inside, default=math.inf) <= best.interval[1] + little
+            if name not in self.space.ours and not level and not any(abs(slope[i]) <= little for slope in slopes):
+                which, way = ("lower", "smaller") if down else ("upper", "larger")
+                end = self.problem.space.ranges[name][0 if down else 1]
+                yield (
+                    f"the best {name} lies on the {which} edge of its space, {end:.4g}: one that is {way} may be "
+                    f"better, widen it (best is {words})"
+                )
 
     def _beyond_our_edge(self) -> Array | None:
         """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
         best = min(self.problem.evaluations, key=lambda made: made.cost)
-        for there, name, down in beyond_edges(self.problem.space, best):
+        within = for_decision(LEAST_GAIN * best.cost, best)
+        for i, name, down in self._edges(best):
             if name not in self.space.ours:
                 continue
-            if estimate(peeked(self.problem, there, best)) < (1.0 - LEAST_GAIN) * best.cost:
+            there: Array = best.point + np.eye(len(best.point))[i] * (-1.0 if down else 1.0)
+            made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
+            if estimate(made) < (1.0 - LEAST_GAIN) * best.cost:
                 self.space = self.space.widened(name, down)
                 self.problem.widen(self.space.space)
                 return there

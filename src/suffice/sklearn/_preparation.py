@@ -1,4 +1,5 @@
-"""Before a search: what its arguments ask for, and the folds, the space and the scores that follow from them."""
+"""Before a search: what `fit` is given, checked and passed on by scikit-learn's rules, and the folds, the space and the
+scores that follow from it."""
 
 from __future__ import annotations
 
@@ -10,26 +11,121 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv
-from sklearn.utils import check_random_state
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-from suffice.arrays import outside_stacklevel, positive
+from suffice.arrays import Array, outside_stacklevel, positive
 from suffice.executors import Processes
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
+from suffice.models.cox import signed_times
 from suffice.options import BUDGETS, Options
+from suffice.rows import given
 from suffice.rows.dense import fits_array
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
 from suffice.search.bilevel import BilevelProblem
-from suffice.sklearn import _fit_arguments as fit_arguments
-from suffice.sklearn._target import transforms_target
+from suffice.sklearn._rows import STEPS, prepares_rows
+from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
 from suffice.sklearn.splits import SearchData, Split
 
 ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
+LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Arguments of the final fit and of the splitter, and the sample weights among them."""
+
+    fit: dict[str, Any]
+    split: dict[str, Any]
+    weight: Any
+
+
+def routed_by_rules(search: Any, params: dict[str, Any]) -> Routed:
+    """Who gets what: by metadata routing where it is enabled, else `sample_weight` and `groups` by name."""
+    estimator = inside(search.estimator)
+    prefix = "" if not isinstance(estimator, Pipeline) else estimator.steps[-1][0] + "__"
+    if get_config()["enable_metadata_routing"]:
+        found = process_routing(search, "fit", **params)
+        fit, split = dict(found.estimator.fit), dict(found.splitter.split)
+        weights = [value for name, value in fit.items() if name.endswith("sample_weight")]
+        return Routed(fit, split, weights[0] if weights else None)
+    known = {"sample_weight", f"{prefix}sample_weight", "groups"}
+    if unknown := set(params) - known:
+        raise TypeError(f"fit takes {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
+    weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
+    fit = {} if weight is None else {f"{prefix}sample_weight": weight}
+    return Routed(fit, {"groups": params.get("groups")}, weight)
+
+
+def in_place(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """X where it is, if the models of a search take it there, and y on this machine."""
+    return given.in_place(X, y, type(search).__name__, lambda: _why_here(search))
+
+
+def _why_here(search: Any) -> str:
+    """Why X has to be in main memory; nothing where rows are tuned in place."""
+    final, before = split_pipeline(search.estimator)
+    if not find_adapter(final).takes_blocks(final):
+        return f"{final} needs it"
+    if transforms_target(search.estimator):
+        return "a transformed target needs it"
+    if not prepares_rows(before):
+        return f"steps before the estimator need it, but for {STEPS}"
+    if search.device is not None:
+        return f"device={search.device!r} needs it"
+    return ""
+
+
+def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = False) -> tuple[Any, Any, Array]:
+    """X, y and the sample weights; a table stays one, so that steps before the estimator see its columns. `several`:
+    whether y may have several columns."""
+    if y is None:
+        raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
+    if getattr(getattr(y, "dtype", None), "names", None):
+        y = signed_times(y)  # of survival: events and times
+    labels = is_classifier(search.estimator)
+    estimator = inside(search.estimator)
+    y, sample_weight = given.here(y), given.here(sample_weight)
+    shape = np.asarray(y).shape
+    several = several and len(shape) == 2 and shape[1] > 1 and given.numbered(X)
+    if not given.read_by_sklearn(X):
+        X = given.checked_in_place(X, type(search).__name__)
+        validate_data(search, X, skip_check_array=True)
+        y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
+        check_consistent_length(y, given.counted(X))
+    elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+        validate_data(search, X, skip_check_array=True)
+        y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
+    else:
+        tables = hasattr(X, "columns")
+        how = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "y_numeric": not labels, "multi_output": several}
+        numbers, y = validate_data(search, X, y, **how)
+        X = X if tables else numbers
+    if labels:
+        check_classification_targets(y)
+    else:
+        y = np.asarray(y, dtype=np.float64)
+        largest = float(np.max(np.abs(y), initial=0.0))
+        if largest > LARGEST_TARGET:
+            raise ValueError(
+                f"y must not hold numbers beyond {LARGEST_TARGET:g}, whose squares are no longer finite, got "
+                f"{largest!r}: divide it by a constant"
+            )
+    X, y = given.indexed(X, y)
+    weight = _check_sample_weight(
+        sample_weight, np.broadcast_to(0.0, (len(y), 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    return X, y, weight
 
 
 @dataclass(frozen=True)
@@ -87,7 +183,7 @@ class SearchPreparation:
     space: PenaltySpace
     scores: Scores
     options: Options
-    routed: fit_arguments.Routed
+    routed: Routed
 
     def problem(self, jobs: int) -> BilevelProblem:
         """The mean loss over folds, by so many processes."""
@@ -109,9 +205,9 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     final, before = split_pipeline(search.estimator)
     adapter = find_adapter(final)
     _check(search, final)
-    routed = fit_arguments.routed(search, fit_params)
+    routed = routed_by_rules(search, fit_params)
     several = adapter.several and not transforms_target(search.estimator)
-    X, y, weight = fit_arguments.checked(search, X, y, routed.weight, several)
+    X, y, weight = checked(search, X, y, routed.weight, several)
     grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
     place = Place.of(search.device, X)
     why = None if place is None else refused(search, X, y, adapter, final, before is not None)

@@ -26,7 +26,7 @@ from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
-from suffice.sklearn._fit_arguments import in_place
+from suffice.sklearn._preparation import in_place
 from suffice.sklearn._report_course import searched
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength

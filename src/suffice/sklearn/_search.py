@@ -53,10 +53,10 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn import _report_data
-from suffice.sklearn._callbacks import CallbackSupportMixin, CallbackTasks, with_callbacks
 from suffice.sklearn._cv_results import (
+    FoldWeights,
+    held_out,
     in_the_estimators_words,
     scores_of_folds,
     table_of_evaluations,
@@ -64,10 +64,9 @@ from suffice.sklearn._cv_results import (
     without_data,
 )
 from suffice.sklearn._final_fit import fit_final, held_against_ours
-from suffice.sklearn._held_out import FoldWeights, held_out
 from suffice.sklearn._penalty_search import PenaltySearch
-from suffice.sklearn._preparation import SearchPreparation, journal_of, prepared
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
+from suffice.sklearn._recorded import CallbackSupportMixin, CallbackTasks, RecordedProblem, with_callbacks
 from suffice.sklearn._report_course import course, trace
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
@@ -125,8 +124,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         place of a range, or of all of them for those penalties that the estimator has: what the data give, l1 from 1e-8
         of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond
         which nothing changes that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties
-        that lie on an edge of a range that was given, with the direction and with what one more decade brings, unless
-        that is proven to be next to nothing.
+        that lie on an edge of a range that was given, with the direction in which better ones may lie, unless
+        the loss is level there.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -259,7 +258,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
-        X, y = fit_arguments.in_place(self, X, y)
+        X, y = in_place(self, X, y)
         with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
             return self._fit(X, y, fit_params, began)
 
@@ -295,8 +294,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
                 self._fold_weights = FoldWeights.of(known.splits, best.solutions)
                 self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
         given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
-        for edge in (one for one in search.edges if one.matters(best)):
-            warnings.warn(edge.message(best, given), stacklevel=outside_stacklevel())
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
         low, high = self.score_interval_
         found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
