@@ -43,7 +43,7 @@ from suffice.arrays import EPS
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Huber, Logistic, MarginLoss, Squared
 from suffice.rows.design import ALIGNED, Design
-from suffice.rows.products import device_blocks
+from suffice.rows.memory import device_blocks
 from suffice.rows.rounding import gamma
 
 WIDEST = 80  # columns in one piece

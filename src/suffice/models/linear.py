@@ -40,8 +40,7 @@ from suffice.models.margin_losses import MarginLoss, Squared
 from suffice.models.smooth import Imaged
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
-from suffice.rows.gram import centred
-from suffice.rows.jobs import Gram, Normal
+from suffice.rows.gram import Gram, Normal, centred
 from suffice.rows.rounding import TINY, gamma
 
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products

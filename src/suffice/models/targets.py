@@ -27,7 +27,7 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, norm
 from suffice.models.linear import CARRIED, MarginModel, majoriser_of
 from suffice.rows.design import Design
-from suffice.rows.jobs import Gram
+from suffice.rows.gram import Gram
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Block, Job, Length, Most
 

@@ -19,8 +19,8 @@ from suffice.executors import Processes
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.options import BUDGETS, Options
-from suffice.rows.dense import fits_array
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
+from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _fit_arguments as fit_arguments
 from suffice.sklearn._target import transforms_target
