@@ -48,7 +48,7 @@ from suffice import BilevelProblem, Space, losses, problems, terms
 from suffice.rows import blocks
 from suffice.rows import dask as cluster
 from suffice.rows.dask import ClusterRows
-from suffice.rows.kept_memory import kept_memory
+from suffice.rows.pieces import kept_memory
 
 D = 50
 CORES = 2  # of the machine that cases are measured on

@@ -1,7 +1,7 @@
 """`cached_property` without a lock.
 
 That of functools holds one lock for all instances of a class while a value is made, up to Python 3.11: computations
-that take turns (`suffice.rows.together`) would wait for each other for ever. A value may be made twice where threads
+that take turns (`suffice.rows.margins`) would wait for each other for ever. A value may be made twice where threads
 race for it, and the last one stays.
 """
 

@@ -44,7 +44,7 @@ from suffice.prove.scores import (
 )
 from suffice.rows.design import Design
 from suffice.rows.rounding import TINY, norm_rounding
-from suffice.rows.weights import Chosen, Even
+from suffice.rows.sums import Chosen, Even
 from suffice.solvers.doubt import Doubt, Steep
 
 __all__ = [

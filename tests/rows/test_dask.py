@@ -22,9 +22,8 @@ from suffice.rows import blocks
 from suffice.rows import dask as cluster
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
-from suffice.rows.jobs import Pull
-from suffice.rows.sums import tree, tree_roundings
-from suffice.rows.weights import View
+from suffice.rows.gram import Pull
+from suffice.rows.sums import View, tree, tree_roundings
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

@@ -20,9 +20,8 @@ from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel, LossModel
 from suffice.problems import LowerLevel
 from suffice.prove.held_out import HeldOut
-from suffice.rows.dense import as_array, squared, with_constant
 from suffice.rows.design import Design
-from suffice.rows.gram import gram
+from suffice.rows.gram import as_array, gram, squared, with_constant
 from suffice.search.bilevel import BilevelProblem
 from suffice.solvers.problem import LinearParts
 

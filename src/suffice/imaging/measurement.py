@@ -21,7 +21,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from suffice.arrays import EPS, positive
 from suffice.imaging.variation import Pixels
-from suffice.rows.dense import real_form
+from suffice.rows.gram import real_form
 from suffice.rows.norms import DENSE_GRAM_SIZE, squared_norm_bound
 
 ADJOINT_SLACK = 1e-8

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from suffice.lazy import cached_property
-from suffice.rows.dense import arrays_of
 from suffice.rows.given import here
+from suffice.rows.gram import arrays_of
 
 ON_DEMAND = (cached_property, functools.cached_property)
 DEPTH = 12

@@ -187,7 +187,14 @@ class ConcomitantHuber(MarginModel):
             return 0.0
         return self.enclosure(image, self.design.row_norms * radius)[0] if radius < 1e100 else math.inf
 
+    def value_at(self, x: Array, image: Array) -> float:
+        return float(self.design.weights @ self.losses(image)) + 0.5 * self.l2 * float(x @ x)
+
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        return self.rows.pull(self.design.weights * self.slopes(image)) + self.l2 * x
+
     def losses(self, image: Array) -> Array:
+        """Every row's loss at these margins."""
         b, s = self.scale(image)
         size = np.abs(image + b - self.y)
         with np.errstate(divide="ignore", invalid="ignore"):

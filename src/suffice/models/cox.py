@@ -40,9 +40,8 @@ import numpy.typing as npt
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.models.linear import CARRIED, MarginModel, offsets
-from suffice.rows.dense import as_array
 from suffice.rows.design import Design
-from suffice.rows.gram import centred, gram
+from suffice.rows.gram import as_array, centred, gram
 from suffice.rows.rounding import TINY, gamma
 
 ROUGH = 1e-9

@@ -133,7 +133,7 @@ class Intercepted(LossModel):
 
     # b
 
-    def at(self, image: Any) -> Root:
+    def root(self, image: Any) -> Root:
         """b at these margins, and what was found with it."""
         known = self.rows.known(image)
         root: Root = known.once("root", self.owners, lambda: self._found(image, *self._bracket(image)))
@@ -141,11 +141,11 @@ class Intercepted(LossModel):
 
     def b(self, image: Any) -> float:
         """b at these margins, in floating-point arithmetic."""
-        return self.at(image).b
+        return self.root(image).b
 
     def intercept(self, image: Any) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
-        root = self.at(image)
+        root = self.root(image)
         find = lambda: self._error_of(root, image, self._largest(image))  # noqa: E731
         return root.b, self.rows.known(image).once("error of b", self.owners, find)
 
@@ -163,9 +163,6 @@ class Intercepted(LossModel):
     def shift_within(self, image: Any, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
         return self.reach * radius + self.intercept(image)[1]
-
-    def shifted(self, image: Array, by: Array) -> Array:
-        return image + self.b(by)
 
     @cached_property
     def _third(self) -> float:
@@ -266,8 +263,8 @@ class Intercepted(LossModel):
 
     # What a point is asked for
 
-    def _slack(self, x: Array, image: Any, products: float) -> Slack:
-        return self._slack_with(super()._slack(x, image, products), image, self.intercept(image)[1])
+    def slack(self, x: Array, image: Any, products: float) -> Slack:
+        return self._slack_with(super().slack(x, image, products), image, self.intercept(image)[1])
 
     def _slack_with(self, off: Slack, image: Any, error_of_b: float) -> Slack:
         """b errs by the largest error of a margin, and has its own."""
@@ -276,48 +273,31 @@ class Intercepted(LossModel):
             furthest += off.carried * EPS * (self._largest(image) + 2.0 * self._offset_size[0])
         return replace(off, carried=off.carried + 2.0, even=furthest + error_of_b)
 
-    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
-        root = self.at(image)
-        given = self.given if off is None else self.with_norms
-        given = given if root.slopes is None else {**given, "slopes": root.slopes}
-        return Point.of(self.rows.run(At(self.loss, root.b, pull, off, value), [image], **given))
+    def given_at(self, image: Any) -> dict[str, Any]:
+        slopes = self.root(image).slopes
+        return {} if slopes is None else {"slopes": slopes}
 
-    def point(self, x: Array, image: Any) -> Point:
-        def find() -> Point:
-            found = None
-            if self.rows.dear and not self.rows.known(image).knows("root", self.owners):
-                found = self._point_with_root(x, image)
-            return self._run(image, off=self._slack(x, image, 1.0)) if found is None else found
-
-        point: Point = self.rows.known(image).once("point", self.owners, find)
-        return point
-
-    def _point_with_root(self, x: Array, image: Any) -> Point | None:
-        """From the pass that ends the search for b; None if that has ended before, or b errs by more than expected."""
-        last, b = self._sought(image, *self._bracket(image))
+    def point_with_b(self, x: Array, image: Any) -> Point | None:
+        """None as well if b errs by more than expected."""
         known = self.rows.known(image)
+        if known.knows("root", self.owners):
+            return None
+        last, b = self._sought(image, *self._bracket(image))
         if b is None or not last.second > 0.0:
             known.keep("root", self.owners, last if b is None else self._balance(image, b))
             return None
         expected = AMPLE * ((last.noise or 0.0) / last.second + max(self._third, 1.0) * (b - last.b) ** 2)
-        off = self._slack_with(super()._slack(x, image, 1.0), image, expected)
+        off = self._slack_with(super().slack(x, image, 1.0), image, expected)
         job = At(self.loss, b, off=off, balance=Balance(self.loss, b, self._third < math.inf))
         found = self.rows.run(job, [image], **self.with_norms)
-        known.keep("root", self.owners, self._with_noise(Root(b, 0.0, 0.0), found[5:]))
-        return Point.of(found) if self.intercept(image)[1] <= expected else None
+        known.keep("root", self.owners, self._with_noise(Root(b, 0.0, 0.0), found[2 + self.bounds :]))
+        return self.point_of(found) if self.intercept(image)[1] <= expected else None
 
-    def value_at(self, x: Array, image: Any) -> float:
-        if self.rows.dear:
-            return super().value_at(x, image)
-        find = lambda: float(self.design.weights @ self.losses(image))  # noqa: E731
-        return float(self.rows.known(image).once("loss", self.owners, find)) + 0.5 * self.l2 * float(x @ x)
-
-    def slopes(self, image: Any) -> Array:
-        slopes: Array = self.at(image).slopes
-        return slopes
+    def loss_at(self, image: Any) -> float:
+        return float(self.rows.known(image).once("loss", self.owners, lambda: super(Intercepted, self).loss_at(image)))
 
     def row_curvature(self, image: Any) -> Any:
         if self.rows.dear:
             return super().row_curvature(image)
-        curvature: Array = self.design.weights * self.at(image).bends
+        curvature: Array = self.design.weights * self.root(image).bends
         return curvature

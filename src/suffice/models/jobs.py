@@ -1,4 +1,4 @@
-r"""What is done with a block of rows of a model with one margin (`suffice.rows.blocks`):
+r"""What is done with a block of rows (`suffice.rows.blocks`) whose loss is a sum of psi over one or more margins:
 
     at a point   sum_i a_i psi(m_i), X^T (a psi'(m)), and what bounds the rounding of these
     along        sum_i a_i c_i (n_i - m_i)^2 between two points
@@ -28,18 +28,24 @@ class Slack:
     """How far margins may be off: `slack` ||x_i|| + `least`, `carried` units of themselves and of the offset o, and
     `even` for all."""
 
-    slack: float
+    slack: Any  # one for all margins of a row, or one for each
     least: float
     carried: float = 0.0
     even: float = 0.0
 
     def of(self, block: Block, shift: float) -> Array:
         """Of every row."""
-        error: Array = self.slack * block["norms"] + (self.least + self.even)
+        raw = block.margins[0]
+        error: Array = self.slack * beside(block["norms"], raw) + (self.least + self.even)
         if self.carried:
-            raw, o = block.margins[0], block.given.get("o")
+            o = block.given.get("o")
             error = error + self.carried * EPS * (abs(raw) + (0.0 if o is None else abs(o)) + abs(shift))
         return error
+
+
+def beside(a: Any, m: Any) -> Any:
+    """Numbers of rows, to go with their margins."""
+    return a if m.ndim == 1 else a[:, None]
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,9 @@ class At(Job):
         with np.errstate(over="ignore", invalid="ignore"):
             if slopes is None and (self.pull or self.off is not None):
                 slopes = self.loss.derivative(m, y)
-            value = float(a @ self.loss.value(m, y)) if self.value else 0.0
+            value = float((a @ self.loss.value(m, y)).sum()) if self.value else 0.0
             if self.pull:
-                gradient = block.pull(a * slopes)
+                gradient = block.pull(beside(a, m) * slopes)
             bounds = (Length(0.0), Length(0.0), Most(0.0)) if self.off is None else self._bounds(block, m, slopes)
         found = value, gradient, *bounds
         return found if self.balance is None else (*found, *self.balance(block))
@@ -82,7 +88,7 @@ class At(Job):
         xp, counts = namespace(a), a > 0.0
         if not bool(xp.all(counts)):
             m, a, y, error, slopes = m[counts], a[counts], y[counts], error[counts], slopes[counts]
-        root, bend = xp.sqrt(a), self.loss.curvature_between(m - error, m + error, y)
+        root, bend = beside(xp.sqrt(a), m), self.loss.curvature_between(m - error, m + error, y)
         size = slope_size(self.loss, slopes, bend, m, y)
         through, whole = length(root * bend * error), length(root * (size + bend * error))
         cut = math.isinf(self.loss.curvature) and not bool(xp.all(bend < LARGEST))
@@ -101,7 +107,7 @@ class Along(Job):
         m, n = block.margins
         c = self.loss.curvature_between(m + self.shift, n + self.shift, block["y"])
         change = n - m
-        return float(block["a"] @ (c * change * change))
+        return float((block["a"] @ (c * change * change)).sum())
 
 
 @dataclass(frozen=True)

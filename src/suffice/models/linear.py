@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +40,9 @@ from suffice.models.margin_losses import MarginLoss, Squared
 from suffice.models.smooth import Imaged
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
-from suffice.rows.gram import centred
-from suffice.rows.jobs import Gram, Normal
+from suffice.rows.gram import Gram, Normal, centred
 from suffice.rows.rounding import TINY, gamma
+from suffice.rows.sums import Job
 
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
@@ -79,14 +79,6 @@ class MarginModel(Imaged):
         """An upper bound of second derivatives in the margins of a row, infinite where there is none."""
         raise NotImplementedError
 
-    def losses(self, image: Array) -> Array:
-        """Every row's loss at these margins."""
-        raise NotImplementedError
-
-    def slopes(self, image: Array) -> Array:
-        """Every row's derivative with respect to its margins, in an array of its own."""
-        raise NotImplementedError
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MarginModel) or type(other) is not type(self):
             return False
@@ -115,14 +107,6 @@ class MarginModel(Imaged):
     def image(self, x: Array) -> Any:
         return self.rows.margins(x)
 
-    def value_at(self, x: Array, image: Any) -> float:
-        """For rows at hand."""
-        return float(self.design.weights @ self.losses(image)) + 0.5 * self.l2 * float(x @ x)
-
-    def gradient_at(self, x: Array, image: Any) -> Array:
-        """For rows at hand."""
-        return self.rows.pull(self.design.weights * self.slopes(image)) + self.l2 * x
-
 
 def _same(one: Any, other: Any) -> bool:
     """Designs are the same if they are one object; equal arrays are."""
@@ -133,27 +117,162 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """What is known of a point: the loss, its gradient, and lengths that bound what rounding does to that."""
+    """What is known of a point: the loss, its gradient, and what bounds that one's rounding."""
 
     loss: float
     pull: Array
-    through: float
-    whole: float
-    cut: bool  # whether rates were cut off
+    bounds: tuple[float, ...]
 
-    @classmethod
-    def of(cls, found: tuple[Any, ...]) -> Point:
-        loss, pull, through, whole, cut = found[:5]
-        return cls(float(loss), pull, float(through), float(whole), bool(cut))
 
-    def rounding(self, design: Design) -> float:
-        """A bound on ||fl(X^T a psi') - X^T a psi'||: through margins that are off, and of the sum itself."""
-        if self.cut:
+class RowModel(MarginModel):
+    """A sum over rows of a loss of their margins, K for each: what jobs find of a point. x is W, d x K, column by
+    column. Final classes say by which job, and what of the rounding its bounds prove."""
+
+    y: Any
+    offset: Any = None
+    bounds: ClassVar[int] = 3  # of a point
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+        return 1
+
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        """What all that is known of margins depends on besides them."""
+        raise NotImplementedError
+
+    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> Job:
+        """What finds the loss, if its `value` is asked for, X^T (a psi') if it is to `pull`, and bounds for margins
+        that are `off` by so much."""
+        raise NotImplementedError
+
+    def rounding(self, found: Point, off: Slack) -> float:
+        """A bound on ||fl(X^T a psi') - X^T a psi'||."""
+        raise NotImplementedError
+
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        known = {"a": self.design.weights, "y": self.y}
+        return known if self.offset is None else {**known, "o": self.offset}
+
+    @property
+    def with_norms(self) -> dict[str, Any]:
+        """The same with the norms of rows."""
+        return {**self.given, "norms": self.design.row_norms_there}
+
+    def given_at(self, image: Any) -> dict[str, Any]:
+        """What else is known of the rows at these margins."""
+        return {}
+
+    def image(self, x: Array) -> Any:
+        W = x if self.outputs == 1 else np.ascontiguousarray(x.reshape(self.outputs, -1).T)
+        return self.rows.margins(W, self.offset)
+
+    def slack(self, x: Array, image: Any, products: float) -> Slack:
+        """How far margins are off that err by no more than so many products."""
+        slack = products * self.design.margin_rounding(x) * norm(x)
+        return Slack(slack, TINY * len(x), 0.0 if self.offset is None else products)
+
+    def at(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
+        """What is asked for of a point."""
+        given = {**(self.given if off is None else self.with_norms), **self.given_at(image)}
+        return self.point_of(self.rows.run(self.job(image, pull, off, value), [image], **given))
+
+    def point_of(self, found: tuple[Any, ...]) -> Point:
+        """From the sums of a job."""
+        pull = found[1] if self.outputs == 1 else np.ascontiguousarray(found[1].T).ravel()
+        return Point(float(found[0]), pull, tuple(float(one) for one in found[2 : 2 + self.bounds]))
+
+    def point(self, x: Array, image: Any) -> Point:
+        """All that is known of x, from one pass where its margins are a product."""
+
+        def find() -> Point:
+            found = self.point_with_b(x, image) if self.rows.dear else None
+            return self.at(image, off=self.slack(x, image, 1.0)) if found is None else found
+
+        point: Point = self.rows.known(image).once("point", self.owners, find)
+        return point
+
+    def point_with_b(self, x: Array, image: Any) -> Point | None:
+        """From the pass that ends the search for intercepts; None if that has ended before."""
+        return None
+
+    def value_at(self, x: Array, image: Any) -> float:
+        # On the way between two points there is no pass over X.
+        whole = self.rows.all_at_once(image) or self.rows.known(image).knows("point", self.owners)
+        loss = self.point(x, image).loss if whole else self.loss_at(image)
+        return loss + 0.5 * self.l2 * float(x @ x)
+
+    def loss_at(self, image: Any) -> float:
+        """Without the ridge."""
+        return self.at(image, pull=False).loss
+
+    def gradient_at(self, x: Array, image: Any) -> Array:
+        return (self.point(x, image) if self.rows.dear else self.at(image, value=False)).pull + self.l2 * x
+
+    def rounding_at(self, x: Array, image: Any) -> float:
+        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
+        return self._rounding(x, image, 1.0, self.point(x, image) if self.rows.dear else None)
+
+    def gradient_rounding(self, x: Array, image: Any) -> float:
+        """A bound on the norm of the rounding error of the gradient, for an image that is a product, or carried along
+        straight lines (see `CARRIED`)."""
+        return self._rounding(x, image, CARRIED)
+
+    def _rounding(self, x: Array, image: Any, products: float, found: Point | None = None) -> float:
+        off = self.slack(x, image, products)
+        found = self.at(image, pull=False, off=off, value=False) if found is None else found
+        bound = self.rounding(found, off)
+        return bound + 2.0 * EPS * self.l2 * norm(x) if math.isfinite(bound) else math.inf
+
+    def along(self, image: Any) -> Job:
+        """What sums up the largest second derivatives between two points, along the line."""
+        raise NotImplementedError
+
+    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
+        total = self.rows.run(self.along(z_image), [z_image, x_image], **self.given)
+        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
+
+
+class PsiModel(RowModel):
+    """The sum of psi over all margins."""
+
+    loss: MarginLoss
+
+    @property
+    def curvature(self) -> float:
+        return self.loss.curvature
+
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        if isinstance(self.loss, Squared):
+            _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
+        return super().L
+
+    @property
+    def owners(self) -> tuple[Any, ...]:
+        return self.design.weights, self.y, self.loss
+
+    def b(self, image: Any) -> float:
+        """An intercept at these margins."""
+        return 0.0
+
+    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> Job:
+        return At(self.loss, self.b(image), pull, off, value)
+
+    def rounding(self, found: Point, off: Slack) -> float:
+        """Through margins that are off, and of the sum itself; infinite where rates were cut off."""
+        through, whole, cut = found.bounds
+        if cut:
             return math.inf
-        up = 1.0 + gamma(design.shape[0] + 8)
-        through = math.sqrt(design.squared_norm) * self.through * up
-        found = through + design.pull_rounding * self.whole * up + design.underflow
-        return found if math.isfinite(found) else math.inf
+        design, up = self.design, 1.0 + gamma(self.design.shape[0] * self.outputs + 8)
+        through = math.sqrt(design.squared_norm) * through * up
+        return through + design.pull_rounding * whole * up + math.sqrt(self.outputs) * design.underflow
+
+    def along(self, image: Any) -> Job:
+        return Along(self.loss, self.b(image))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,104 +338,14 @@ class RowCurvature:
 
 
 @dataclass(frozen=True, eq=False)
-class LossModel(MarginModel):
-    """A sum of psi over rows, with or without an intercept."""
+class LossModel(PsiModel):
+    """With one margin for each row, with or without an intercept."""
 
     design: Design
     y: Any
     loss: MarginLoss
     l2: float = 0.0
     offset: Any = None
-
-    @property
-    def curvature(self) -> float:
-        return self.loss.curvature
-
-    @property
-    def L(self) -> float:  # noqa: N802 (the symbol)
-        if isinstance(self.loss, Squared):
-            _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
-        return super().L
-
-    @property
-    def owners(self) -> tuple[Any, ...]:
-        """What all that is known of margins depends on besides them."""
-        return self.design.weights, self.y, self.loss
-
-    @cached_property
-    def given(self) -> dict[str, Any]:
-        """What goes with the rows."""
-        known = {"a": self.design.weights, "y": self.y}
-        return known if self.offset is None else {**known, "o": self.offset}
-
-    @property
-    def with_norms(self) -> dict[str, Any]:
-        """The same with the norms of rows."""
-        return {**self.given, "norms": self.design.row_norms_there}
-
-    def image(self, x: Array) -> Any:
-        return self.rows.margins(x, self.offset)
-
-    def b(self, image: Any) -> float:
-        """An intercept at these margins."""
-        return 0.0
-
-    def shifted(self, image: Array, by: Array) -> Array:
-        """These margins plus the intercept that belongs to the margins `by`."""
-        return image
-
-    def losses(self, image: Array) -> Array:
-        return self.loss.value(self.shifted(image, image), self.y)
-
-    def slopes(self, image: Array) -> Array:
-        return self.loss.derivative(self.shifted(image, image), self.y)
-
-    # A point
-
-    def _slack(self, x: Array, image: Any, products: float) -> Slack:
-        """How far margins are off that err by no more than so many products."""
-        slack = products * self.design.margin_rounding(x) * norm(x)
-        return Slack(slack, TINY * len(x), 0.0 if self.offset is None else products)
-
-    def _run(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
-        given = self.given if off is None else self.with_norms
-        return Point.of(self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given))
-
-    def point(self, x: Array, image: Any) -> Point:
-        """All that is known of x, from one pass where its margins are a product."""
-        find = lambda: self._run(image, off=self._slack(x, image, 1.0))  # noqa: E731
-        point: Point = self.rows.known(image).once("point", self.owners, find)
-        return point
-
-    def value_at(self, x: Array, image: Any) -> float:
-        if not self.rows.dear:
-            return super().value_at(x, image)
-        # On the way between two points there is no pass over X.
-        whole = self.rows.all_at_once(image) or self.rows.known(image).knows("point", self.owners)
-        loss = self.point(x, image).loss if whole else self._run(image, pull=False).loss
-        return loss + 0.5 * self.l2 * float(x @ x)
-
-    def gradient_at(self, x: Array, image: Any) -> Array:
-        return self.point(x, image).pull + self.l2 * x if self.rows.dear else super().gradient_at(x, image)
-
-    def rounding_at(self, x: Array, image: Any) -> float:
-        """A sharper `gradient_rounding` at the price of a few passes over the rows, for an image that is a product."""
-        if self.rows.dear:
-            return self.point(x, image).rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
-        return self._rounding(x, image, 1.0)
-
-    def gradient_rounding(self, x: Array, image: Any) -> float:
-        """A bound on the norm of the rounding error of the gradient, for an image that is a product, or carried along
-        straight lines (see `CARRIED`)."""
-        return self._rounding(x, image, CARRIED)
-
-    def _rounding(self, x: Array, image: Any, products: float) -> float:
-        found = self._run(image, pull=False, off=self._slack(x, image, products), value=False)
-        return found.rounding(self.design) + 2.0 * EPS * self.l2 * norm(x)
-
-    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        total = self.rows.run(Along(self.loss, self.b(z_image)), [z_image, x_image], **self.given)
-        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
 
     def slope_between(self, image: Any, other: Any) -> float:
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""

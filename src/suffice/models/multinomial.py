@@ -41,14 +41,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
-from suffice.models.linear import CARRIED, MarginModel, majoriser_of
+from suffice.models.jobs import Slack
+from suffice.models.linear import Point, RowModel
 from suffice.models.softmax_jobs import (
     Indices,
     R,
@@ -66,32 +67,11 @@ from suffice.models.softmax_jobs import (
     solve_across,
 )
 from suffice.rows.design import Design
-from suffice.rows.rounding import TINY, gamma
+from suffice.rows.rounding import gamma
 from suffice.rows.sums import tree_roundings
 
 MOST_STEPS = 100
 CLOSE = 1e-8  # a step this short is the last: what it leaves is of the size of its square
-
-
-@dataclass(frozen=True, eq=False)
-class SoftmaxPoint:
-    """What is known of a point."""
-
-    loss: float
-    pull: Array  # W's order
-    bent_rows: float
-    rows: float
-    bent: float
-    exponents: float
-    whole: float
-
-    @classmethod
-    def of(cls, found: tuple[Any, ...]) -> SoftmaxPoint:
-        loss, pull, *lengths = found[:LENGTHS]
-        return cls(float(loss), np.ascontiguousarray(pull.T).ravel(), *(float(one) for one in lengths))
-
-
-LENGTHS = len(fields(SoftmaxPoint))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +87,7 @@ class Intercepts:
 
 
 @dataclass(frozen=True, eq=False)
-class Multinomial(MarginModel):
+class Multinomial(RowModel):
     """The multinomial loss with a ridge; y holds the numbers of the rows' classes, x is W row by row."""
 
     design: Design
@@ -115,28 +95,19 @@ class Multinomial(MarginModel):
     classes: int
     intercept: bool
     l2: float = 0.0
+    bounds: ClassVar[int] = 5
 
     @property
     def curvature(self) -> float:
         return 0.5
 
-    @cached_property
-    def given(self) -> dict[str, Any]:
-        """What goes with the rows."""
-        return {"a": self.design.weights, "y": self.y}
-
     @property
-    def with_norms(self) -> dict[str, Any]:
-        """The same with the norms of rows."""
-        return {**self.given, "norms": self.design.row_norms_there}
+    def outputs(self) -> int:
+        return self.classes
 
     @property
     def owners(self) -> tuple[Any, ...]:
-        """What all that is known of margins depends on besides them."""
         return self.design.weights, self.y, self.intercept
-
-    def image(self, x: Array) -> Any:
-        return self.rows.margins(np.ascontiguousarray(x.reshape(self.classes, -1).T))
 
     @cached_property
     def reach(self) -> float:
@@ -242,7 +213,7 @@ class Multinomial(MarginModel):
     def _drawn(self, image: Any, M: Any, k: int) -> Array:
         """How the intercepts move with margins that move by M, N x (K k)."""
         job = SoftmaxBend(np.zeros((self.classes, k)), self._b(image), pull=False)
-        return -solve_across(self._found(image).H, self.rows.run(job, [image, M], **self._given_p(image)))
+        return -solve_across(self._found(image).H, self.rows.run(job, [image, M], **self.given, **self.given_at(image)))
 
     def intercept_adjoint(self, image: Any, u: Array) -> Array:
         """u^T d b / d W."""
@@ -250,91 +221,60 @@ class Multinomial(MarginModel):
             return np.zeros(self.classes * self.design.shape[1])
         found = self._found(image)
         job = SoftmaxBack(solve_across(found.H, u - u.mean()), found.b)
-        return -np.ascontiguousarray(self.rows.run(job, [image], **self._given_p(image)).T).ravel()
+        return -np.ascontiguousarray(self.rows.run(job, [image], **self.given, **self.given_at(image)).T).ravel()
 
     # What a point is asked for
 
     def _b(self, image: Any) -> Array | None:
         return self._found(image).b if self.intercept else None
 
-    def _given_p(self, image: Any, norms: bool = False) -> dict[str, Any]:
-        """What goes with the rows, p too where it is at hand."""
+    def given_at(self, image: Any) -> dict[str, Any]:
+        """p, where it is at hand."""
         p = self._found(image).p if self.intercept else None
-        given = self.with_norms if norms else self.given
-        return given if p is None else {**given, "p": p}
+        return {} if p is None else {"p": p}
 
     def probabilities(self, image: Array) -> Array:
         """Those of all rows at hand, at these margins."""
         p: Array | None = self._found(image).p if self.intercept else None
         return softmax_rows(image)[0] if p is None else p
 
-    def point(self, image: Any) -> SoftmaxPoint:
-        """All that is known of it, from one pass over X but for the one that makes its margins."""
+    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> SoftmaxAt:
+        return SoftmaxAt(self._b(image), pull, off is not None)
 
-        def find() -> SoftmaxPoint:
-            known = self.rows.known(image)
-            if not self.intercept or not self.rows.dear or known.knows("intercepts", self.owners):
-                return self._run(image)
-            b, better = self._sought(image)
-            if better is None:
-                known.keep("intercepts", self.owners, self._balance(image, b))
-                return self._run(image)
-            sums = self.rows.run(SoftmaxAt(better, balance=True), [image], **self.with_norms)
-            proven = self._proven(better, float(sums[0]), SoftmaxSums(*sums[LENGTHS:]))
-            known.keep("intercepts", self.owners, proven)
-            return SoftmaxPoint.of(sums)
+    def point_with_b(self, x: Array, image: Any) -> Point | None:
+        known = self.rows.known(image)
+        if not self.intercept or known.knows("intercepts", self.owners):
+            return None
+        b, better = self._sought(image)
+        if better is None:
+            known.keep("intercepts", self.owners, self._balance(image, b))
+            return None
+        found = self.rows.run(SoftmaxAt(better, balance=True), [image], **self.with_norms)
+        proven = self._proven(better, float(found[0]), SoftmaxSums(*found[2 + self.bounds :]))
+        known.keep("intercepts", self.owners, proven)
+        return self.point_of(found)
 
-        point: SoftmaxPoint = self.rows.known(image).once("softmax", self.owners, find)
-        return point
+    def loss_at(self, image: Any) -> float:
+        return self._found(image).loss if self.intercept else super().loss_at(image)
 
-    def _run(self, image: Any, *, pull: bool = True, bounds: bool = True) -> SoftmaxPoint:
-        job = SoftmaxAt(self._b(image), pull, bounds)
-        return SoftmaxPoint.of(self.rows.run(job, [image], **self._given_p(image, bounds)))
+    def slack(self, x: Array, image: Any, products: float) -> Slack:
+        return replace(super().slack(x, image, products), even=self.shift(image)[1])
 
-    def _whole(self, image: Any) -> bool:
-        return self.rows.all_at_once(image) or self.rows.known(image).knows("softmax", self.owners)
-
-    def value_at(self, x: Array, image: Any) -> float:
-        if self._whole(image):
-            loss = self.point(image).loss
-        else:  # on the way between two points
-            loss = self._found(image).loss if self.intercept else self._run(image, pull=False, bounds=False).loss
-        return loss + 0.5 * self.l2 * float(x @ x)
-
-    def gradient_at(self, x: Array, image: Any) -> Array:
-        at = self.point(image) if self.rows.dear or self._whole(image) else self._run(image, bounds=False)
-        return at.pull + self.l2 * x
-
-    def losses(self, image: Array) -> Array:
-        return softmax_rows(image, np.asarray(self.y, dtype=np.intp), self._b(image))[1]
-
-    def gradient_rounding(self, x: Array, image: Any) -> float:
-        return self._bound(x, image, CARRIED)
-
-    def rounding_at(self, x: Array, image: Any) -> float:
-        """A sharper `gradient_rounding`, for an image that is a product."""
-        if self.rows.dear:
-            self.point(image)
-        return self._bound(x, image, 1.0)
-
-    def _bound(self, x: Array, image: Any, products: float) -> float:
-        """By the module's text, for margins that err by no more than so many products."""
-        known = self.rows.known(image).knows("softmax", self.owners)
-        found = self.point(image) if known else self._run(image, pull=False)
-        design, least, error_of_b = self.design, TINY * len(x), self.shift(image)[1]
-        slack = products * design.margin_rounding(x) * norm(x)
-        furthest = (1.0 + self._follow) * (slack * design.reach + least) + error_of_b
+    def rounding(self, found: Point, off: Slack) -> float:
+        """By the module's text."""
+        bent_rows, rows, bent, exponents, whole = found.bounds
+        design, off_b = self.design, off.even
+        furthest = (1.0 + self._follow) * (off.slack * design.reach + off.least) + off_b
         up = 1.0 + gamma(design.shape[0] + self.classes + 16)
         stretch = math.exp(min(0.5 * R * furthest * (1.0 + 8.0 * EPS), 350.0)) * (1.0 + 8.0 * EPS)
         half = math.sqrt(0.5) * up
-        bent_rows, bent = min(stretch * found.bent_rows, half * found.rows), min(stretch * found.bent, half)
-        through = math.sqrt(0.5) * (slack * bent_rows + (least + error_of_b) * bent) + 0.5 * found.exponents
+        bent_rows, bent = min(stretch * bent_rows, half * rows), min(stretch * bent, half)
+        through = math.sqrt(0.5) * (off.slack * bent_rows + (off.least + off_b) * bent) + 0.5 * exponents
         through *= math.sqrt(design.squared_norm) * up
-        return through + design.pull_rounding * found.whole * up + 2.0 * EPS * self.l2 * norm(x) + design.underflow
+        return float(through + design.pull_rounding * whole * up + design.underflow)
 
-    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        total = self.rows.run(SoftmaxAlong(), [z_image, x_image], **self.given)
-        return min(majoriser_of(self.design, 0.5, z, x, float(total)) + self.l2, self.L)
+    def along(self, image: Any) -> SoftmaxAlong:
+        return SoftmaxAlong()
 
     # Hessians
 
@@ -342,14 +282,14 @@ class Multinomial(MarginModel):
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
         parts = columns_of_classes(working, self.classes, self.design.shape[1])
         H: Array
-        H, across = self.rows.run(SoftmaxHessian(parts, self._b(image)), [image], **self._given_p(image))
+        H, across = self.rows.run(SoftmaxHessian(parts, self._b(image)), [image], **self.given, **self.given_at(image))
         H = H - across @ solve_across(self._found(image).H, across.T) if self.intercept else H.copy()
         H[np.diag_indices(len(H))] += self.l2
         return H
 
     def hessian_at(self, image: Any) -> Callable[[Array], Array]:
         """V -> the Hessian at these margins times the columns of V, by products with X."""
-        K, b, given = self.classes, self._b(image), self._given_p(image)
+        K, b, given = self.classes, self._b(image), {**self.given, **self.given_at(image)}
 
         def product(V: Array) -> Array:
             k = V.shape[1]

@@ -43,7 +43,7 @@ from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labe
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
-from suffice.rows.weights import Chosen, Even
+from suffice.rows.sums import Chosen, Even
 from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 

@@ -94,5 +94,5 @@ def with_targets(model: Targets, l1: float, by_rows: bool, least: float = 0.0) -
         model = replace(model, l2=least)
     g: Any = L1(l1)
     if by_rows and l1 > 0.0:
-        g = SparseGroup(rows(columns, model.count), l1)
-    return Composite(model, g, mu=model.mu, L=model.L, size=columns * model.count)
+        g = SparseGroup(rows(columns, model.outputs), l1)
+    return Composite(model, g, mu=model.mu, L=model.L, size=columns * model.outputs)

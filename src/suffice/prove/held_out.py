@@ -49,7 +49,7 @@ from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import Design
-from suffice.rows.products import absolute_product
+from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
 from suffice.rows.sums import Block, Job, Length, Most
 from suffice.solvers.doubt import Doubt, Steep

@@ -50,7 +50,7 @@ from suffice.prove.factor import ProvenFactor, apart
 from suffice.prove.outputs import PsiAt, images
 from suffice.prove.verified import Verifiable, Verification
 from suffice.prove.verified_rows import Question
-from suffice.rows.products import absolute_product
+from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Block, Most
 from suffice.search.derivatives import AtSolution, Penalty, of_penalty

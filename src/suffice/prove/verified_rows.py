@@ -34,7 +34,7 @@ from suffice.prove.factor import Indices, ProvenFactor, Variables, apart
 from suffice.prove.outputs import PsiAt, State, images, weighted_gram
 from suffice.rows.design import OF_FACTORS, Design
 from suffice.rows.gram import dense_rows
-from suffice.rows.products import absolute_product
+from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Block, Job, Length, Most
 

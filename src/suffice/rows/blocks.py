@@ -3,16 +3,18 @@ r"""A matrix that is never in memory as a whole: blocks of rows, here or on a cl
     X w = (X_1 w, X_2 w, ...),     X^T r = sum_b X_b^T r_b,     X^T C X = sum_b X_b^T C_b X_b
 
 Sums over blocks are made in one tree (`suffice.rows.sums`), of jobs that are given margins (`suffice.rows.margins`).
-Jobs that are asked for at a time (`suffice.rows.together`) share a pass.
+Jobs that are asked for at a time (`suffice.rows.margins`) share a pass.
 
 `RowBlocks` behaves like a matrix where a `Design` needs one: `shape`, `X @ w`, `X.T @ r`. Its rows come from a
 `numpy.memmap`, from files, or from any function that gives the rows from one number to another. A block is turned into
-float64 when it is read: a file of bytes or float32 takes no more room than it has. The operating system keeps what
-fits of a file.
+float64 when it is read: a file of bytes or float32 takes no more room than it has. A file is mapped where it is
+needed, and known to workers by its name; the operating system keeps what fits of it.
 """
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -23,12 +25,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from suffice.arrays import Array, frozen, norm, whole_number
-from suffice.rows.files import _Part, _Stack
-from suffice.rows.margins import Known, Margins, PassRequest, _Made, combined, product, products_of, written
+from suffice.rows.margins import Known, Margins, PassRequest, _Made, asked, combined, product, products_of, written
 from suffice.rows.rounding import TINY, block_length, dense_product
-from suffice.rows.sums import Block, Job, Tree, one_thread, tree
-from suffice.rows.together import asked
-from suffice.rows.weights import Even, rows_from
+from suffice.rows.sums import Block, Even, Job, Tree, one_thread, rows_from, tree
 
 LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
@@ -374,3 +373,57 @@ class _Transposed:
 
     def __matmul__(self, r: Array) -> Array:
         return self.X.adjoint(r)
+
+
+class _Part:
+    """An array, or a file: that one is mapped where it is needed, and a worker is sent its name, not its content."""
+
+    def __init__(self, source: Any) -> None:
+        if isinstance(source, str | os.PathLike):
+            source = np.load(source, mmap_mode="r", allow_pickle=False)
+        array = source if isinstance(source, np.ndarray) else np.asarray(source)
+        if array.ndim != 2 or 0 in array.shape:
+            raise ValueError(f"X must be a matrix with at least one row and column, got shape {array.shape}")
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"X must be a matrix of real numbers, got {array.dtype}")
+        self.shape = (int(array.shape[0]), int(array.shape[1]))
+        self.file = (_file_of(array) or {}) if isinstance(array, np.memmap) else {}
+        self.array: Any = array
+
+    def __getitem__(self, rows: slice) -> Any:
+        if self.array is None:
+            memory_map: Any = np.memmap
+            self.array = memory_map(mode="r", **self.file)
+        return self.array[rows]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "array": None if self.file else self.array}
+
+
+def _file_of(array: Any) -> dict[str, Any] | None:
+    """The arguments with which a memory map can be made again, or None if it is a part of its file that has none."""
+    root, name = array._mmap, array.filename
+    if root is None or name is None or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return None
+    mapped = np.frombuffer(root, dtype=np.uint8).__array_interface__["data"][0]
+    # The mapping begins where a page does, at or before the array that was asked for.
+    page = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
+    offset = page + array.__array_interface__["data"][0] - mapped
+    order = "C" if array.flags.c_contiguous else "F"
+    return {"filename": str(name), "dtype": array.dtype, "offset": offset, "shape": array.shape, "order": order}
+
+
+class _Stack:
+    """Parts one below the other."""
+
+    def __init__(self, parts: Sequence[_Part]) -> None:
+        self.parts = tuple(parts)
+
+    def __call__(self, start: int, stop: int) -> Any:
+        pieces, first = [], 0
+        for part in self.parts:
+            last = first + part.shape[0]
+            if start < last and first < stop:
+                pieces.append(part[max(start, first) - first : min(stop, last) - first])
+            first = last
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

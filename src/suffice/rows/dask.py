@@ -41,8 +41,7 @@ from suffice.rows.pieces import (
     on_piece,
     totals_of,
 )
-from suffice.rows.sums import joined, tree
-from suffice.rows.weights import Chosen, Even
+from suffice.rows.sums import Chosen, Even, joined, tree
 
 PIECE_BYTES = 1 << 26  # of float64 values of a piece that is read at every pass: 64 MB,
 HELD_BYTES = 1 << 29  # and of one that is held: a scheduler takes its time for every piece
@@ -199,7 +198,7 @@ class ClusterRows(Blocked):
 
     def rows_of(self, values: Any) -> PieceRows:
         """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
-        from suffice.rows.places import is_dask
+        from suffice.rows.given import is_dask
 
         with _talking(self.client), _quiet():
             if is_dask(values):
@@ -222,7 +221,7 @@ class ClusterRows(Blocked):
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
 
     def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        from suffice.rows.places import as_dask, is_dask
+        from suffice.rows.given import as_dask, is_dask
 
         y = as_dask(y)
         if not is_dask(y):

@@ -13,10 +13,10 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
-from suffice.rows.dense import arrays_of
-from suffice.rows.gram import gram
+from suffice.rows.given import _in_blocks, as_dask, is_dask
+from suffice.rows.gram import arrays_of, gram
 from suffice.rows.margins import Known
-from suffice.rows.memory import InMemory
+from suffice.rows.memory import Adjoint, InMemory, absolute_product, adjoint
 from suffice.rows.norms import (
     DENSE_GRAM_SIZE,
     Surveyed,
@@ -26,10 +26,8 @@ from suffice.rows.norms import (
     blocks_norm_bound,
     squared_norm_bound,
 )
-from suffice.rows.places import _in_blocks, as_dask, is_dask
-from suffice.rows.products import Adjoint, absolute_product, adjoint
 from suffice.rows.rounding import TINY, gamma
-from suffice.rows.weights import Chosen, Even, View
+from suffice.rows.sums import Chosen, Even, View
 
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum

@@ -1,4 +1,5 @@
-"""Matrices as a search is given them: in main memory, in blocks of rows, of Dask's, or on a device.
+"""Where a matrix comes from, and how a search is given it: in main memory, in blocks of rows, of Dask's, or on a
+device.
 
 Rows on a device are in float64: X is an array of torch, CuPy or JAX there, or `device` names a place. Folds are taken
 where the rows are: all of them are views of one copy of X there, in the order of the folds that hold rows out, if every
@@ -21,14 +22,13 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace, outside_stacklevel
-from suffice.rows.blocks import Blocked
-from suffice.rows.places import is_dask, is_dask_frame
+from suffice.rows.blocks import Blocked, RowBlocks
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
     """Rows less `shift` that several folds have in common, or that live on a device or in blocks; those that do not
-    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.weights.Chosen`), or one
+    count have a weight of 0 there. `weights` of rows in blocks are a rule (`suffice.rows.sums.Chosen`), or one
     number for each."""
 
     X: Any
@@ -197,3 +197,37 @@ def _memory() -> float:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
         return np.inf
+
+
+def _in_blocks(X: Any) -> Any:
+    """X, in blocks of rows if it is a dask.array, a dataframe of Dask's, or a `numpy.memmap`."""
+    X = as_dask(X)
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise TypeError(f"X must be a matrix of real numbers, got {'complex ones' if kind == 'c' else 'dates'}")
+    if is_dask(X):
+        from suffice.rows.dask import rows_of
+
+        return rows_of(X)
+    return RowBlocks.of(X) if isinstance(X, np.memmap) else X
+
+
+def is_dask(x: Any) -> bool:
+    """Whether x is a dask.array."""
+    return type(x).__module__.startswith("dask.array") and hasattr(x, "dask")
+
+
+def is_dask_frame(x: Any) -> bool:
+    """Whether x is a dask.dataframe, or a column of one."""
+    return type(x).__module__.startswith(("dask.dataframe", "dask_expr")) and hasattr(x, "to_dask_array")
+
+
+def check_dask_frame(frame: Any) -> None:
+    """Refuse anything but a dask.dataframe with its columns."""
+    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
+        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
+
+
+def as_dask(x: Any) -> Any:
+    """A dask.dataframe, or a column of one, as a dask.array; anything else as it is."""
+    return x.to_dask_array(lengths=True) if is_dask_frame(x) else x

@@ -9,7 +9,8 @@ about 2 sqrt(N) where that is less. Each layout makes the product of a block in 
     device    many blocks at a time, as a stack of matrices that are then added, in any order
 
 A sparse X holds no entry twice. The scaling of rows, two more roundings of a term, and the root in `scale` are left to
-the caller to count. Rows that are never in memory as a whole (`suffice.rows.blocks`) give a G for every block, and
+the caller to count. A block is written over the one before: memory that is used again is not given out, page by page,
+for every block. Rows that are never in memory as a whole (`suffice.rows.blocks`) give a G for every block, and
 these are added as a tree.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace
-from suffice.rows.dense import DenseBlocks
 from suffice.rows.rounding import dot
+from suffice.rows.sums import Block, Job
 
 Indices = npt.NDArray[np.intp]
 
@@ -33,6 +35,8 @@ GRAM_ROWS = 512  # in a block of a sum over rows
 DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than sparse ones; a quarter of it in float32
 SPARSE_WORK = 64  # multiplications of the sparse product of a block for an entry of G, at least: it is added to G dense
 BYTES_ELSEWHERE = 1 << 28  # of copies of rows, or of Gram matrices, that a device holds at a time
+WORTH = 16  # times fewer columns: then these are chosen from sparse rows, else from rows that are dense already
+GOLDEN = 0.6180339887498949  # phases of samples: no two neighbours alike
 
 
 def gram(
@@ -152,3 +156,179 @@ def _neighbours(rows: Indices) -> slice | Indices:
     """Rows that follow each other as a slice."""
     first, last = int(rows[0]), int(rows[-1])
     return slice(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+class DenseBlocks:
+    """X, dense or in compressed rows, on these columns; no block has more than `most` rows. A block of all columns of a
+    dense X is a view of it."""
+
+    def __init__(self, X: Any, columns: Indices, most: int, dtype: Any = np.float64) -> None:
+        self.sparse = bool(sp.issparse(X))
+        if self.sparse and X.shape[1] > WORTH * len(columns):
+            X, columns = X[:, columns], np.arange(len(columns))
+        self.X, self.columns, self.dtype = X, columns, np.dtype(dtype)
+        d, s, most = int(X.shape[1]), len(columns), min(most, int(X.shape[0]))
+        self.rows = np.empty((most, d), self.dtype) if self.sparse else None
+        self.chosen = np.empty((most, s), self.dtype if self.sparse else X.dtype) if s < d else None
+        self.scaled = None if self.sparse else np.empty((most, s), self.dtype)
+
+    def __call__(self, rows: slice | Indices, scale: Array | None = None) -> Array:
+        """The block of these rows: a slice of numbers that lie inside, or numbers. With a scale, each row times its
+        own, in the type of blocks."""
+        block = self.X[rows] if self.rows is None else self._dense(rows, scale, self.rows)
+        if self.chosen is not None:
+            block = np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
+        if self.scaled is None or scale is None:
+            return block
+        out: Array = self.scaled[: len(block)]
+        return np.multiply(block, scale[:, None], out=out, dtype=self.dtype, casting="same_kind")
+
+    def _dense(self, rows: slice | Indices, scale: Array | None, out: Array) -> Array:
+        part = neighbours(self.X, rows.start, rows.stop) if isinstance(rows, slice) else self.X[rows]
+        if scale is not None:  # fewer numbers than those of the dense block
+            each = np.repeat(scale, np.diff(part.indptr))
+            part.data = np.multiply(part.data, each, dtype=self.dtype, casting="same_kind")
+        dense: Array = part.toarray(out=out[: part.shape[0]])
+        return dense
+
+
+def neighbours(X: Any, start: int, stop: int) -> Any:
+    """Rows start..stop-1 of a matrix in compressed rows, without a copy of their entries."""
+    first, last = X.indptr[start], X.indptr[stop]
+    part = type(X)((stop - start, X.shape[1]))
+    # Its constructor would copy what is a small part of another array.
+    part.data, part.indices = X.data[first:last], X.indices[first:last]
+    part.indptr = X.indptr[start : stop + 1] - first
+    return part
+
+
+# Sparse or dense: what is asked of rows that a user has given
+
+
+def arrays_of(X: Any) -> tuple[Array, ...]:
+    """What holds the entries of sparse rows and their places; nothing of others."""
+    if not sp.issparse(X):
+        return ()
+    X = X if X.format in ("csr", "csc") else X.tocsr()
+    return X.data, X.indices, X.indptr
+
+
+def as_array(X: Any) -> Any:
+    """Sparse rows as an array; others as they are."""
+    return X.toarray() if sp.issparse(X) else X
+
+
+def fits_array(X: Any, most: float = -1) -> bool:
+    """Whether X has all its entries, zeros as well, or would take no more than so many bytes with them."""
+    return not sp.issparse(X) or 8 * math.prod(X.shape) <= most
+
+
+def all_entries(A: Array, model: Any) -> Any:
+    """A stored as `model` is: with all entries, zeros as well, where that is sparse."""
+    if not sp.issparse(model):
+        return A
+    rows, columns = A.shape
+    return type(model)((A.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=A.shape)
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    """Whether two matrices, or tables, have one layout and the same entries."""
+    if sp.issparse(one) != sp.issparse(other):
+        return False
+    if sp.issparse(one):
+        one, other = one.tocsr(), other.tocsr()
+        parts = [(getattr(one, name), getattr(other, name)) for name in ("indptr", "indices", "data")]
+        return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
+    a, b = (np.asarray(each) for each in (one, other))
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+
+
+def squared(X: Any) -> Any:
+    """X^2, entry by entry; of a sparse X by rows."""
+    return X.multiply(X).tocsr() if sp.issparse(X) else X * X
+
+
+def real_form(A: Any, pairs: bool) -> Any:
+    """A matrix in float64, a complex one as what it does to pairs of real numbers, or to real numbers alone; None for
+    an operator, whose entries nobody knows."""
+    sparse = sp.issparse(A)
+    if not sparse and not isinstance(A, np.ndarray):
+        return None
+    if A.dtype.kind == "c":
+        parts = [[A.real, -A.imag], [A.imag, A.real]] if pairs else [[A.real], [A.imag]]
+        A = sp.block_array(parts, format="csr") if sparse else np.block(parts)
+    return (A.tocsr() if sparse else A).astype(np.float64)
+
+
+def column(X: Any, k: int) -> Array:
+    """One column as a vector."""
+    return np.asarray(as_array(X[:, [k]]), dtype=np.float64).ravel()
+
+
+def with_constant(X: Any, constant: float) -> Any:
+    """X with one more column, which is constant."""
+    last = np.full((X.shape[0], 1), constant)
+    return sp.hstack([X, sp.csr_array(last)], format="csr") if sp.issparse(X) else np.hstack([X, last])
+
+
+@dataclass(frozen=True)
+class Gram(Job):
+    """X_W^T C X_W, with a column of ones if there is an `intercept`; from a sample of rows where each is taken with the
+    probability `rate` times its influence. C, norms are given, or all rows count and C is made on the way."""
+
+    W: Indices
+    rate: float = math.inf
+    curvature: Any = None  # one that has C of the `rows` of a block
+    intercept: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.W) ** 2
+
+    def __call__(self, block: Block) -> Array:
+        C = block["C"] if self.curvature is None else self.curvature.rows(block)
+        if self.rate < math.inf:
+            number = block.start // (block.stop - block.start) + 1  # the last, shorter one shares a number: no harm
+            rows, C = sampled(C, block["norms"], self.rate, (number * GOLDEN) % 1.0)
+        else:
+            rows = np.flatnonzero(C)
+            C = C[rows]
+        return gram(block.X, self.W, np.sqrt(C), rows, intercept=self.intercept)[0]
+
+
+def sampled(C: Array, norms: Array, rate: float, phase: float) -> tuple[Indices, Array]:
+    """Rows where the sum of their probabilities passes an integer, and their weights: every row once, no random
+    numbers. What is the same on average for all phases."""
+    p = np.minimum(rate * C * norms**2, 1.0)
+    before = np.cumsum(p) - p
+    certain = p >= 1.0
+    rows = np.flatnonzero((np.floor(before + p + phase) > np.floor(before + phase)) | certain)
+    rows = rows[p[rows] > 0.0]
+    return rows, C[rows] / p[rows]
+
+
+@dataclass(frozen=True)
+class Normal(Job):
+    """X^T C X V, or |X|^T diag(a) |X| V / unit^2. C or a is given."""
+
+    V: Array
+    absolute: bool = False
+    unit: float = 1.0
+
+    def __call__(self, block: Block) -> Array:
+        if self.absolute:
+            X = np.abs(block.X) / self.unit
+            return Block(block.start, block.stop, lambda: X, {}).pull(_scaled(block["C"], X @ self.V))
+        return block.pull(_scaled(block["C"], block.X @ self.V))
+
+
+def _scaled(C: Array, image: Array) -> Array:
+    return C * image if image.ndim == 1 else C[:, None] * image
+
+
+@dataclass(frozen=True)
+class Pull(Job):
+    """X^T r. r is given."""
+
+    def __call__(self, block: Block) -> Array:
+        return block.pull(block["r"])

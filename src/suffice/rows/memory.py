@@ -1,25 +1,40 @@
-"""Rows that are at hand as one matrix, dense or sparse in main memory or an array on a device: one block.
+r"""Rows that are at hand as one matrix, dense or sparse in main memory or an array on a device: one block.
 
 A job over them (`suffice.rows.blocks`) is called at once, with the matrix as it lies. Margins are arrays that live
 where weights and targets do: with X, or in main memory. The latest of them are kept, with what was found out about
 them: a step asks for those of a few points again and again. They are never written to.
+
+X^T r is made in two stages, so that its rounding is known and small (see `suffice.rows.rounding`):
+
+    X^T r = sum over blocks of rows b of X_b^T r_b:    a term of column j passes at most  roundings_j  of them,
+
+however a library orders the sum within a block. A column of a sparse matrix with n_j entries never passes more than
+n_j: adding a zero is exact. Each layout is cut where it can be cut without a copy: rows of a dense matrix and of one in
+compressed rows, columns of one in compressed columns.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
+from suffice.rows.gram import Pull, dense_rows
 from suffice.rows.margins import Known
-from suffice.rows.products import Adjoint, adjoint
-from suffice.rows.sums import Block, Job
+from suffice.rows.rounding import block_length, dense_product, roundings
+from suffice.rows.sums import Block, Job, tree_roundings
 
 KEPT = 4  # images: of a step's ends, and of its middle
+DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
+SPARSE_BLOCK = 256  # rows of a block, or entries of a column, at least: a product with a sparse matrix costs some time
+ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
+BLOCK_WORTH = 4  # entries of a block of rows for every column: a block costs a sum over all columns
 
 
 class InMemory(Blocked):
@@ -100,3 +115,167 @@ class InMemory(Blocked):
 
     def gathered(self, rows: Any) -> Array:
         return host(rows)
+
+
+class Adjoint(Protocol):
+    """r -> X^T r, for a vector or a matrix r that lives with X, and how many roundings a term of each column passes."""
+
+    @property
+    def roundings(self) -> Array: ...
+
+    def __call__(self, r: Any) -> Any: ...
+
+
+def adjoint(X: Any) -> Adjoint:
+    """The product with X^T for X of any layout."""
+    if isinstance(X, Blocked):
+        return BlocksAdjoint(X)
+    if sp.issparse(X):
+        return RowsAdjoint(X) if X.format == "csr" else ColumnsAdjoint(X)
+    return DenseAdjoint(X) if isinstance(X, np.ndarray) else DeviceAdjoint(X)
+
+
+class DenseAdjoint:
+    """A NumPy array in any order."""
+
+    def __init__(self, X: Array) -> None:
+        self.X, self.block = X, block_length(len(X))
+
+    @property
+    def roundings(self) -> Array:
+        return np.full(self.X.shape[1], float(roundings(len(self.X))))
+
+    def __call__(self, r: Array) -> Array:
+        return dense_product(self.X, r, self.block)
+
+
+class BlocksAdjoint:
+    """Blocks of rows that are read one at a time, each of them a dense product in blocks of its own."""
+
+    def __init__(self, X: Blocked) -> None:
+        self.X = X
+
+    @property
+    def roundings(self) -> Array:
+        N, d = self.X.shape
+        return np.full(d, float(tree_roundings(N, self.X.block)))
+
+    def __call__(self, r: Any) -> Array:
+        if np.shape(r)[:1] != self.X.shape[:1]:
+            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
+
+        pulled: Array = self.X.run(Pull(), r=r)
+        return pulled
+
+
+class DeviceAdjoint:
+    """An array of torch, CuPy or JAX: a few large blocks, since every one is a launch."""
+
+    def __init__(self, X: Any) -> None:
+        self.X = X
+        self.blocks, self.block = device_blocks(int(X.shape[0]))
+
+    @property
+    def roundings(self) -> Array:
+        return np.full(int(self.X.shape[1]), float(min(self.X.shape[0], self.block + self.blocks)))
+
+    def __call__(self, r: Any) -> Any:
+        X, B = self.X, self.block
+        result = X[:B, :].T @ r[:B, ...]
+        for first in range(B, int(X.shape[0]), B):
+            result = result + X[first : first + B, :].T @ r[first : first + B, ...]
+        return result
+
+
+def device_blocks(rows: int) -> tuple[int, int]:
+    """How many blocks a device sums over, and their length."""
+    blocks = min(DEVICE_BLOCKS, math.ceil(rows / DEVICE_BLOCK))
+    length = math.ceil(rows / blocks)
+    return math.ceil(rows / length), length
+
+
+class RowsAdjoint:
+    """Compressed rows, cut into blocks of rows that share X's arrays, each transposed once for all."""
+
+    def __init__(self, X: Any) -> None:
+        N, d = X.shape
+        self.X = X
+        B = max(SPARSE_BLOCK, 4 * math.isqrt(N), math.ceil(N * BLOCK_WORTH * d / max(X.nnz, 1)))
+        self.block = B if 2 * B <= N else N
+        ends = [(s, min(s + self.block, N)) for s in self._starts()]
+        self.parts = [(slice(*pair), _transposed(X, *pair)) for pair in ends]
+
+    def _starts(self) -> range:
+        return range(0, self.X.shape[0], self.block)
+
+    @property
+    def roundings(self) -> Array:
+        return np.minimum(_entries(self.X), float(self.block + len(self.parts)))
+
+    def __call__(self, r: Array) -> Array:
+        (first, part), *others = self.parts
+        result: Array = part @ r[first]
+        for place, part in others:
+            result += part @ r[place]
+        return result
+
+
+def _transposed(X: Any, start: int, stop: int) -> Any:
+    """Rows of a matrix in compressed rows as the columns of another, without a copy of their entries."""
+    if (start, stop) == (0, X.shape[0]):
+        return X.T
+    first, last = X.indptr[start], X.indptr[stop]
+    part = type(X[:0].T)((X.shape[1], stop - start))
+    # Its constructor would copy what is a small part of another array.
+    part.data, part.indices = X.data[first:last], X.indices[first:last]
+    part.indptr = X.indptr[start : stop + 1] - first
+    return part
+
+
+class ColumnsAdjoint:
+    """Compressed columns: a long column is summed in pieces, as if it were several columns."""
+
+    def __init__(self, X: Any) -> None:
+        N = X.shape[0]
+        self.X, self.block = X, max(SPARSE_BLOCK, 4 * math.isqrt(N))
+        stored = np.diff(X.indptr)
+        pieces = np.maximum(-(-stored // self.block), 1)
+        self.pieces, self.cut = pieces, X
+        if pieces.max(initial=1) > 1:
+            number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # of a piece in its column
+            starts = np.repeat(X.indptr[:-1], pieces) + number * self.block
+            pointers = np.append(starts, X.indptr[-1]).astype(X.indptr.dtype)
+            self.cut = type(X)((X.data, X.indices, pointers), shape=(N, len(starts)), copy=False)
+
+    @property
+    def roundings(self) -> Array:
+        bound: Array = np.minimum(_entries(self.X), float(self.block) + self.pieces)
+        return bound
+
+    def __call__(self, r: Array) -> Array:
+        parts: Array = self.cut.T @ r
+        if self.cut is self.X:
+            return parts
+        summed: Array = np.add.reduceat(parts, np.cumsum(self.pieces) - self.pieces, axis=0)
+        return summed
+
+
+def _entries(X: Any) -> Array:
+    """How many entries of every column are stored: twice the same place is two terms."""
+    d = X.shape[1]
+    stored = np.bincount(X.indices, minlength=d) if X.format == "csr" else np.diff(X.indptr)
+    return stored.astype(np.float64)
+
+
+def absolute_product(X: Any, w: Array) -> Array:
+    """|X| |w| as a NumPy array, for a vector or a matrix w: x_i . w is rounded by at most gamma times it, whatever the
+    units of columns. Where w is 0 X is not looked at."""
+    S = np.flatnonzero(w if w.ndim == 1 else w.any(axis=1))
+    sizes = np.abs(w[S])
+    if sp.issparse(X):
+        product: Array = abs(X[:, S]) @ sizes
+        return product
+    product, there = np.empty((int(X.shape[0]), *w.shape[1:])), like(sizes, X) if lives_elsewhere(X) else sizes
+    for place, block in dense_rows(X, S, ABSOLUTE_ROWS):
+        product[place] = host(abs(block) @ there)
+    return product

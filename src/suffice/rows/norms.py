@@ -26,8 +26,9 @@ from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.rows.blocks import RowBlocks
-from suffice.rows.gram import gram
-from suffice.rows.jobs import Normal, Survey
+from suffice.rows.gram import Normal, gram
+from suffice.rows.rounding import TINY
+from suffice.rows.sums import Block, Job, Most
 
 DENSE_GRAM_SIZE = 2000
 SMALL_GRAM = 1 << 26  # bytes: a Gram matrix that may be larger than X
@@ -92,6 +93,37 @@ def _blockwise(A: Any, length: int) -> float:
 def _absolute(A: Any) -> Any:
     """|A|, at the same places if it is sparse."""
     return type(A)((abs(A.data), A.indices, A.indptr), shape=A.shape, copy=False) if sp.issparse(A) else abs(A)
+
+
+@dataclass(frozen=True)
+class Survey(Job):
+    """What a design has to know of X, in units of `unit`; row norms stay with the rows, if `keeps`. `a` is given."""
+
+    unit: float
+    gram: bool
+    size: int = 0  # of what it gives
+    keeps: bool = True
+
+    def __call__(self, block: Block) -> Any:
+        X, a = block.X, block["a"]
+        largest = float(np.abs(X).max(initial=0.0))
+        finite = bool(np.isfinite(X).all())
+        X = X if self.unit == 1.0 else X / self.unit
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->i", X, X)
+            norms = np.sqrt(squares + X.shape[1] * TINY) * self.unit
+            columns, means = a @ X**2, a @ X
+            G = gram(X, scale=np.sqrt(a))[0] if self.gram else np.zeros((0, 0))
+        counting = norms[a > 0.0]
+        found = (
+            Most(largest if finite else math.inf),
+            Most(norms.max(initial=0.0)),
+            Most(counting.max(initial=0.0)),
+            columns,
+            means,
+            G,
+        )
+        return (norms, found) if self.keeps else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -12,12 +15,11 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.rows.blocks import as_block
-from suffice.rows.kept_memory import kept_memory
 from suffice.rows.margins import combined, product
-from suffice.rows.sums import Block, Job, one_thread, tree
-from suffice.rows.weights import Even
+from suffice.rows.sums import Block, Even, Job, one_thread, tree
 
 MOST_LABELS = 1000
+TRIM, MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, given: Sequence[Any], k
     """All that is asked for of a piece, request by request; `given` and `known`, margins that are there, have a list
     for each. In a worker. Its parts of the sums, with what stays where anything does."""
     specs: Sequence[Spec] = pickle.loads(text)
-    with one_thread(), kept_memory():
+    keep_memory()
+    with one_thread():
         found = [_of_request(*one, start, stop, X) for one in zip(specs, given, known, strict=True)]
     totals = tuple(total for _, total in found)
     rows = tuple(one for stay, _ in found for one in stay)
@@ -184,3 +187,13 @@ class RowDigest(Job):
 
 def _itself(value: Any) -> Any:
     return value
+
+
+@cache
+def keep_memory() -> None:
+    """Memory that a job gives back is there for its next temporaries: 64 MB at most. The C library of Linux learns
+    that by itself, but Dask turns it off in its workers, and each temporary of 128 kB would be mapped, and cleared,
+    anew: as much work again as a job's own."""
+    with suppress(OSError, TypeError, AttributeError):  # not glibc
+        for threshold, size in ((MMAP, 1 << 25), (TRIM, 1 << 26)):
+            ctypes.CDLL(None).mallopt(threshold, size)

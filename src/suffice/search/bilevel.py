@@ -27,7 +27,7 @@ from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
 from suffice.prove.stationarity import stationarity
-from suffice.rows.together import together, together_if_dear
+from suffice.rows.margins import together, together_if_dear
 from suffice.search.derivatives import Penalty, ahead, differentiated, with_known
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
 from suffice.solvers.problem import Composite

@@ -29,7 +29,7 @@ from suffice.evaluation import Evaluation
 from suffice.losses import Loss
 from suffice.problems import LowerLevel
 from suffice.prove.loss_at import Linear
-from suffice.rows.together import one_by_one
+from suffice.rows.margins import one_by_one
 from suffice.solvers.hessian import Metric
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.sensitivity import (
@@ -115,7 +115,7 @@ def differentiated(
     elsewhere: Workers | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
-    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.together`), `elsewhere`
+    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.margins`), `elsewhere`
     is `tangent_of` for several tasks at a time."""
     theta, solutions = evaluation.point, evaluation.solutions
     params, slopes, m = space.params(theta), space.slopes(theta), len(theta)

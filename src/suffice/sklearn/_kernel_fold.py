@@ -37,7 +37,7 @@ from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
 from suffice.options import Policy
 from suffice.protocols import Closing
 from suffice.prove.held_out import error_of_moved
-from suffice.rows.dense import as_array, fits_array
+from suffice.rows.gram import as_array, fits_array
 from suffice.rows.rounding import gamma as gamma_n
 from suffice.sklearn._words import ends, without_step
 from suffice.sklearn.scores import SCORES

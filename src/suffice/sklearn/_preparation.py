@@ -27,8 +27,8 @@ from suffice.journal.fingerprint import Fingerprint
 from suffice.models.cox import signed_times
 from suffice.options import BUDGETS, Options
 from suffice.rows import given
-from suffice.rows.dense import fits_array
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
+from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn._rows import STEPS, prepares_rows
 from suffice.sklearn._target import inside, transforms_target

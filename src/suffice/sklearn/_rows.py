@@ -2,7 +2,7 @@ r"""Rows that stay where they are: blocks of them in files or on a cluster (`suf
 
 All folds are of one matrix. Row i has the number of the fold that holds it out, which goes with it; the model of fold k
 has a_i = s_i / sum of s over rows with another number, its loss v_i = s_i / sum of s over rows with number k, and 0 for
-all other rows: without weights a rule of three numbers (`suffice.rows.weights.Chosen`). What comes here is one number
+all other rows: without weights a rule of three numbers (`suffice.rows.sums.Chosen`). What comes here is one number
 of each row: its target, and what is predicted of it.
 
 A step before the estimator is fitted to the training rows of every fold, by sums over rows. What it puts out is never
@@ -27,8 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from suffice.arrays import EPS, Array
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import Shared
-from suffice.rows.sums import Block, Job
-from suffice.rows.weights import Chosen
+from suffice.rows.sums import Block, Chosen, Job
 
 EVERYTHING = slice(None)
 STEPS = "StandardScaler, and steps with a method fit_rows"

@@ -28,7 +28,7 @@ from suffice.arrays import Array, host
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
-from suffice.rows.dense import fits_array
+from suffice.rows.gram import fits_array
 from suffice.rows.sums import one_thread
 from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
 from suffice.sklearn.enough import error_of_mean

@@ -20,7 +20,7 @@ from suffice.models.smooth import Ridged
 from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import BoxL1, WeightedL1
 from suffice.problems.linear import penalised
-from suffice.rows.dense import column
+from suffice.rows.gram import column
 from suffice.solvers.problem import Composite
 
 

@@ -48,7 +48,7 @@ from suffice.certifying import FitReport
 from suffice.prove.loss_at import LossAt
 from suffice.prove.verified import Verification
 from suffice.report.formats import bound
-from suffice.rows.dense import same_bits
+from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._target import transformed, transforms_target

@@ -50,9 +50,9 @@ from suffice.problems.outputs import with_targets
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.prove.scores import SOFTMAX_SCORES, DevianceScore, PinballScore, SquaredScores
-from suffice.rows.dense import as_array, fits_array, with_constant
 from suffice.rows.design import Design
 from suffice.rows.given import Shared
+from suffice.rows.gram import as_array, fits_array, with_constant
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.newton import NewtonNarrowing

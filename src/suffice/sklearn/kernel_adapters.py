@@ -21,7 +21,7 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
-from suffice.rows.dense import all_entries
+from suffice.rows.gram import all_entries
 from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
 from suffice.sklearn.adapters import READ, Hooks, register_adapter
 from suffice.sklearn.estimators import SQUARES, class_weighted, numbered

@@ -35,8 +35,7 @@ from suffice.models.smooth import ImagedSmooth
 from suffice.penalties.prox import Indices, Lasso, Separable
 from suffice.protocols import conforms
 from suffice.rows.design import Design, largest_matrix
-from suffice.rows.gram import centred, gram
-from suffice.rows.jobs import GOLDEN, sampled
+from suffice.rows.gram import GOLDEN, centred, gram, sampled
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.problem import Canonical
 from suffice.solvers.quadratic import Matrix, Product, Quadratic, SparseWide, Wide, on_these, with_ridge

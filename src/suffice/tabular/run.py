@@ -33,7 +33,7 @@ from suffice import files
 from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
 from suffice.result import Record, Status
-from suffice.rows.places import check_dask_frame
+from suffice.rows.given import check_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures

@@ -12,8 +12,8 @@ from suffice.models.margin_losses import LOGISTIC
 from suffice.problems.linear import penalised
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
-from suffice.rows.jobs import Pull
-from suffice.rows.together import together
+from suffice.rows.gram import Pull
+from suffice.rows.margins import together
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((600, 5))

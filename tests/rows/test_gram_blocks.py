@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from suffice.rows.dense import DenseBlocks, neighbours
+from suffice.rows.gram import DenseBlocks, neighbours
 
 rng = np.random.default_rng(0)
 X = np.where(rng.random((50, 40)) < 0.3, rng.standard_normal((50, 40)), 0.0)

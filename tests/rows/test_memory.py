@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from suffice.rows.blocks import RowBlocks
-from suffice.rows.products import DeviceAdjoint, adjoint, device_blocks
+from suffice.rows.memory import DeviceAdjoint, adjoint, device_blocks
 from suffice.rows.rounding import gamma
 
 LAYOUTS = {
