@@ -30,7 +30,7 @@ from suffice.rows.gram import centred, gram
 from suffice.rows.jobs import GOLDEN, sampled
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import Product, Quadratic, SparseWide, Wide, on_these, with_ridge
+from suffice.solvers.quadratic import Product, Quadratic, Wide, on_these, with_ridge
 from suffice.solvers.softmax_product import Local, SoftmaxProduct
 
 STEP, PROOF = 1e6, 2e6  # operations in the time that a step, and a verification, take besides
@@ -133,7 +133,7 @@ class OfRows(Hessians):
     def has_factors(self) -> bool:
         """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
         design = self.design
-        fits = design.shape[0] <= self.largest and design.rows.at_hand
+        fits = design.shape[0] <= self.largest and design.rows.at_hand and design.rows.full
         return fits and isinstance(self.problem.g, Separable)
 
     @property
@@ -204,7 +204,7 @@ class OfRows(Hessians):
         design, ridge, intercept = self.design, self.ridge_on(W), isinstance(self.term, Intercepted)
         if len(W) > design.shape[0] and self.has_factors:
             mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
-            return (Wide if design.rows.full else SparseWide).of(design.X, W, curvature, ridge, mean)
+            return Wide.of(design.X, W, curvature, ridge, mean)
         large = len(W) > self.largest and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             return Product(design, W, curvature, ridge, intercept)

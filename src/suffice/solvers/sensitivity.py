@@ -31,7 +31,6 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array
@@ -119,10 +118,6 @@ class Iterative:
         return Solved(X, float(made), True)
 
 
-def _masked(mask: npt.NDArray[np.bool_], product: Solve, V: Array) -> Array:
-    return np.where(mask, product(V), 0.0)
-
-
 def _columnwise(product: Solve) -> Solve:
     """For matrices, what is known for vectors."""
     return lambda V: np.column_stack([np.asarray(product(v), dtype=np.float64) for v in V.T])
@@ -138,8 +133,7 @@ class Elsewhere:
     x: Array
 
 
-# The last: H of a linear model by products with X, wherever it lives.
-System = Direct | Iterative | Elsewhere | Product
+System = Direct | Iterative | Elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +198,9 @@ def pulled_back(K: Any, slopes: Array, q: Array) -> Array:
 def solve_together(
     ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
 ) -> list[Solved]:
-    """H^-1 B on the support and 0 elsewhere, for several problems. Those that share X, and have no factor, go through
-    one product with it; those whose X is on a device are factored there together."""
+    """H^-1 B on the support and 0 elsewhere, for several problems; those whose X is on a device are factored there
+    together."""
     found: list[Solved | None] = [None] * len(ones)
-    groups: dict[int, list[int]] = {}
     away: dict[tuple[Any, ...], list[int]] = {}
 
     def keep(j: int, solved: Solved) -> None:
@@ -216,9 +209,7 @@ def solve_together(
         found[j] = replace(solved, value=value)
 
     for j, one in enumerate(ones):
-        if isinstance(one.system, Product):
-            groups.setdefault(id(one.system.design), []).append(j)
-        elif isinstance(one.system, Elsewhere):
+        if isinstance(one.system, Elsewhere):
             model = one.system.model
             away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
         else:
@@ -232,33 +223,7 @@ def solve_together(
         parts = [sides[j][support] for j, support in zip(members, supports, strict=True)]
         for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
             keep(j, Solved(value, 1.0, False))
-    for members in groups.values():
-        H, mask, diagonal = _stacked([ones[j] for j in members], [sides[j].shape[1] for j in members])
-        B = np.where(mask, np.concatenate([sides[j] for j in members], axis=1), 0.0)
-        begun = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
-        none, accuracy = all(starts[j] is None for j in members), min(accuracies[j] for j in members)
-        start = None if none else np.where(mask, np.concatenate(begun, axis=1), 0.0)
-        product = partial(_masked, mask, H.product)
-        solved = Iterative(product, partial(scaled, 1.0 / diagonal)).solve(B, start, accuracy)
-        ends = np.cumsum([sides[j].shape[1] for j in members])
-        for j, part in zip(members, np.split(solved.value, ends[:-1], axis=1), strict=True):
-            found[j] = replace(solved, value=part)
     return [one for one in found if one is not None]
-
-
-def _stacked(ones: Sequence[Sensitivity], counts: Sequence[int]) -> tuple[Product, npt.NDArray[np.bool_], Array]:
-    """Systems of several models with one X, as many columns of each: H, where it counts, and its diagonal there."""
-    columns: list[list[Any]] = [[] for _ in range(5)]
-    for one, count in zip(ones, counts, strict=True):
-        H, S = one.system, one.support
-        assert isinstance(H, Product)
-        mask, ridge, diagonal = np.zeros(one.size, dtype=np.bool_), np.zeros(one.size), np.ones(one.size)
-        mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
-        for kept, part in zip(columns, (H.curvature, ridge, H.centred, mask, diagonal), strict=True):
-            kept.extend([part] * count)
-    C, ridge, centred, mask, diagonal = (np.array(part).T for part in columns)
-    assert isinstance(H, Product)
-    return Product(H.design, slice(None), C, ridge, centred), mask, diagonal
 
 
 def _support(problem: Canonical, x: Array) -> Indices | None:
@@ -292,8 +257,8 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
 
 
 def _of_quadratic(H: Quadratic | None) -> System | None:
-    if H is None or (isinstance(H, Product) and not H.design.rows.dear):
-        return H
+    if H is None:
+        return None
     if isinstance(H, Product):
         return Iterative(H.product, H.preconditioner())
     if isinstance(H, ByProducts):
