@@ -76,10 +76,6 @@ def install() -> None:
     _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)
     _count(quadratic.Wide, "solver", lambda self, added=0.0: N(self) * (N(self) + 1) / 2 * self.B.shape[1])
     _count(quadratic.Wide, "on", lambda self, free: N(self) * len(free) * (len(free) + 1) / 2)
-    _count(quadratic.SparseWide, "image", lambda self, v: entries(self.X))
-    _count(quadratic.SparseWide, "pull", lambda self, r: entries(self.X))
-    rows = lambda part: float(part.X.shape[0])  # noqa: E731
-    _count(quadratic.SparseWide, "outer", lambda self, *_: rows(self) * (rows(self) + 1) / 2 * len(self.columns))
     _count(softmax_product.SoftmaxProduct, "product", lambda self, v: 2.0 * entries(self.X) * self.K)
     _count(softmax_product.SoftmaxProduct, "_shared", lambda self, l2, D: entries(self.X) * (self.X.shape[1] + 1) / 2)
     _count(multinomial.Multinomial, "hessian", _of_softmax_hessian)

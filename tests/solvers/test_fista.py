@@ -86,7 +86,6 @@ def test_of_a_fixed_number_of_steps_only_the_last_is_certified(family, monkeypat
 
 @by_family
 def test_local_step_lengths_cost_no_more_per_step(family, monkeypatch):
-    monkeypatch.setattr("suffice.solvers.fista.SCREEN_EVERY", 1000)  # a smaller X is not the design's
     problem = family.at(l1=0.02, l2=0.05)
     count = Count(monkeypatch)
     solve(problem, steps=25, solver="fista_adaptive", certificate="free")

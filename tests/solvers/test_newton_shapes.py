@@ -99,7 +99,6 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
     design = Design.of(storage(X))
     forms = [
         quadratic.Matrix(H),
-        quadratic.SparseWide.of(sp.csr_array(X), W, c, ridge, mean[W] if centred else None),
         quadratic.Wide.of(X, W, c, ridge, mean[W] if centred else None),
         quadratic.Product(design, W, c, ridge, centred),
     ]

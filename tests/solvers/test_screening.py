@@ -1,19 +1,13 @@
 """Weights that are said to be zero are zero at the minimiser in extended precision."""
 
 import re
-from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import Composite, iterate, solve
-from suffice.journal.codec import decode, encode
-from suffice.models.smooth import Ridged, imaged
-from suffice.penalties.prox import WeightedL1
+from suffice import solve
 from suffice.problems import ElasticNet, ElasticNetLogistic, ElasticNetPoisson
 from suffice.solvers.screening import proven_zeros
 from suffice.terms import Box
@@ -61,52 +55,6 @@ def test_nothing_is_proven_where_nothing_can_be():
     X, y = rng.standard_normal((30, 5)), rng.poisson(2.0, 30)
     for problem in (ElasticNetPoisson(X, y).at(l1=0.5, l2=0.1), ElasticNet(X, y).at(l1=0.0, l2=0.1)):
         assert not proven_zeros(problem, solve(problem, within=1e-8).x).any()
-
-
-wide = np.random.default_rng(1).standard_normal((60, 400))
-target = wide[:, :5].sum(axis=1) + np.random.default_rng(2).standard_normal(60)
-MATRICES = {"C": np.asarray, "F": np.asfortranarray, "csr": sp.csr_array, "csc": sp.csc_array}
-FAMILIES = {
-    "squares": lambda X: ElasticNet(X, target).at(l1=0.2, l2=0.01),
-    "logistic": lambda X: ElasticNetLogistic(X, target > 0.0).at(l1=0.05, l2=0.001),
-    "weighted": lambda X: Composite(
-        Ridged(imaged(ElasticNet(X, target).at(l1=0.2, l2=0.01).smooth, 0.0), 0.01 * np.linspace(0.0, 1.0, 400)),
-        WeightedL1(np.linspace(0.2, 0.3, 400)),
-        mu=0.01,
-        L=ElasticNet(X, target).at(l1=0.2, l2=0.01).L + 0.01,
-        size=400,
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", MATRICES)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_variables_that_are_proven_to_be_zero_leave_the_products(family, kind, monkeypatch):
-    problem = FAMILIES[family](MATRICES[kind](wide))
-    exact = solve(problem, within=1e-10, solver="newton")
-    columns = [400]
-    for solution in islice(iterate(problem, solver="fista_adaptive"), 1, 400):
-        active = solution.state.active
-        columns.append(400 if active is None else len(active))
-        distance = np.linalg.norm(solution.x - exact.x)
-        assert distance <= solution.certificate.radius + exact.certificate.radius
-        assert active is None or np.isin(np.flatnonzero(exact.x), active).all()
-        if solution.certificate.radius < 1e-8:
-            break
-    assert columns == sorted(columns, reverse=True) and columns[-1] < 100
-    monkeypatch.setattr("suffice.solvers.fista.SCREEN_EVERY", 10**9)
-    whole = solve(problem, within=1e-8, solver="fista_adaptive")
-    assert whole.state.active is None and abs(whole.steps - solution.steps) <= 0.05 * whole.steps
-
-
-@pytest.mark.parametrize("steps", [9, 10, 11, 30, 47])
-def test_a_screened_solution_from_a_file_goes_on_to_the_same_bits(steps):
-    problem = FAMILIES["logistic"](wide)
-    first = solve(problem, steps=steps, solver="fista_adaptive")
-    read = replace(decode(encode(replace(first, problem=None))), problem=problem)
-    one, other = (solve(problem, within=1e-7, solver="fista_adaptive", warm=warm) for warm in (first, read))
-    assert one.x.tobytes() == other.x.tobytes() and one.certificate == other.certificate
-    assert one.state.active is not None and len(one.state.active) < 100
 
 
 def test_bad_input_is_named():

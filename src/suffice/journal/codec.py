@@ -27,7 +27,6 @@ from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Record
 from suffice.solvers.certificate import Certificate, left_out
-from suffice.solvers.hessian import Metric
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.solution import Outcome, Solution
@@ -35,7 +34,7 @@ from suffice.solvers.solution import Outcome, Solution
 SolverState = FistaState | NewtonState | MixedState | VariationState
 
 _CLASSES: dict[str, type] = {
-    cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Metric, Solution, Options, Record, Evaluation)
+    cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Solution, Options, Record, Evaluation)
 }
 
 

@@ -30,12 +30,9 @@ from suffice.losses import Loss
 from suffice.problems import LowerLevel
 from suffice.prove.loss_at import Linear
 from suffice.rows.margins import one_by_one
-from suffice.solvers.hessian import Metric
-from suffice.solvers.newton import NewtonState
 from suffice.solvers.sensitivity import (
     Direct,
     Elsewhere,
-    Near,
     Sensitive,
     Sensitivity,
     Solved,
@@ -67,26 +64,24 @@ class AtSolution:
 
 @dataclass(frozen=True, eq=False)
 class TangentTask(AtSolution):
-    """The derivative of the j-th minimiser, to this accuracy; one nearby to start from; and where a Hessian nearby was
-    taken."""
+    """The derivative of the j-th minimiser, to this accuracy, and one nearby to start from."""
 
     accuracy: float
     start: Array | None = None
-    metric: Metric | None = None
 
 
 Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
 
 
 def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
-    """dw/dtheta, where H has a factor or one nearby has; None elsewhere. A singular H raises an ArithmeticError or a
+    """dw/dtheta, where H has a factor; None elsewhere. A singular H raises an ArithmeticError or a
     LinAlgError."""
     if not isinstance(problem, Sensitive):
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        sensitivity = Sensitivity.of(problem.at(**task.params), task.x, task.metric)
+        sensitivity = Sensitivity.of(problem.at(**task.params), task.x)
         K = problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere | Near):
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere):
             return None
         return sensitivity.forward(K, task.slopes, task.accuracy, task.start)
 
@@ -143,7 +138,7 @@ def differentiated(
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [
-        replace(_with_metric(solution, one), tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
+        replace(solution, tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
         for solution, one in zip(solutions, solved, strict=True)
     ]
     work = evaluation.work + sum(one.work for one in solved)
@@ -210,7 +205,7 @@ def _linearised(
         return None
     if known:
         return Linearised(at.linear, at.residuals, solution, None, None)
-    sensitivity = Sensitivity.of(problem.at(**params), solution.x, solution.last_metric)
+    sensitivity = Sensitivity.of(problem.at(**params), solution.x)
     K = problem.cross(solution.x, **params)
     if sensitivity is None or K is None:
         return None
@@ -225,22 +220,12 @@ def _accuracy(solution: Solution) -> float:
 
 def _task(j: int, params: Mapping[str, float], slopes: Array, solution: Solution) -> TangentTask:
     start = _start(solution.tangent, len(solution.x), len(slopes))
-    return TangentTask(j, params, solution.x, slopes, _accuracy(solution), start, solution.last_metric)
+    return TangentTask(j, params, solution.x, slopes, _accuracy(solution), start)
 
 
 def _start(tangent: Array | None, *shape: int) -> Array | None:
     """The tangent, if it is one of this kind."""
     return tangent if tangent is not None and tangent.shape == shape else None
-
-
-def _with_metric(solution: Solution, solved: Solved) -> Solution:
-    """The solution with the Hessian that helped to differentiate it, for problems nearby and for its own next step."""
-    if solved.metric is None:
-        return solution
-    state = solution.state
-    if isinstance(state, NewtonState) and state.metric is not solved.metric:
-        state = replace(state, metric=solved.metric, again=True)
-    return replace(solution, state=state, lent=solved.metric)
 
 
 def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:

@@ -22,8 +22,7 @@ f(x) <= f(z) + <grad f(z), x - z> + M_k/2 ||x - z||^2, any tau_k <= 1/M_k will d
 
 keeps the rate of the step lengths taken (Calatroni and Chambolle, SIAM J. Optim. 29, 2019). A step that was too long
 is not made; it costs its products all the same and is counted. M_k needs the image of x^{k+1}; that of z is the same
-combination of images as z is of points. For linear models with an l1 penalty, variables that are proven to be zero
-(`suffice.solvers.screening`; the gap at z costs nothing) leave the products with X.
+combination of images as z is of points.
 """
 
 from __future__ import annotations
@@ -31,13 +30,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from suffice.arrays import EPS, Array, norm
 from suffice.cuda.batched_columns import ColumnBatch
 from suffice.imaging.batched_images import ImageStack
 from suffice.models.linear import CARRIED
-from suffice.penalties.prox import Indices
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.momentum import (
     FistaState,
@@ -49,10 +45,7 @@ from suffice.solvers.momentum import (
     rate,
 )
 from suffice.solvers.problem import Canonical, lacks_constants
-from suffice.solvers.screening import Restricted, still_active
 from suffice.solvers.solution import Batch
-
-SCREEN_EVERY = 10  # steps
 
 
 @dataclass(frozen=True)
@@ -133,10 +126,7 @@ class AdaptiveFista:
         return FistaState(x, x, t=0.0, k=0, image=image, previous_image=image, tau=1.0 / problem.L)
 
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
-        whole, longest = problem, 1.0 / problem.mu
-        if state.active is not None:
-            problem = Restricted.to(whole, state.active)
-            state = replace(state, x=_on(state.x, state.active), previous=_on(state.previous, state.active))
+        longest = 1.0 / problem.mu
         tau = min(state.tau * (self.grow if state.k > 0 and not state.failed else 1.0), longest)
         q = tau * problem.mu
         t, beta = momentum(state.t, state.taken * problem.mu if state.taken else q, q)
@@ -156,19 +146,7 @@ class AdaptiveFista:
             shorter = max(min(self.shrink * tau, 0.95 / M), 1.0 / problem.L)
             return replace(state, tau=shorter, failed=True, image=image, previous_image=previous)
         evidence = Evidence(z, z_image, z_gradient, tau, majorised_contraction(q), 1.0 / tau)
-        made = FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau, False, state.active)
-        if made.k % SCREEN_EVERY == 0:
-            fewer = still_active(whole, z, z_image, z_gradient, state.active)
-            if fewer is not None:
-                return replace(made, active=fewer, image=None, previous_image=None)
-        return made
-
-
-def _on(x: Array, active: Indices) -> Array:
-    """x with zeros everywhere but there."""
-    result = np.zeros_like(x)
-    result[active] = x[active]
-    return result
+        return FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau)
 
 
 def _extrapolated(state: FistaState, beta: float) -> Array:

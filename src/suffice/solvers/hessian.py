@@ -1,13 +1,8 @@
 r"""The Hessians of f on some variables W that Newton's method and derivatives of solutions are made of.
 
 For a linear model  H = X_W^T C X_W + l2,  C = diag(a_i psi''),  is a sum over rows, and a sample of them is often
-enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. A `Metric` says where an H was
-taken: it stands for H, which is made of it again, bit for bit, wherever it is not known.
-
-Where H costs much more than products with X, that of a problem nearby is lent: to the first steps of the next solve,
-and to conjugate gradients with the exact H (`suffice.solvers.sensitivity`). What is kept for it is X_W^T C X_W, in this
-process and up to MEMORY bytes, so that another l2 may be added. H proves nothing, and an old one is as good as the
-steps that it leads to.
+enough: row i is taken with probability p_i ~ C_ii ||x_i||^2 and counts C_ii / p_i. H proves nothing, and one of a
+sample is as good as the steps that it leads to.
 
 Of a multinomial model it is never formed where products with it (`suffice.solvers.softmax_product`) cost less. Any
 other smooth term offers its Hessian as a matrix.
@@ -16,12 +11,8 @@ other smooth term offers its Hessian as a matrix.
 from __future__ import annotations
 
 import math
-import threading
-import weakref
-from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
-from uuid import uuid4
 
 import numpy as np
 
@@ -32,45 +23,28 @@ from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Squared
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import ImagedSmooth
-from suffice.penalties.prox import Indices, Lasso, Separable
+from suffice.penalties.prox import Indices, Separable
 from suffice.protocols import conforms
 from suffice.rows.design import Design, largest_matrix
 from suffice.rows.gram import GOLDEN, centred, gram, sampled
-from suffice.solvers.certificate import RECOMPUTED, Evidence
+from suffice.solvers.certificate import Evidence
 from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import Matrix, Product, Quadratic, SparseWide, Wide, on_these, with_ridge
+from suffice.solvers.quadratic import Product, Quadratic, Wide, on_these, with_ridge
 from suffice.solvers.softmax_product import Local, SoftmaxProduct
 
+STEP, PROOF = 1e6, 2e6  # operations in the time that a step, and a verification, take besides
 READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
 SINGLE = 1e5  # the largest kappa at which H is made in float32
 LEAST_RIDGE = 1e-14  # of the model's H, relative to the mean of its diagonal: none at all would leave it singular
-MEMORY = 1 << 26  # bytes of matrices that are kept to be lent, each no more than an eighth of them
-DEAR = 6.0  # times two products with X: what a matrix costs that is worth keeping
-LIKELY = 0.75  # of l1: columns whose gradient is no less may soon be part of the support
 FIRST_WORKING_SET, GROWTH = 64, 1.5  # of the working set, relative to the support,
 WIDE_GROWTH = 6.0  # and where the support has more columns than X has rows: a model's price is linear in columns then
 FIRST_SHARE, LEAST_ROWS = 8, 500  # the first Hessian takes one row in so many, but no fewer than so many
-FRESH = 0.02  # by which a step with a fresh H shortens the least subgradient near the solution, roughly
-VERIFICATION, OF_CLASSES = 4.0, 5.0  # times N s^2: operations of a verification with s weights, and of several classes,
+VERIFICATION, OF_CLASSES = 8.0, 5.0  # times N s^2: operations of a verification with s weights, and of several classes,
 MADE_DENSE = 6.0  # and twice as many products with X where that is sparse, and has to be made dense
-UNCOVERED = 0.25  # of the least subgradient: what columns may have that a dear H does not have
 BLURRED = 100.0  # times the rounding of a gradient: about as long, and the gap will prove no more
 CG_STEPS, ADMM_STEPS = 30.0, 120.0  # products whose price is that of a matrix; with an l1, whose signs take longer
 DERIVATIVES = 40.0  # the same for a derivative
 MOST_DENSE = 10_000_000  # entries of a sparse X that may be made dense for it
-
-
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """Where a Hessian was taken: at `anchor`, on the columns `working`, from about so many `rows`, in float32 or not.
-    Whether it is `lent` is settled when it is taken; `key` is that of its matrix in this process's memory."""
-
-    anchor: Array
-    working: Indices
-    rows: int
-    single: bool = False
-    lent: bool = False
-    key: str = field(default_factory=lambda: uuid4().hex, metadata=RECOMPUTED)
 
 
 @runtime_checkable
@@ -89,15 +63,14 @@ class Hessians:
     ridge: float | Array
     bends = True  # whether the curvature that a step meets on its way can be far from that where it begins
 
-    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
-        """H on the metric's columns, at its anchor, whose image may be known; systems are solved to a `tolerance` where
-        it takes products."""
-        image = self.term.image(metric.anchor) if image is None else image
-        return with_ridge(self.term.hessian(image, metric.working), on_these(self.ridge, metric.working))
+    def at(self, image: Any, working: Indices, rows: int, tolerance: float = 0.0) -> Quadratic:
+        """H on these variables at the point of an image, from about so many rows; systems are solved to a `tolerance`
+        where it takes products."""
+        return with_ridge(self.term.hessian(image, working), on_these(self.ridge, working))
 
     def exact(self, x: Array, working: Indices) -> Quadratic | None:
         """H at x from all rows and in float64, for a derivative; None where it is not to be had."""
-        return self.at(Metric(x, working, self.all_rows))
+        return self.at(self.term.image(x), working, self.all_rows)
 
     @property
     def all_rows(self) -> int:
@@ -122,17 +95,13 @@ class Hessians:
         """Whether the next working set may be larger than one of so many columns."""
         return True
 
-    def next_metric(self, here: Evidence, working: Indices, rows: int, complete: bool) -> Metric:
-        """Where the next Hessian is taken; `rows` are those that were wanted, 0 before the first."""
-        return Metric(here.z, working, self.all_rows)
+    def rows(self, wanted: int, columns: int) -> int:
+        """How many the next Hessian takes; `wanted` is 0 before the first."""
+        return self.all_rows
 
-    def covers(self, metric: Metric, working: Indices, least: Array) -> bool:
-        """Whether steps on the metric's columns will do."""
-        return False
-
-    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
+    def price(self, H: Quadratic, columns: int, rows: int) -> float:
         """That of a step, in operations on dense matrices."""
-        return self._price_of_matrix(len(metric.working))
+        return self._price_of_matrix(columns)
 
     def _price_of_matrix(self, s: int) -> float:
         """That of H on s variables, and of its factor."""
@@ -141,13 +110,6 @@ class Hessians:
     def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
         """Whether steps have cost as much as a verification of x; `after` is the length of the least subgradient."""
         return True
-
-    def good_enough(self, rows: int, columns: int) -> float:
-        """The factor by which a step with an old H has to shorten the least subgradient to be worth its price."""
-        return 0.0
-
-    def begin(self, image: Any) -> None:
-        """A step begins at these margins."""
 
 
 @dataclass(eq=False)
@@ -170,22 +132,13 @@ class OfRows(Hessians):
     def has_factors(self) -> bool:
         """Whether matrices of as many rows as X fit: then there is room for a working set of any size."""
         design = self.design
-        fits = design.shape[0] <= self.largest and design.rows.at_hand
+        fits = design.shape[0] <= self.largest and design.rows.at_hand and design.rows.full
         return fits and isinstance(self.problem.g, Separable)
 
     @property
     def price_of_passes(self) -> float:
         """That of two products with X, in operations on dense matrices."""
         return READ * entries(self.design)
-
-    def lends(self, columns: int) -> bool:
-        """Whether H on so many columns is worth keeping for problems nearby: a matrix that is dear, not too large, and
-        made of rows that lie here."""
-        design = self.design
-        if not design.rows.at_hand or isinstance(self.term.loss, Squared):
-            return False
-        fits = 64 * columns**2 <= MEMORY and columns <= min(self.largest, design.shape[0])
-        return fits and design.shape[0] * columns**2 >= DEAR * self.price_of_passes
 
     def limit(self, support: int) -> int:
         wide = support > self.design.shape[0] and self.has_factors
@@ -197,12 +150,7 @@ class OfRows(Hessians):
     def grows(self, columns: int) -> bool:
         return self.has_factors or columns != self.largest
 
-    def next_metric(self, here: Evidence, working: Indices, rows: int, complete: bool) -> Metric:
-        rows = self._rows(rows, len(working))
-        wider = self._with_likely(working, here.z_gradient) if complete else working
-        return Metric(here.z, wider, rows, self._is_single, self.lends(len(wider)))
-
-    def _rows(self, wanted: int, columns: int) -> int:
+    def rows(self, wanted: int, columns: int) -> int:
         N = self.all_rows
         if self._known is not None:
             return N
@@ -211,73 +159,31 @@ class OfRows(Hessians):
         rows = max(wanted or N // FIRST_SHARE, 2 * columns, LEAST_ROWS)
         return N if 2 * rows > N else rows
 
-    def _with_likely(self, working: Indices, gradient: Array) -> Indices:
-        """These columns, and those that may soon be among them, if H is lent: without them it could not be used."""
-        if not self.lends(len(working)) or not isinstance(self.problem.g, Lasso):
-            return working
-        likely = np.abs(gradient) >= LIKELY * self.problem.g.l1
-        likely[working] = True
-        wider = np.flatnonzero(likely)
-        return wider if self.lends(len(wider)) else working
-
-    def metric_to_lend(self, x: Array, S: Indices, gradient: Array) -> Metric:
-        """All rows at x, on the columns S and those that may soon be among them."""
-        return Metric(x, self._with_likely(S, gradient), self.all_rows, self._is_single, lent=True)
-
     @property
     def _is_single(self) -> bool:
         """Whether H is made in float32: where its error, about 1e-7 ||H||, is small against its least eigenvalue mu. H
         proves nothing, and steps are as good."""
         return bool(self.problem.kappa <= SINGLE and 1e-15 < self.design.frobenius_norm < 1e15)
 
-    def covers(self, metric: Metric, working: Indices, least: Array) -> bool:
-        """On all of the working set or, where H is dear, on what makes up most of the least subgradient."""
-        outside = working[~np.isin(working, metric.working)]
-        return len(outside) == 0 or (metric.lent and norm(least[outside]) <= UNCOVERED * norm(least))
-
-    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
-        """It factors H and makes two products with X."""
-        s = len(metric.working)
-        return s**3 + self.price_of_passes + (metric.rows * s**2 if fresh else 0.0)
+    def price(self, H: Quadratic, columns: int, rows: int) -> float:
+        """It makes and factors H, and makes two products with X."""
+        return STEP + columns**3 + self.price_of_passes + rows * columns**2
 
     def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
         is_dense = entries(self.design) == math.prod(self.design.shape)
         dense = 0.0 if is_dense else MADE_DENSE * self.price_of_passes
-        return spent >= VERIFICATION * self.all_rows * int(np.count_nonzero(x)) ** 2 + dense
+        return spent >= PROOF + VERIFICATION * self.all_rows * int(np.count_nonzero(x)) ** 2 + dense
 
-    def good_enough(self, rows: int, columns: int) -> float:
-        """A fresh H takes rows columns^2 operations more than a step without; in blocks of rows, a pass more than two
-        of them."""
-        if not isinstance(self.problem.g, Lasso):
-            return 0.0  # its model costs more to be minimised than to be made
-        if self.design.rows.dear:
-            reading = READ * self.design.shape[1]
-            return float(min(FRESH ** (2.0 * reading / (3.0 * reading + columns**2)), 0.6))
-        price = (columns**3 + self.price_of_passes) / (rows * columns**2)
-        return float(min(max(FRESH**price, 0.2), 0.6))
-
-    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
-        if metric.lent:
-            known = _lent.get(self.term, metric)
-            if known is None:
-                made = self._fresh(metric, image, 0.0)
-                assert isinstance(made, Matrix)
-                known = made.H
-                _lent.keep(self.term, metric, known)
-            return with_ridge(known.copy(), self.ridge_on(metric.working))
-        last = _memory.hessians.get(metric)
-        if last is None:
-            _memory.hessians.clear()
-            _memory.hessians[metric] = last = self._fresh(metric, image, self.ridge_on(metric.working))
-        return last
+    def at(self, image: Any, working: Indices, rows: int, tolerance: float = 0.0) -> Quadratic:
+        return self._made(image, working, rows, self._is_single)
 
     def exact(self, x: Array, working: Indices) -> Quadratic:
-        return self._fresh(Metric(x, working, self.all_rows), None, self.ridge_on(working))
+        return self._made(self.term.image(x), working, self.all_rows, False)
 
-    def product(self, image: Any, S: Indices) -> Product:
-        """H on these columns at the point of an image, by products with X."""
-        curvature, intercept = self.term.row_curvature(image), isinstance(self.term, Intercepted)
-        return Product(self.design, S, curvature, self.ridge_on(S), intercept)
+    def _made(self, image: Any, working: Indices, rows: int, single: bool) -> Quadratic:
+        known = self._known
+        C = self.design.weights if known is not None else self.term.row_curvature(image)
+        return self.made(C, working, rows, single, known)
 
     def ridge_on(self, W: Indices) -> float | Array:
         """The l2 of these columns, the model's own included."""
@@ -290,22 +196,14 @@ class OfRows(Hessians):
         """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
         return self.design.gram if isinstance(self.term.loss, Squared) else None
 
-    def _fresh(self, metric: Metric, image: Any, ridge: float | Array) -> Quadratic:
-        known = self._known
-        if known is not None:
-            return self.made(metric, self.design.weights, ridge, known)
-        image = self.term.image(metric.anchor) if image is None else image
-        return self.made(metric, self.term.row_curvature(image), ridge)
-
     def made(
-        self, metric: Metric, curvature: Any, ridge: float | Array | None = None, known: Array | None = None
+        self, curvature: Any, W: Indices, count: int, single: bool = False, known: Array | None = None
     ) -> Quadratic:
-        """H with this C and ridge, on the metric's columns and from its rows; X^T C X may be known."""
-        design, W, count = self.design, metric.working, metric.rows
-        ridge, intercept = self.ridge_on(W) if ridge is None else ridge, isinstance(self.term, Intercepted)
+        """H with this C on the columns W, from about so many rows, in float32 or not; X^T C X may be known."""
+        design, ridge, intercept = self.design, self.ridge_on(W), isinstance(self.term, Intercepted)
         if len(W) > design.shape[0] and self.has_factors:
             mean = design.adjoint(curvature)[W] / curvature.sum() if intercept and curvature.any() else None
-            return (Wide if design.rows.full else SparseWide).of(design.X, W, curvature, ridge, mean)
+            return Wide.of(design.X, W, curvature, ridge, mean)
         large = len(W) > self.largest and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             return Product(design, W, curvature, ridge, intercept)
@@ -315,7 +213,7 @@ class OfRows(Hessians):
         if design.rows.dear:
             return with_ridge(curvature.gram(W, count, intercept), ridge)
         rows, weights = sample_rows(curvature, design.row_norms, count)
-        dtype = np.float32 if metric.single else np.float64
+        dtype = np.float32 if single else np.float64
         H, _ = gram(design.X, W, np.sqrt(weights), rows, intercept=intercept, dtype=dtype)
         return with_ridge(centred(H) if intercept else H, ridge)
 
@@ -325,7 +223,6 @@ class OfClasses(Hessians):
     """Those of a multinomial model."""
 
     term: Multinomial
-    local: Local | None = None  # the curvature of rows at the last margins that were recalled
 
     @property
     def _fits(self) -> int:
@@ -337,14 +234,14 @@ class OfClasses(Hessians):
         design = self.term.design
         return design.rows.at_hand or self.term.classes * design.shape[1] <= self._fits
 
-    def at(self, metric: Metric, image: Any = None, tolerance: float = 0.0) -> Quadratic:
-        W, l1 = metric.working, getattr(self.problem.g, "l1", 0.0)
-        if self.local is not None and isinstance(self.problem.g, Separable):
-            product = SoftmaxProduct.of(self.term, self.local, self.ridge, W, tolerance)
+    def at(self, image: Any, working: Indices, rows: int, tolerance: float = 0.0) -> Quadratic:
+        W, l1 = working, getattr(self.problem.g, "l1", 0.0)
+        if self.term.design.rows.at_hand and isinstance(self.problem.g, Separable):
+            product = SoftmaxProduct.of(self.term, Local.of(self.term, image), self.ridge, W, tolerance)
             most = (ADMM_STEPS if np.any(l1) else CG_STEPS) * product.price
             if len(W) > self._fits or self._price_of_matrix(len(W)) > most:
                 return product
-        return super().at(metric, image)
+        return super().at(image, W, rows)
 
     def exact(self, x: Array, working: Indices) -> Quadratic | None:
         design, image = self.term.design, self.term.image(x)
@@ -354,17 +251,14 @@ class OfClasses(Hessians):
             sparse = entries(design) < math.prod(design.shape)
             if len(working) > self._fits or dear or (sparse and math.prod(design.shape) > MOST_DENSE):
                 return product
-        return super().at(Metric(x, working, self.all_rows), image) if len(working) <= self._fits else None
+        return super().at(image, working, self.all_rows) if len(working) <= self._fits else None
 
-    def price(self, metric: Metric, H: Quadratic, fresh: bool) -> float:
-        return H.spent if isinstance(H, SoftmaxProduct) else self._price_of_matrix(len(metric.working))
+    def price(self, H: Quadratic, columns: int, rows: int) -> float:
+        return H.spent if isinstance(H, SoftmaxProduct) else self._price_of_matrix(columns)
 
     def verification_is_due(self, x: Array, spent: float, after: float, rounding: float) -> bool:
         costs = OF_CLASSES * self._price_of_matrix(int(np.count_nonzero(x)))
         return spent >= costs or after <= BLURRED * rounding
-
-    def begin(self, image: Any) -> None:
-        self.local = Local.of(self.term, image) if self.term.design.rows.at_hand else None
 
 
 def hessians_of(problem: Canonical) -> Hessians | None:
@@ -390,36 +284,3 @@ def sample_rows(curvature: Array, row_norms: Array, count: int) -> tuple[Indices
         rows = np.flatnonzero(curvature)
         return rows, curvature[rows]
     return sampled(curvature, row_norms, count / influence, GOLDEN)
-
-
-class _LastHessian(threading.local):
-    """The last Hessian of this thread that is not lent, for as long as a state refers to it."""
-
-    def __init__(self) -> None:
-        self.hessians: weakref.WeakKeyDictionary[Metric, Quadratic] = weakref.WeakKeyDictionary()
-
-
-class _Lent:
-    """The latest matrices that are lent, by the keys of their metrics, each with the X and y that it was made of."""
-
-    def __init__(self) -> None:
-        self.matrices: OrderedDict[str, tuple[Any, Any, Array]] = OrderedDict()
-        self.lock = threading.Lock()
-
-    def get(self, model: LossModel, metric: Metric) -> Array | None:
-        with self.lock:
-            design, y, matrix = self.matrices.get(metric.key, (lambda: None, lambda: None, None))
-            if design() is not model.design or y() is not model.y:
-                return None
-            self.matrices.move_to_end(metric.key)
-            return matrix
-
-    def keep(self, model: LossModel, metric: Metric, matrix: Array) -> None:
-        with self.lock:
-            self.matrices[metric.key] = weakref.ref(model.design), weakref.ref(model.y), matrix
-            size = sum(kept.nbytes for _, _, kept in self.matrices.values())
-            while size > MEMORY and len(self.matrices) > 1:
-                size -= self.matrices.popitem(last=False)[1][-1].nbytes
-
-
-_memory, _lent = _LastHessian(), _Lent()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.arrays import EPS, Array, namespace, norm
-from suffice.penalties.prox import Indices
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 
 
@@ -25,7 +24,6 @@ class FistaState:
     tau: float = 0.0  # the adaptive method's step length to try next, the one taken last,
     taken: float = 0.0
     failed: bool = False  # and whether the last one tried was too long
-    active: Indices | None = None  # the variables that are not yet proven to be zero, where the others have left
 
 
 def momentum(t: Any, q: Any = 0.0, q_next: Any = None) -> tuple[Any, Any]:

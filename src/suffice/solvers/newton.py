@@ -6,9 +6,8 @@ working set (`suffice.solvers.minimise`) and then searches along v - w (`suffice
 holds the support of w, always, and the zeros that violate optimality most, with the whole of their groups.
 
 - H comes from `suffice.solvers.hessian`. Of a linear model it is a sum over rows. While the working set still grows, a
-  sample of the rows is enough. Close to the solution all rows count, and H is used again as long as steps with it get
-  on faster than the price of a fresh one allows. For least squares H is the same everywhere, and made once for all
-  (`Design.gram`). Where it is dear, a solve begins with one that was lent by a problem nearby.
+  sample of the rows is enough; close to the solution all rows count. For least squares H is the same everywhere, and
+  made once for all (`Design.gram`).
 - It is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
   memory, or products with X cost less, as they may for several classes, these take its place. Their systems are solved
   no more accurately than steps deserve (Eisenstat and Walker, SIAM J. Sci. Comput. 17, 1996): up to FORCING times the
@@ -17,10 +16,9 @@ holds the support of w, always, and the zeros that violate optimality most, with
   large residual have none. The next one is tried again with the mean of psi'' on its way.
 
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A verification
-(`suffice.prove.verified`) costs as much as many steps: it is made once they have cost as much. A state is a point, and
-where H was taken: H itself is kept in memory, and is made again, bit for bit, where it is not known.
+(`suffice.prove.verified`) costs as much as many steps: it is made once they have cost as much.
 
-A step that shortens the least subgradient no more, with a fresh H of all rows, is the last; so is the last of PATIENCE
+A step that shortens the least subgradient no more, with an H of all rows, is the last; so is the last of PATIENCE
 steps in a row that find none shorter than the shortest before. Where the rounding of the gradient is infinite f may
 have none: such a point is no start, and a step that leads there is the last, unless psi'' has bent on its way; so is
 one that gets no further than STUCK of it, as happens next to such points.
@@ -40,7 +38,7 @@ from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import Indices, Lasso, Structured
 from suffice.protocols import conforms
 from suffice.solvers.certificate import RECOMPUTED, Evidence
-from suffice.solvers.hessian import Hessians, Metric, OfRows, hessians_of
+from suffice.solvers.hessian import Hessians, OfRows, hessians_of
 from suffice.solvers.line_search import Found, search
 from suffice.solvers.minimise import minimise_model
 from suffice.solvers.problem import Canonical, Composite, LinearParts
@@ -62,7 +60,6 @@ class NewtonState:
     x: Array
     k: int = 0
     rows: int = 0  # for the next Hessian; 0 before the first
-    metric: Metric | None = None  # the last Hessian
     ended: bool = False  # rounding is all that is left
     shortest: float = math.inf  # least subgradient so far,
     idle: int = 0  # and the steps since then
@@ -71,7 +68,6 @@ class NewtonState:
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
     settled: bool = False  # whether a verification is due: the signs look right, and steps have cost as much
     spent: float = 0.0  # operations of steps since the last one
-    again: bool = True  # whether the next step is to use the last Hessian, too
     tolerance: float = LOOSEST  # of the next system that is solved by products
 
 
@@ -105,45 +101,38 @@ class Newton:
             return state
         hessians, g = _hessians(problem), problem.g
         image = problem.f.image(state.x) if state.image is None else state.image
-        hessians.begin(image)
         here = hessians.evidence(state.x, image) if state.evidence is None else state.evidence
         least = g.least_subgradient(here.z, here.z_gradient)
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=replace(here), settled=True)
         working, complete = _working_set(hessians, here.z, least)
-        metric, fresh = state.metric if state.again else None, False
-        if metric is None or not hessians.covers(metric, working, least):
-            metric, fresh = hessians.next_metric(here, working, state.rows, complete), True
-        H = hessians.at(metric, here.z_image if fresh else None, state.tolerance)
-        target = _target(problem, here, metric.working, H)
+        rows = hessians.rows(state.rows, len(working))
+        H = hessians.at(here.z_image, working, rows, state.tolerance)
+        target = _target(problem, here, working, H)
         found = search(problem, here, target, problem.f.image(target))
         short = state.short + 1 if found.t <= SHORT else 0
         if short > HESITANT and not found.blurred and isinstance(hessians, OfRows):
-            found = _steadier(problem, hessians, here, metric, target, found)
+            found = _steadier(problem, hessians, here, working, rows, target, found)
         there = hessians.evidence(found.x, found.image, found.gradient)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
-        best_model = fresh and metric.rows == hessians.all_rows
+        best_model = rows == hessians.all_rows
         if found.blurred and not after < before:
-            state = replace(state, rows=hessians.all_rows, metric=_to_lend(metric), again=False, ended=best_model)
-            settled = state.settled or best_model
-            return replace(state, image=here.z_image, evidence=replace(here), settled=settled)
+            state = replace(state, rows=hessians.all_rows, ended=best_model, settled=state.settled or best_model)
+            return replace(state, image=here.z_image, evidence=replace(here))
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z) or math.isinf(there.rounding or 0.0)
         ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
         ended = ended or (stuck and hessians.bends)
-        spent = state.spent + hessians.price(metric, H, fresh)
+        spent = state.spent + hessians.price(H, len(working), rows)
         due = problem.mu == 0.0 or hessians.verification_is_due(found.x, spent, after, there.rounding or 0.0)
         settled = ended or (due and _looks_settled(here.z, found.x, before, after))
-        rows, again = hessians.all_rows, False
-        if not (found.blurred and after > 0.5 * before):
-            rows = metric.rows if not complete and hessians.grows(len(working)) else min(4 * metric.rows, rows)
-            rows = hessians.all_rows if 2 * rows > hessians.all_rows else rows
-            again = found.whole and after <= hessians.good_enough(rows, len(metric.working)) * before
-            if not (again or fresh or state.k):  # it was lent, and this is too far away for it
-                rows = 0
+        if complete or not hessians.grows(len(working)):
+            rows *= 4
+        if (found.blurred and after > 0.5 * before) or 2 * rows > hessians.all_rows:
+            rows = hessians.all_rows
         return NewtonState(
-            *(found.x, state.k + 1, rows, metric if again else _to_lend(metric), ended, shortest, idle, short),
-            *(found.image, there, settled, 0.0 if settled else spent, again),
+            *(found.x, state.k + 1, rows, ended, shortest, idle, short),
+            *(found.image, there, settled, 0.0 if settled else spent),
             tolerance=min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST),
         )
 
@@ -185,13 +174,6 @@ class NewtonNarrowing(Newton):
         return super().start(problem, x)
 
 
-def lent_to(problem: Canonical, state: NewtonState, metric: Metric) -> NewtonState:
-    """A state whose next step takes the Hessian of a problem nearby, where such are lent."""
-    hessians = hessians_of(problem)
-    fits = isinstance(hessians, OfRows) and metric.anchor.shape == state.x.shape and hessians.lends(len(metric.working))
-    return replace(state, metric=metric, again=True) if fits else state
-
-
 def _hessians(problem: Canonical) -> Hessians:
     hessians = hessians_of(problem)
     assert hessians is not None
@@ -210,11 +192,6 @@ def _working_set(hessians: Hessians, x: Array, least: Array) -> tuple[Indices, b
     return np.flatnonzero(moving if isinstance(g, Lasso) else g.whole(moving)), complete  # type: ignore[attr-defined]
 
 
-def _to_lend(metric: Metric) -> Metric | None:
-    """A Hessian that this solve does not use again; others may."""
-    return metric if metric.lent else None
-
-
 def _looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
     """Whether a step from x to `new` tells of signs that are right; `before` and `after` are lengths of the least
     subgradient."""
@@ -222,7 +199,7 @@ def _looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
 
 
 def _steadier(
-    problem: Canonical, hessians: OfRows, here: Evidence, metric: Metric, target: Array, found: Found
+    problem: Canonical, hessians: OfRows, here: Evidence, W: Indices, rows: int, target: Array, found: Found
 ) -> Found:
     """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
     model = hessians.term
@@ -233,7 +210,7 @@ def _steadier(
             break
         C = larger
         try:
-            target = _target(problem, here, metric.working, hessians.made(metric, C))
+            target = _target(problem, here, W, hessians.made(C, W, rows))
         except NoFactorError:
             break
         other = search(problem, here, target)

@@ -3,7 +3,7 @@ r"""The forms of a Hessian on some columns: what a quadratic model is made of (`
 H = A^T C A + D on the columns of a working set, A of N rows and s columns, C and D diagonal, comes in these forms:
 
 - `Matrix`: H itself, s^2 numbers, for s <= N;
-- `Wide` and `SparseWide`: B or, of a sparse X, A, where it has fewer rows than columns. With any D' > 0 in place of D,
+- `Wide`: B, where a dense A has fewer rows than columns. With any D' > 0 in place of D,
 
       (A^T C A + D')^-1 = D'^-1 - D'^-1 B^T (1 + B D'^-1 B^T)^-1 B D'^-1,        B = C^(1/2) A,
 
@@ -14,8 +14,8 @@ H = A^T C A + D on the columns of a working set, A of N rows and s columns, C an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,6 @@ Solve = Callable[[Array], Array]
 ITERATIONS = 500  # of conjugate gradients
 CG_TOLERANCE = 0.02  # by which conjugate gradients shorten a residual
 SAFE = 1e-2  # of the largest entry of diag(H): where D is no less, nothing cancels in a solve
-BLOCK_BYTES = 1 << 22  # of columns of A that are dense at a time
 
 
 class NoFactorError(ArithmeticError):
@@ -84,44 +83,9 @@ class Matrix(Quadratic):
         return Matrix(self.H[np.ix_(free, free)])
 
 
-class Woodbury(Quadratic):
-    """H = B^T B + D, where B has fewer rows than columns. Final classes know products with B and B^T, the upper
-    triangle of B D^-1 B^T, and the diagonal of B^T B."""
-
-    ridge: float | Array  # D
-    squares: Any
-    image: Any
-    pull: Any
-    outer: Any
-
-    @property
-    def diagonal(self) -> Array:
-        diagonal: Array = self.squares + self.ridge
-        return diagonal
-
-    def product(self, v: Array) -> Array:
-        product: Array = self.pull(self.image(v)) + scaled(self.ridge, v)
-        return product
-
-    def solver(self, added: Array | float = 0.0) -> Solve:
-        squares = self.squares
-        D = np.broadcast_to(np.asarray(self.ridge + added, dtype=np.float64), len(squares))
-        factor = _factor(self.outer(D), 1.0)
-
-        def once(b: Array) -> Array:
-            inner = _solved(factor, self.image(scaled(1.0 / D, b))) if len(factor) else np.zeros((0, *b.shape[1:]))
-            return scaled(1.0 / D, b - self.pull(inner))
-
-        def twice(b: Array) -> Array:
-            s = once(b)
-            return s + once(b - self.pull(self.image(s)) - scaled(D, s))  # what cancels for a small D is had again
-
-        return once if float(D.min()) > SAFE * float(squares.max(initial=0.0)) else twice
-
-
 @dataclass(frozen=True, eq=False)
-class Wide(Woodbury):
-    """B is dense."""
+class Wide(Quadratic):
+    """H = B^T B + D, where B has fewer rows than columns; `ridge` is D."""
 
     B: Array
     ridge: float | Array
@@ -138,87 +102,35 @@ class Wide(Woodbury):
 
     @cached_property
     def squares(self) -> Array:
+        """The diagonal of B^T B."""
         squares: Array = np.einsum("ij,ij->j", self.B, self.B)
         return squares
 
-    def image(self, v: Array) -> Array:
-        image: Array = self.B @ v
-        return image
+    @property
+    def diagonal(self) -> Array:
+        return self.squares + self.ridge
 
-    def pull(self, r: Array) -> Array:
-        pulled: Array = self.B.T @ r
-        return pulled
+    def product(self, v: Array) -> Array:
+        return self.B.T @ (self.B @ v) + scaled(self.ridge, v)
 
-    def outer(self, D: Array) -> Array:
-        outer: Array = dsyrk(1.0, (self.B / np.sqrt(D)).T, trans=1) if len(self.B) else np.zeros((0, 0))
-        return outer
+    def solver(self, added: Array | float = 0.0) -> Solve:
+        B, squares = self.B, self.squares
+        D = np.broadcast_to(np.asarray(self.ridge + added, dtype=np.float64), len(squares))
+        factor = _factor(dsyrk(1.0, (B / np.sqrt(D)).T, trans=1) if len(B) else np.zeros((0, 0)), 1.0)
+
+        def once(b: Array) -> Array:
+            inner = _solved(factor, B @ scaled(1.0 / D, b)) if len(B) else np.zeros((0, *b.shape[1:]))
+            return scaled(1.0 / D, b - B.T @ inner)
+
+        def twice(b: Array) -> Array:
+            s = once(b)
+            return s + once(b - B.T @ (B @ s) - scaled(D, s))  # what cancels for a small D is had again
+
+        return once if float(D.min()) > SAFE * float(squares.max(initial=0.0)) else twice
 
     def on(self, free: Indices) -> Quadratic:
         part, ridge = self.B.take(free, axis=1), on_these(self.ridge, free)
         return Wide(part, ridge) if len(free) > len(part) else with_ridge(part.T @ part, ridge)
-
-
-@dataclass(frozen=True, eq=False)
-class SparseWide(Woodbury):
-    """B = diag(root) (X - 1 m^T), X sparse, on some of its columns; `mean` is m, or None for 0."""
-
-    X: Any
-    columns: Indices
-    root: Array
-    ridge: float | Array
-    mean: Array | None = None
-
-    @classmethod
-    def of(cls, X: Any, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> SparseWide:
-        return cls(X, columns, np.sqrt(curvature), ridge, mean)._copied()
-
-    def _copied(self) -> SparseWide:
-        """With a copy of the columns where they are few of X's."""
-        if 4 * len(self.columns) > self.X.shape[1]:
-            return self
-        return replace(self, X=self.X[:, self.columns], columns=np.arange(len(self.columns)))
-
-    @cached_property
-    def squares(self) -> Array:
-        squares = np.empty(len(self.columns))
-        for place, block in self._blocks():
-            squares[place] = np.einsum("ij,ij->j", block, block)
-        return squares
-
-    def image(self, v: Array) -> Array:
-        whole = np.zeros((self.X.shape[1], *v.shape[1:]))
-        whole[self.columns] = v
-        image: Array = self.X @ whole
-        return scaled(self.root, image if self.mean is None else image - self.mean @ v)
-
-    def pull(self, r: Array) -> Array:
-        r = scaled(self.root, r)
-        pulled: Array = (self.X.T @ r)[self.columns]
-        return pulled if self.mean is None else pulled - np.multiply.outer(self.mean, r.sum(axis=0))
-
-    def on(self, free: Indices) -> Quadratic:
-        ridge, mean = on_these(self.ridge, free), None if self.mean is None else self.mean[free]
-        part = SparseWide(self.X, self.columns[free], self.root, ridge, mean)._copied()
-        if len(free) > len(self.root):
-            return part
-        B = np.concatenate([block for _, block in part._blocks()], axis=1)
-        return with_ridge(B.T @ B, ridge)
-
-    def _blocks(self) -> Iterator[tuple[slice, Array]]:
-        """B, a few columns at a time."""
-        width = max(16, BLOCK_BYTES // (8 * self.X.shape[0]))
-        for first in range(0, len(self.columns), width):
-            place = slice(first, first + width)
-            block = self.X[:, self.columns[place]].toarray()
-            block = block if self.mean is None else block - self.mean[place]
-            yield place, block * self.root[:, None]
-
-    def outer(self, D: Array) -> Array:
-        N = self.X.shape[0]
-        outer = np.zeros((N, N), order="F")
-        for place, block in self._blocks():
-            outer = dsyrk(1.0, (block / np.sqrt(D[place])).T, beta=1.0, c=outer, trans=1, overwrite_c=True)
-        return outer
 
 
 class ByProducts(Quadratic):
@@ -246,14 +158,13 @@ class ByProducts(Quadratic):
 
 @dataclass(frozen=True, eq=False)
 class Product(ByProducts):
-    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction. With
-    a column of C, of ridges and of what is centred for every column of v, it is that of several models."""
+    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction."""
 
     design: Design
-    working: Any  # columns of X
+    working: Indices
     curvature: Any  # an array, or what stays with blocks of rows
     ridge: float | Array
-    centred: Any = False
+    centred: bool = False
     tolerance = CG_TOLERANCE
 
     @cached_property
@@ -271,10 +182,8 @@ class Product(ByProducts):
 
     def _of_array(self, V: Array) -> Array:
         image = host(self.design.margins(V))
-        if np.any(self.centred):
-            total = self.curvature.sum(axis=0)
-            mean = scaled(self.curvature, image).sum(axis=0) / np.where(total > 0.0, total, 1.0)
-            image = image - np.where(self.centred, mean, 0.0)
+        if self.centred and self.curvature.any():
+            image = image - self.curvature @ image / self.curvature.sum()
         pulled: Array = self.design.adjoint(like(scaled(self.curvature, image), self.design.X))
         return pulled
 

@@ -17,9 +17,7 @@ taken out, and so is K.
 
 H has a factor where a matrix of its size, or one of as many rows as X has (Woodbury), fits into the memory that
 Newton's method has anyway. Elsewhere there are products with H, and conjugate gradients solve to a residual of
-`accuracy` times that of zero, from where they are told to start. So they do where H costs much more than products with
-X, preconditioned by the last H of Newton's method, or by one that is made for it and lent from then on
-(`suffice.solvers.hessian`).
+`accuracy` times that of zero, from where they are told to start.
 
 Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
 the kink, or on none: nothing that is proven may rest on it.
@@ -27,14 +25,12 @@ the kink, or on none: nothing that is proven may rest on it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array
@@ -46,12 +42,11 @@ from suffice.models.linear import LossModel
 from suffice.models.smooth import Plain
 from suffice.penalties.prox import Box, Indices, Lasso
 from suffice.rows.design import largest_matrix
-from suffice.solvers.hessian import Metric, OfRows, hessians_of
+from suffice.solvers.hessian import OfRows, hessians_of
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import ByProducts, Product, Quadratic, Solve, conjugate_gradients, on_these, scaled
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
-LEAST_PRODUCTS = 5  # before a fresh Hessian is made to help them
 UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
 FINEST = 1e-6  # residual where H has more than a diagonal to help: derivatives make models, not proofs
 
@@ -89,12 +84,11 @@ class BentAtOnce(Protocol):
 @dataclass(frozen=True, eq=False)
 class Solved:
     """H^-1 B. `iterated` says whether by conjugate gradients: then it is worth keeping as a start for a problem nearby.
-    `work` is in steps of a solver: a product with H, or a factorisation, is one. `metric` says which Hessian helped."""
+    `work` is in steps of a solver: a product with H, or a factorisation, is one."""
 
     value: Array
     work: float
     iterated: bool
-    metric: Metric | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,51 +113,9 @@ class Iterative:
         """ArithmeticError where an H that is not what it should be leaves much of B."""
         accuracy = max(accuracy, self.finest)
         X, made, left = conjugate_gradients(self.product, self.precondition, B, start, accuracy, MOST_PRODUCTS)
-        return Solved(_checked(X, left), float(made), True)
-
-
-@dataclass(frozen=True, eq=False)
-class Near:
-    """H of a linear model at x by products with X, and another one nearby that has a factor: at `metric`, or, where
-    that is None or leads to more products than are worth a fresh one, at x itself."""
-
-    hessians: OfRows
-    x: Array
-    support: Indices
-    metric: Metric | None
-
-    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        hessians, S, accuracy = self.hessians, self.support, max(accuracy, FINEST)
-        image = hessians.term.image(self.x)
-        # a product of a sparse matrix with a few columns takes longer than one with each
-        product = _columnwise(hessians.product(image, S).product)
-        metric, made, left = self.metric, 0, math.inf
-        # one of a sample of the rows would take more products, here and wherever it is lent to
-        if metric is not None and metric.rows == hessians.all_rows and np.isin(S, metric.working).all():
-            # about twice as many as a fresh one costs, since this one was made for steps, and is mostly good enough
-            worth = 2.0 * hessians.all_rows * len(S) ** 2 / (B.shape[1] * hessians.price_of_passes)
-            start, made, left = self._from(metric, product, B, start, accuracy, max(LEAST_PRODUCTS, int(worth)))
-        if metric is None or not left <= accuracy:
-            metric = hessians.metric_to_lend(self.x, S, hessians.term.gradient_at(self.x, image))
-            start, more, left = self._from(metric, product, B, start, accuracy, MOST_PRODUCTS)
-            made += more + 1
-        return Solved(_checked(start, left), float(made), True, metric)
-
-    def _from(
-        self, metric: Metric, product: Solve, B: Array, start: Array | None, accuracy: float, most: int
-    ) -> tuple[Array, int, float]:
-        H = self.hessians.at(metric).on(np.searchsorted(metric.working, self.support))
-        return conjugate_gradients(product, H.solver(), B, start, accuracy, most)
-
-
-def _masked(mask: npt.NDArray[np.bool_], product: Solve, V: Array) -> Array:
-    return np.where(mask, product(V), 0.0)
-
-
-def _checked(X: Array | None, left: float) -> Array:
-    if X is None or not left <= UNSOLVED:
-        raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
-    return X
+        if not left <= UNSOLVED:
+            raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
+        return Solved(X, float(made), True)
 
 
 def _columnwise(product: Solve) -> Solve:
@@ -181,8 +133,7 @@ class Elsewhere:
     x: Array
 
 
-# The last: H of a linear model by products with X, wherever it lives.
-System = Direct | Iterative | Near | Elsewhere | Product
+System = Direct | Iterative | Elsewhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +145,11 @@ class Sensitivity:
     system: System
 
     @classmethod
-    def of(cls, problem: Composite, x: Array, metric: Metric | None = None) -> Sensitivity | None:
-        """None where H is not to be had. `metric` is where one was taken nearby."""
+    def of(cls, problem: Composite, x: Array) -> Sensitivity | None:
+        """None where H is not to be had."""
         canonical = problem.canonical
         support = _support(canonical, x)
-        system = None if support is None else _system(canonical, x, support, metric)
+        system = None if support is None else _system(canonical, x, support)
         return None if support is None or system is None else cls(len(x), support, system)
 
     def forward(self, K: Any, slopes: Array, accuracy: float, start: Array | None = None) -> Solved:
@@ -247,10 +198,9 @@ def pulled_back(K: Any, slopes: Array, q: Array) -> Array:
 def solve_together(
     ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
 ) -> list[Solved]:
-    """H^-1 B on the support and 0 elsewhere, for several problems. Those that share X, and have no factor, go through
-    one product with it; those whose X is on a device are factored there together."""
+    """H^-1 B on the support and 0 elsewhere, for several problems; those whose X is on a device are factored there
+    together."""
     found: list[Solved | None] = [None] * len(ones)
-    groups: dict[int, list[int]] = {}
     away: dict[tuple[Any, ...], list[int]] = {}
 
     def keep(j: int, solved: Solved) -> None:
@@ -259,9 +209,7 @@ def solve_together(
         found[j] = replace(solved, value=value)
 
     for j, one in enumerate(ones):
-        if isinstance(one.system, Product):
-            groups.setdefault(id(one.system.design), []).append(j)
-        elif isinstance(one.system, Elsewhere):
+        if isinstance(one.system, Elsewhere):
             model = one.system.model
             away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
         else:
@@ -275,33 +223,7 @@ def solve_together(
         parts = [sides[j][support] for j, support in zip(members, supports, strict=True)]
         for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
             keep(j, Solved(value, 1.0, False))
-    for members in groups.values():
-        H, mask, diagonal = _stacked([ones[j] for j in members], [sides[j].shape[1] for j in members])
-        B = np.where(mask, np.concatenate([sides[j] for j in members], axis=1), 0.0)
-        begun = [np.zeros_like(sides[j]) if (known := starts[j]) is None else known for j in members]
-        none, accuracy = all(starts[j] is None for j in members), min(accuracies[j] for j in members)
-        start = None if none else np.where(mask, np.concatenate(begun, axis=1), 0.0)
-        product = partial(_masked, mask, H.product)
-        solved = Iterative(product, partial(scaled, 1.0 / diagonal)).solve(B, start, accuracy)
-        ends = np.cumsum([sides[j].shape[1] for j in members])
-        for j, part in zip(members, np.split(solved.value, ends[:-1], axis=1), strict=True):
-            found[j] = replace(solved, value=part)
     return [one for one in found if one is not None]
-
-
-def _stacked(ones: Sequence[Sensitivity], counts: Sequence[int]) -> tuple[Product, npt.NDArray[np.bool_], Array]:
-    """Systems of several models with one X, as many columns of each: H, where it counts, and its diagonal there."""
-    columns: list[list[Any]] = [[] for _ in range(5)]
-    for one, count in zip(ones, counts, strict=True):
-        H, S = one.system, one.support
-        assert isinstance(H, Product)
-        mask, ridge, diagonal = np.zeros(one.size, dtype=np.bool_), np.zeros(one.size), np.ones(one.size)
-        mask[S], ridge[S], diagonal[S] = True, H.ridge, H.diagonal
-        for kept, part in zip(columns, (H.curvature, ridge, H.centred, mask, diagonal), strict=True):
-            kept.extend([part] * count)
-    C, ridge, centred, mask, diagonal = (np.array(part).T for part in columns)
-    assert isinstance(H, Product)
-    return Product(H.design, slice(None), C, ridge, centred), mask, diagonal
 
 
 def _support(problem: Canonical, x: Array) -> Indices | None:
@@ -312,7 +234,7 @@ def _support(problem: Canonical, x: Array) -> Indices | None:
     return np.flatnonzero((x != 0.0) | (np.broadcast_to(problem.g.l1, len(x)) == 0.0))
 
 
-def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> System | None:
+def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
     if len(S) == 0:
         return Direct(np.zeros_like)
     term, hessians, ridge = problem.term, hessians_of(problem), on_these(problem.ridge, S)
@@ -320,8 +242,6 @@ def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> 
         model, l2 = hessians.term, hessians.term.l2 + problem.ridge
         if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
             return Elsewhere(model, on_these(l2, S), x)
-        if hessians.lends(len(S)):
-            return Near(hessians, x, S, metric)
     if hessians is not None:
         return _of_quadratic(hessians.exact(x, S))
     if isinstance(term, Variation):
@@ -337,8 +257,8 @@ def _system(problem: Canonical, x: Array, S: Indices, metric: Metric | None) -> 
 
 
 def _of_quadratic(H: Quadratic | None) -> System | None:
-    if H is None or (isinstance(H, Product) and not H.design.rows.dear):
-        return H
+    if H is None:
+        return None
     if isinstance(H, Product):
         return Iterative(H.product, H.preconditioner())
     if isinstance(H, ByProducts):

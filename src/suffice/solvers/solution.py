@@ -25,7 +25,6 @@ from suffice.solvers.certificate import (
     fixed_point_radius,
     step_rounding,
 )
-from suffice.solvers.hessian import Metric
 from suffice.solvers.problem import Canonical, Composite
 
 
@@ -80,7 +79,6 @@ class Solution:
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
     error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
     tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
-    lent: Metric | None = field(default=None, repr=False, compare=False)  #: a Hessian nearby, to begin with
 
     @property
     def reached(self) -> bool:
@@ -89,15 +87,7 @@ class Solution:
 
     def start_at(self, x: Array) -> Solution:
         """A start at x for the same solver. It is not a solution: nothing is proven about it."""
-        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver, lent=self.last_metric)
-
-    @property
-    def last_metric(self) -> Metric | None:
-        """Where the last Hessian was taken that may be lent to problems nearby: of all rows rather than of some."""
-        last = getattr(self.state, "metric", None)
-        if not isinstance(last, Metric) or not last.lent:
-            return self.lent
-        return last if self.lent is None or last.rows >= self.lent.rows else self.lent
+        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from suffice.protocols import conforms
 from suffice.solvers.auto import Auto
 from suffice.solvers.certificate import RULES, Certificate, Evidence, Rule, certify_step, tighter, verified
 from suffice.solvers.fista import AdaptiveFista, Fista, GradientDescent
-from suffice.solvers.newton import Newton, NewtonState, lent_to
+from suffice.solvers.newton import Newton
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
 from suffice.solvers.solution import Batch, Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
@@ -121,7 +121,7 @@ def _iterate(
     if certificate not in RULES:
         raise ValueError(f"certificate must be one of {', '.join(RULES)}, got {certificate!r}")
     method = find_solver(solver)
-    canonical, lent = problem.canonical, warm.last_metric if isinstance(warm, Solution) else None
+    canonical = problem.canonical
     if isinstance(warm, Solution) and continues(warm, problem, method):
         steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
@@ -158,7 +158,7 @@ def _iterate(
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
-        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem, lent=lent)
+        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
 
 
 def begun(
@@ -167,10 +167,7 @@ def begun(
     """A solve of no steps, from where `warm` is; states are those that the batch wants."""
     refuse(solver, problem)
     state = batch.start(find_solver(solver), problem.canonical, start_point(problem, warm))
-    lent = warm.last_metric if isinstance(warm, Solution) else None
-    if lent is not None and isinstance(state, NewtonState) and batch is Batch:
-        state = lent_to(problem.canonical, state, lent)
-    return Solution(state.x, Certificate(math.inf, rule), 0, Outcome.STEPS, solver, state, problem=problem, lent=lent)
+    return Solution(state.x, Certificate(math.inf, rule), 0, Outcome.STEPS, solver, state, problem=problem)
 
 
 def _worth_verifying(state: Any, steps: int) -> bool:
