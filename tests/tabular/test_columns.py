@@ -47,7 +47,7 @@ LABEL = np.where(X1 + rng.standard_normal(N) > 0, "yes", "no")
         (LABEL == "yes", {}, "classification", "logistic"),
         ((LABEL == "yes") * 1, {}, "classification", "logistic"),
         (rng.integers(0, 4, N), {}, "classification", "logistic"),
-        (rng.integers(0, 4, N), {"task": "regression"}, "regression", "elastic-net"),
+        (rng.integers(0, 4, N), {"task": "regression"}, "regression", "poisson"),
         (rng.integers(0, 4, N), {"model": "poisson"}, "regression", "poisson"),
         (rng.integers(0, 40, N), {}, "regression", "elastic-net"),
         (X2, {}, "regression", "elastic-net"),
@@ -168,6 +168,13 @@ def test_levels_become_columns_and_missing_is_a_level(tmp_path):
     entries = [None if i == 0 else value for i, value in enumerate(GROUP)]
     Z = prepared(pose(table(tmp_path, g=entries, y=LABEL), "y"))
     assert Z.shape == (N, 4) and (Z.sum(axis=1) == 1.0).all() and Z[0, 3] == 1.0
+
+
+def test_a_category_of_two_levels_is_one_column(tmp_path):
+    posed = pose(table(tmp_path, sex=["f", "m"] * 10, y=list(range(20))), "y", task="regression")
+    made = posed.estimator[0].fit(posed.X)
+    assert made.get_feature_names_out().tolist() == ["sex_m"]
+    assert np.asarray(made.transform(posed.X)).ravel().tolist() == [0.0, 1.0] * 10
 
 
 def levels_of(problem):
@@ -341,7 +348,7 @@ def test_rare_whole_numbers_are_numbers_and_not_classes(tmp_path):
     problem = pose(table(tmp_path, x=X1, y=COUNTS), "y")
     assert problem.model == "poisson"
     assert any("6 different whole numbers, some of them rare (7 in 1 row): numbers" in note for note in problem.notes)
-    assert any("looks like counts: Poisson regression, unless --model elastic-net" in note for note in problem.notes)
+    assert any("Poisson regression, unless --model elastic-net" in note for note in problem.notes)
     ratings = np.array([3] * 2 + [4] * 8 + [5] * 20 + [6] * 20 + [7] * 8 + [8] * 2)
     assert pose(table(tmp_path, x=X1, y=ratings), "y").model == "elastic-net"
 

@@ -41,15 +41,15 @@ def test_counts_that_add_up_are_predicted_by_squares(tmp_path):
     total = dict(zip("abc", SUMMANDS.T, strict=True)) | {"y": SUMMANDS.sum(axis=1)}
     problem = posed(tmp_path, total)
     assert problem.model == "elastic-net"
-    assert "linear regression, unless --model poisson" in note_of(problem, "looks like counts, but")
+    assert "linear regression, unless --model poisson" in note_of(problem, "holds whole numbers")
     assert posed(tmp_path, total, model="poisson").model == "poisson"  # what was asked for is not looked at
 
 
-def test_counts_stay_counts_and_the_rule_is_told_as_before(tmp_path):
+def test_counts_are_predicted_as_counts(tmp_path):
     counts = rng.poisson(np.exp(0.7 * X[:, 0]))
     problem = posed(tmp_path, {"x": X[:, 0], "z": X[:, 1], "y": counts})
     assert problem.model == "poisson"
-    assert note_of(problem, "looks like counts").endswith("counts: Poisson regression, unless --model elastic-net")
+    assert note_of(problem, "holds whole numbers").endswith("Poisson regression, unless --model elastic-net")
 
 
 def test_whole_numbers_that_multiply_are_predicted_as_counts(tmp_path):
@@ -57,9 +57,21 @@ def test_whole_numbers_that_multiply_are_predicted_as_counts(tmp_path):
     many = np.sort(rng.poisson(np.exp(effect[:, None] + np.array([0.0, 2.0])), (N, 2)), axis=1)[:, 1] + 1
     problem = posed(tmp_path, {"x": effect, "y": many})
     assert problem.model == "poisson" and "Poisson regression, unless --model elastic-net" in problem.notes[-1]
-    assert "predicted better so" in problem.notes[-1]
     additive = posed(tmp_path, {"x": effect, "y": np.round(20 + 4 * effect).astype(int) - 15})
-    assert additive.model == "elastic-net" and "may suit them better" in additive.notes[-1]
+    assert additive.model == "elastic-net" and "linear regression, unless" in additive.notes[-1]
+
+
+# Codes
+
+
+def test_hours_are_categories_if_held_out_rows_say_so(tmp_path):
+    hour = np.arange(N) * 7 % 24
+    wave = np.sin(hour / 24 * 2 * np.pi) ** 2 + 0.05 * X[:, 0]
+    problem = posed(tmp_path, {"hr": hour, "size": hour[::-1], "y": wave})
+    assert problem.categorical == ("hr",) and problem.numeric == ("size",)
+    assert "is taken for categories: held-out rows have" in note_of(problem, "'hr' holds codes")
+    assert posed(tmp_path, {"hr": hour, "y": wave}, keep=["hr"]).numeric == ("hr",)
+    assert posed(tmp_path, {"hr": hour, "y": hour + X[:, 0]}).numeric == ("hr",)  # they rise: numbers
 
 
 # Columns that count the rows
@@ -181,6 +193,8 @@ def test_the_choice_is_printed_and_in_the_json(tmp_path):
     given = ["tune", str(tmp_path / "t.csv"), "--target", "y", "--out", str(tmp_path / "run"), "--no-report"]
     printed = typer_testing.CliRunner().invoke(app, given)
     again = typer_testing.CliRunner().invoke(app, [*given, "--json"])
-    assert printed.exit_code == 0 and "predicted better without that" in printed.output
+    assert printed.exit_code == 0 and "linear regression, unless --model poisson" in printed.output
     found = json.loads(again.stdout)
-    assert found["model"] == "elastic-net" and any("predicted better without that" in note for note in found["notes"])
+    assert found["model"] == "elastic-net" and any(
+        "linear regression, unless --model poisson" in note for note in found["notes"]
+    )

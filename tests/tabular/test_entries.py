@@ -113,6 +113,48 @@ def test_a_day_that_there_is_not_is_no_date(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "entries, first, order",
+    [
+        (["03/04/2024", "31/12/2024"], "April", "day before the month"),
+        (["03/04/2024", "12/31/2024"], "March", "month before the day"),
+        (["3.4.2024", "5.6.2024"], "April", "day before the month"),  # nobody writes 12.31.2024
+        (["03-04-2024 14:30", "31-12-2024 00:00"], "April", "dates and times, the day before the month"),
+    ],
+)
+def test_days_and_months_are_told_apart_by_the_whole_column(tmp_path, entries, first, order):
+    table = column(tmp_path, entries)
+    assert table["x: month"].values[0] == first
+    assert any(order in note for note in table.notes)
+    again = read(written(tmp_path, "x,other\n01/02/2024,w\n"), like=Reading.from_plain(table.reading.plain()))
+    assert again["x: month"].values[0] == ("January" if first == "March" else "February")
+
+
+def test_dates_that_may_be_either_stay_text_with_a_note(tmp_path):
+    table = column(tmp_path, ["03/04/2024", "05/06/2024"])
+    assert table["x"].values.tolist() == ["03/04/2024", "05/06/2024"]
+    assert any("days and months cannot be told apart (03/04/2024): write dates as" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    "entries, kind",
+    [
+        ([*(f"{k:03d}" for k in range(1, 140)), "136A"], "text"),  # as families in HistData::GaltonFamilies
+        (["02139", "10115", "99501"], "text"),
+        ([*map(str, range(100, 140)), "136A", "C12"], "text"),
+        (["1", "02", "13"], "numeric"),  # zeros that somebody has typed
+        (["0.5", "00.7"], "numeric"),
+        ([*map(str, range(40)), "unknown"], "numeric"),
+        ([*map(str, range(40)), "80kg"], "numeric"),
+        (["0", "1", "0"], "numeric"),
+    ],
+)
+def test_codes_are_names_and_not_numbers(tmp_path, entries, kind):
+    table = column(tmp_path, entries)
+    assert table["x"].kind == kind
+    assert kind == "numeric" or (table["x"].values.tolist() == entries and any("'x': names" in n for n in table.notes))
+
+
+@pytest.mark.parametrize(
     "text, names, rows",
     [
         ("# made by a machine\n# on a Monday\na,b\n1,x\n# half way\n2,y\n", ("a", "b"), 2),
@@ -163,7 +205,7 @@ def test_the_delimiter_of_another_file_is_the_one_that_shows_the_names(tmp_path)
 
 @pytest.mark.parametrize(
     "change",
-    [{"delimiter": "xx"}, {"forms": 3}, {"more": 1}, {"forms": {"a": {"kind": "numeric"}}}, {"forms": {"a": {}}}],
+    [{"delimiter": "xx"}, {"forms": 3}, {"more": 1}, {"forms": {"a": {"kind": "no"}}}, {"forms": {"a": {"b": 1}}}],
 )
 def test_a_reading_that_was_tampered_with_is_refused(tmp_path, change):
     plain = read(written(tmp_path, "a;b\n1,5;2\n")).reading.plain()

@@ -1,6 +1,6 @@
 """Tables of data, from the command line: read a file, prepare its columns, tune a model, keep all of it in a folder.
 
-notation, dates, entries        how people write numbers and dates; what the entries of a column are
+notation, entries               how people write numbers and dates; what the entries of a column are
 table, csv_file, parquet, parts a table in memory, and one in parts on a cluster, with the same methods
 summaries, targets, columns     rules: what a column is for, what is predicted, the problem for a search
 cautions, comparing             what looks like a mistake; choices looked at on held-out rows

@@ -235,11 +235,13 @@ def _compared(
 ) -> Target:
     """The target with the model that predicts held-out rows better, where a rule has chosen it; columns that hold the
     answer, and were to be left out, join the others."""
-    if target.model == "cox" or not (doubtful or target.rival):
+    coded = [name for name in numeric if table.joins_levels and _coded(summaries[name], settings)]
+    if target.model == "cox" or not (doubtful or target.counts or coded):
         notes += [f"column {quoted(one)} is left out: {reason} (--keep uses it)" for one, reason in doubtful.items()]
         return target
-    texts = {name: summaries[name].categories for name in doubtful if summaries[name].kind == "text"}
-    width = 2 * len(numeric) + sum(levels.values()) + sum(texts.values())
+    sizes = {name: summaries[name].categories for name in (*doubtful, *coded)}
+    texts = {name for name in doubtful if summaries[name].kind == "text"}
+    width = 2 * len(numeric) + sum(levels.values()) + sum(sizes[name] for name in (*texts, *coded))
     some = sample(target.rows, comparing.most_rows(width))
     look = comparing.SampledRows(
         table.frame([*numeric, *levels, *doubtful], some),
@@ -247,31 +249,29 @@ def _compared(
         target.task == "classification",
         lambda numbers, others: preparation_of(numbers, others, WIDTH, dense=True),
     )
-    for one, used, note in comparing.columns(look, numeric, [*levels], doubtful, set(texts)):
+    categorical = [*levels]
+    notes += comparing.codes(look, numeric, categorical, coded)
+    for one, used, note in comparing.columns(look, numeric, categorical, doubtful, texts):
         notes.append(note)
-        if used and one in texts:
-            levels[one] = texts[one]
-        elif used:
-            numeric.append(one)
-    if target.rival is None or not (numeric or levels):
+        if used:
+            (categorical if one in texts else numeric).append(one)
+    levels.update({name: sizes[name] for name in categorical if name not in levels})
+    if not target.counts or not (numeric or levels):
         return target
-    change, squares, counts = comparing.family(look, target.model, numeric, [*levels])
-    model = target.rival if change else target.model
-    looks = "holds whole numbers" if target.rival == "poisson" else "looks like counts"
-    told = f"the target {quoted(settings.target)} {looks}"
-    if model == "poisson":
-        why = f", and held-out rows are predicted better so ({_of_mean(counts, squares)})" if change else ""
-        notes.append(f"{told}{why}: Poisson regression, unless --model elastic-net")
-    elif change:
-        why = f"but held-out rows are predicted better without that ({_of_mean(squares, counts)})"
-        notes.append(f"{told}, {why}: linear regression, unless --model poisson")
-    else:
-        notes.append(f"{told}: if they are counts, --model poisson may suit them better")
+    counted, squares, counts = comparing.family(look, numeric, categorical)
+    model, other = ("poisson", "elastic-net") if counted else (target.model, "poisson")
+    errors = f"{counts:.2g} of the mean's squared error by Poisson regression, {squares:.2g} by squares"
+    notes.append(
+        f"the target {quoted(settings.target)} holds whole numbers, and held-out rows have {errors}: "
+        f"{'Poisson' if counted else 'linear'} regression, unless --model {other}"
+    )
     return replace(target, model=model)
 
 
-def _of_mean(error: float, other: float) -> str:
-    return f"{error:.2g} of the mean's squared error in place of {other:.2g}"
+def _coded(column: Summary, wish: ColumnSettings) -> bool:
+    """Whether numbers may be names of something, which a look can tell."""
+    few = column.levels is not None and 3 <= len(column.levels) <= comparing.MOST_CODES
+    return few and column.whole and column.name not in wish.keep and bool(comparing.CODED.search(column.name))
 
 
 def _width(levels: Mapping[str, int], most: int) -> int:

@@ -5,8 +5,11 @@ at most and `FOLDS` folds: ridge regression in closed form (of indicators, if th
 `PENALTIES`, Poisson regression at the best of `PENALTIES_OF_COUNTS`. An *error* is the squared error of held-out rows,
 divided by that of the mean of the training rows. What a person has asked for is never looked at.
 
-*Counts* or not: each family is good at its own loss. The other one is taken if its error is at most `HALF` and its
-Poisson deviance at most `DEVIANCE` of those of the family that was chosen.
+*Counts* or not: whole numbers are for Poisson regression if its error is at most `TIE` times that of squares, and its
+Poisson deviance no larger.
+
+*Codes*: whole numbers under a name such as hour, month or zip (`CODED`), 3 to `MOST_CODES` different ones, become
+categories if the error falls to `GAIN`.
 
 *Text* that is different in nearly every row is used if the error falls to `HALF`. (A row whose text comes once only
 gains nothing by it: where these are most rows, nothing is looked at.)
@@ -26,6 +29,7 @@ Otherwise it stays out, and the note says so where the error would have fallen t
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +47,13 @@ ROWS, ENTRIES = 2_000, 400_000  # of a look at most; 200 rows in any case
 FOLDS = 4
 PENALTIES = np.logspace(-10.0, 2.0, 13)
 PENALTIES_OF_COUNTS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)  # for a mean of 1
-HALF, TENTH, DEVIANCE, SORTED = 0.5, 0.1, 0.8, 0.99
+HALF, TENTH, SORTED = 0.5, 0.1, 0.99
+TIE, GAIN, MOST_CODES = 1.05, 0.95, 100
+CODED = re.compile(
+    r"(^|[_\s\-.:])(hr|hours?|mnth|months?|mon|week_?day|day_?of_?week|dow|wday|quarter|qtr|season"
+    r"|zip(_?code)?|post(al)?_?code|plz|code)$",
+    re.ASCII | re.IGNORECASE,
+)
 EXACT = 1e-9  # an error that nothing need improve on
 TINY = 1e-10  # what a prediction of a count is at least
 
@@ -89,25 +99,42 @@ class SampledRows:
 # Counts
 
 
-def family(
-    look: SampledRows, chosen: str, numeric: Sequence[str], categorical: Sequence[str]
-) -> tuple[bool, float, float]:
-    """Whether poisson should be elastic-net, or the other way round; and the errors of squares and of Poisson's."""
+def family(look: SampledRows, numeric: Sequence[str], categorical: Sequence[str]) -> tuple[bool, float, float]:
+    """Whether Poisson regression is for these counts; and the errors of squares and of Poisson's."""
     X, y, held = look.matrix(numeric, categorical), look.y.astype(np.float64), look.at_random
     squares, counts = _ridge(X, y[:, None], held)[:, :, 0], _poisson(X, y, held)
     error = [_errors(made[:, :, None], y[:, None], held).min() for made in (squares, counts)]
     deviance = [min(_deviance(y, prediction) for prediction in made) for made in (squares, counts)]
-    if chosen == "poisson":
-        better = error[0] <= HALF * error[1] and deviance[0] <= DEVIANCE * deviance[1]
-    else:
-        better = error[1] <= HALF * error[0] and deviance[1] <= DEVIANCE * deviance[0]
-    return bool(better), float(error[0]), float(error[1])
+    counted = error[1] <= TIE * error[0] and deviance[1] <= deviance[0]
+    return bool(counted), float(error[0]), float(error[1])
 
 
 def _deviance(y: Array, prediction: Array) -> float:
     mean = np.maximum(prediction, TINY)
     logarithms = np.log(np.where(y > 0.0, y, 1.0) / np.where(y > 0.0, mean, 1.0))
     return float(2.0 * np.mean(y * logarithms - y + mean))
+
+
+# Numbers that may be names
+
+
+def codes(look: SampledRows, numeric: list[str], categorical: list[str], coded: Sequence[str]) -> Iterator[str]:
+    """Moves columns that are better as categories from `numeric` to `categorical`, with a note for each."""
+    if not coded:
+        return
+    Y, held = look.targets, look.at_random
+    before = _error(look.matrix(numeric, categorical), Y, held)
+    for name in coded:
+        rest = [one for one in numeric if one != name]
+        after = _error(look.matrix(rest, [*categorical, name]), Y, held)
+        if before > EXACT and after <= GAIN * before:
+            yield (
+                f"column {quoted(name)} holds codes, and is taken for categories: held-out rows have {after:.2g} of "
+                f"the mean's squared error so, {before:.2g} as numbers (--keep {quoted(name)} keeps them)"
+            )
+            numeric.remove(name)
+            categorical.append(name)
+            before = after
 
 
 # Columns that were left out

@@ -6,6 +6,9 @@
 - A column is *numeric* if its entries are numbers, *date* if they are dates, *boolean* if they are true or false (1 and
   0), else *text*. A column that is numeric but for at most a tenth of its entries is numeric, and these strays are
   missing. Of several ways to write numbers (`suffice.tabular.notation`) the one with the fewest strays is taken.
+- Numbers may be *names*, and are text then: whole numbers of one width with leading zeros, or with entries among them
+  that have a letter, 136A.
+- Dates whose days and months cannot be told apart in any entry of the column, 03/04/2024, stay text.
 - Where 1,234 may be a decimal fraction or thousands, other columns of the file decide if they are clear; else it is
   what is usual: thousands in a file with commas between fields and after a currency, a decimal comma otherwise. 1.234
   is a decimal fraction, unless other columns have decimal commas and none has decimal points.
@@ -18,6 +21,7 @@ another file can be read in the same way, whatever is in it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -26,14 +30,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.tabular import dates
 from suffice.tabular.notation import (
+    DAY,
     PLAIN,
     Form,
     Kind,
     Reader,
     ambiguous,
     candidates,
+    parts_of_dates,
     plain_number,
     reader,
     sets_thousands_apart,
@@ -55,6 +60,9 @@ WRONG = {
 }  # what one stray entry of a column is, and several are
 STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
 LARGEST = 1e100  # squares of sums of such numbers are still finite
+PADDED = re.compile(r"(?:^|\0)\s*0\d+\s*(?:\0|$)", re.ASCII)  # in entries that \0 separates
+LETTERED = re.compile(r"\d+[A-Za-z]|[A-Za-z]{1,3}\d+", re.ASCII)
+NAMES = "names, since zeros lead or letters stand among the numbers"
 SAMPLE = 200  # entries that are not plain numbers, from which other ways to write them are guessed
 
 Array = NDArray[Any]
@@ -94,6 +102,7 @@ class Column:
     form: Form = PLAIN
     origin: str = ""  # the column of the file that this one is a part of
     what: str = ""  # the type of an `other` column
+    told: str = ""  # what a reader of the notes should know besides
 
     @property
     def missing(self) -> Array:
@@ -235,12 +244,15 @@ def _as(name: str, blocks: list[str], lines: Array, form: Form) -> Column:
 
 def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess:
     """The column of these texts, whatever kind it is."""
-    plain = _plain(name, blocks, lines)
+    padded = any(PADDED.search(block) for block in blocks)
+    plain = None if padded else _plain(name, blocks, lines)
     if plain is not None:
         with_points = (block for block in blocks if "." in block)
         return _pointed(plain, (entry.strip() for block in with_points for entry in block.split("\0")))
     texts = Texts(blocks, lines)
     plain = texts.numbers(name, PLAIN, number=plain_number)
+    if plain is not None and (padded or plain.stray is not None) and _are_names([*texts.entries]):
+        return _Guess(replace(texts.words(name, "text"), told=NAMES))
     if plain is not None and plain.stray is None:
         return _pointed(plain, texts.entries)
     best, runner_up = plain, None
@@ -252,6 +264,9 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess
             runner_up = form
     if best is None:
         return _Guess(texts.words(name))
+    if best.kind == "date" and runner_up is not None:
+        told = f"text, since days and months cannot be told apart ({next(texts.entries)}): write dates as 2024-12-31"
+        return _Guess(replace(texts.words(name), told=told))
     form = _described(best.form, texts)
     best = replace(best, form=form)
     if form.kind == "date" or form.clock or form == PLAIN:
@@ -267,6 +282,15 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess
     column = texts.numbers(name, usual, allowed=1.0)
     assert column is not None
     return _Guess(column, "", other)
+
+
+def _are_names(entries: list[str]) -> bool:
+    """Whether whole numbers are names: all of one width, with zeros before some, or with letters beside others."""
+    numbers = [entry for entry in entries if entry.isdigit()]
+    others = [entry for entry in entries if not entry.isdigit()]
+    if others or not numbers:
+        return bool(numbers) and all(map(LETTERED.fullmatch, others))
+    return len(set(map(len, numbers))) == 1
 
 
 def _strays(column: Column) -> int:
@@ -285,7 +309,7 @@ def _pointed(column: Column, entries: Iterator[str]) -> _Guess:
 def _described(form: Form, texts: Texts) -> Form:
     """The form, with what its notes tell of these entries."""
     if form.kind == "date":
-        return replace(form, clock=any((dates.seconds(entry) or 0.0) % dates.DAY for entry in texts.entries))
+        return replace(form, clock=any((reader(form)(entry) or 0.0) % DAY for entry in texts.entries))
     if form.clock or form == PLAIN:
         return form
     heads = (entry.replace(form.currency, "").replace("%", "").split(form.decimal)[0] for entry in texts.entries)
@@ -295,7 +319,7 @@ def _described(form: Form, texts: Texts) -> Form:
 def parts_of(column: Column, taken: set[str]) -> list[Column]:
     """The columns that a model may use in place of a column of dates; `taken` are names that others have."""
     made = []
-    for part, values in dates.parts(column.values, column.form.clock).items():
+    for part, values in parts_of_dates(column.values, column.form.clock).items():
         name = f"{column.name}: {part}"
         while name in taken:
             name += "'"
@@ -309,7 +333,7 @@ def notes_of(columns: Sequence[Column]) -> Iterator[str]:
     """What was done to entries that are not what they seem."""
     by_words: dict[str, list[str]] = {}
     for column in columns:
-        if words := column.form.words():
+        if words := column.told or column.form.words():
             by_words.setdefault(words, []).append(quoted(column.name))
     for words, names in by_words.items():
         rest = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -10,9 +10,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from suffice.tabular import dates
 from suffice.tabular.entries import Array, Column, columns_of, number_column, quoted
-from suffice.tabular.notation import Form, Kind
+from suffice.tabular.notation import DAY, Form, Kind
 from suffice.tabular.table import BLOCK, Limits, Table, TableError, names_of, reason_of
 
 OLDEST_PYARROW = [14, 0, 1]  # earlier ones may execute code that stands in a file (CVE-2023-47248)
@@ -97,7 +96,7 @@ def column_of(name: str, entries: Any, lines: Array, form: Form | None = None) -
     if kind == "date":
         whole = pyarrow.timestamp("us", tz=getattr(entries.type, "tz", None))
         values = _floats(entries.cast(whole, safe=False).cast(pyarrow.int64())) * 1e-6
-        clock = bool((values[~np.isnan(values)] % dates.DAY != 0.0).any()) if form is None else form.clock
+        clock = bool((values[~np.isnan(values)] % DAY != 0.0).any()) if form is None else form.clock
         return Column(name, kind, values, form=Form(kind, clock=clock))
     if form is not None and form.kind not in ("numeric", "boolean"):
         raise TableError(f"column {quoted(name)} holds numbers, and was {form.kind} before")

@@ -50,13 +50,15 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
     encoder = parts.get("categorical")
     joined = [] if encoder is None else encoder.infrequent_categories_
     for k, (name, known) in enumerate(zip(categorical, [] if encoder is None else encoder.categories_, strict=False)):
-        as_what = ", taken for average ones" if joined[k] is None else ", taken for 'other', as rare ones were"
+        as_what = "average ones" if joined[k] is None else "'other', as rare ones were"
+        if encoder.drop_idx_ is not None and encoder.drop_idx_[k] is not None:
+            as_what = quoted(known[encoder.drop_idx_[k]])
         seen = {str(level) for level in known}
         new = [str(value) for value in X[name] if str(value) not in seen]
         if new:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
             rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
-            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}){as_what}"
+            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for {as_what}"
 
 
 def finished(model: Any, problem: TableProblem) -> Any:

@@ -2,7 +2,8 @@ r"""The columns of a table prepared for a model, by the statistics of its traini
 
 - *numeric*: missing entries become the median, a separate column marks where they were, if there are any, and all of it
   is standardised by mean and standard deviation;
-- *categorical*: one column of zeros and ones per level that the training rows have, missing being a level, too.
+- *categorical*: one column of zeros and ones per level that the training rows have, missing being a level, too; of two
+  levels, the second has one.
 
 `preparation_of` are scikit-learn's transformers, for a table in memory. `RowsPreparation` fits them to rows that stay
 where they are, for the training rows of every fold. Every row has the number of the fold that holds it out. A statistic
@@ -44,7 +45,9 @@ def preparation_of(
         impute = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
         parts.append(("numeric", make_pipeline(impute, StandardScaler()), list(numeric)))
     if categorical:
-        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most + 1, sparse_output=not dense)
+        encoder = OneHotEncoder(
+            drop="if_binary", handle_unknown="infrequent_if_exist", max_categories=most + 1, sparse_output=not dense
+        )
         parts.append(("categorical", encoder, list(categorical)))
     return ColumnTransformer(parts, sparse_threshold=0.0 if dense else 1.0, verbose_feature_names_out=False)
 
@@ -67,12 +70,13 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, raw: Array) -> Array:
         n, first = len(self.medians_), len(self.means_)
         absent = np.isnan(raw[:, :n])
-        X = np.zeros((len(raw), first + sum(len(known) for known in self.levels_)))
+        shown = [known[len(known) == 2 :] for known in self.levels_]
+        X = np.zeros((len(raw), first + sum(map(len, shown))))
         X[:, :n] = np.where(absent, self.medians_, raw[:, :n])
         X[:, n:first] = absent[:, self.marked_]
         X[:, :first] -= self.means_
         X[:, :first] /= self.scales_
-        for k, known in enumerate(self.levels_):
+        for k, known in enumerate(shown):
             codes = raw[:, n + k].astype(np.intp)
             place = np.searchsorted(known, codes)
             rows = np.flatnonzero((place < len(known)) & (known[np.minimum(place, len(known) - 1)] == codes))

@@ -136,6 +136,4 @@ class Settings(ColumnSettings, TargetSettings):
         """Settings from a file; ValueError if it holds anything else. Older versions did not know all of them."""
         if not isinstance(plain, dict) or plain.get("command") != "tune":
             raise ValueError("it does not describe a run of `suffice tune`")
-        return cast(
-            Settings, from_plain(cls, {name: value for name, value in plain.items() if name != "command"}, older=True)
-        )
+        return cast(Settings, from_plain(cls, {name: value for name, value in plain.items() if name != "command"}))

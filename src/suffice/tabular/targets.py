@@ -1,9 +1,8 @@
 """The column to predict: which task it poses, and what of it can be learnt.
 
 Text, true and false, two values, or at most ten different whole numbers of which none is too rare for the folds are
-classes. Any other numbers are a regression. Of these, whole numbers from 0 on that are mostly small with a long tail
-are counts, for Poisson regression, unless a look at held-out rows says otherwise (`suffice.tabular.comparing`), and so
-is the other way round for whole numbers from 0 or 1 on; a note says so, as it does for positive numbers that are
+classes. Any other numbers are a regression. Whether whole numbers from 0 or 1 on are counts, for Poisson regression, a
+look at held-out rows says (`suffice.tabular.comparing`); a note tells it, as it does of positive numbers that are
 strongly skewed, whose logarithm may be easier to predict (`--log-target`).
 
 On request, classes with fewer rows than `--min-class-size` become one class, `other`, or their rows are left out.
@@ -29,7 +28,6 @@ MOST_CLASSES = 100
 OTHER = "other"
 ZEROS = 0.1  # the share of zeros from which costs may be many zeros and some large numbers
 SKEWED = 2.0  # the skewness of an exponential distribution
-TAILED = 0.8  # the skewness from which whole numbers are taken for counts; of Poisson's own if the mean is below 1.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Target:
     rows: Array  # a mask of the table's rows
     task: Task
     model: str
-    rival: str | None = None  # the model to compare it with, where a rule has chosen it that may be wrong
+    counts: bool = False  # whether they may be counts, for Poisson regression
     labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
     log: bool = False  # whether y is the logarithm of the column
 
@@ -58,11 +56,7 @@ def target_of(table: AnyTable, settings: Settings, notes: list[str]) -> Target:
     if settings.model == "cox":
         return Target(_times(table, settings, rows), rows, "regression", "cox")
     task = _task_of(Summary.of(name, column.kind, column.values[rows]), settings, notes)
-    model, rival = settings.model, None
-    if model == "auto":
-        model = USUAL[task]
-        if task == "regression" and not settings.log_target:
-            model, rival = _regression(column, rows)
+    model = USUAL[task] if settings.model == "auto" else settings.model
     if settings.log_target and (task != "regression" or model in POSITIVE):
         raise TableError(f"--log-target is for regression with squares, the model is {MODELS[model].words}")
     if task == "regression" and (settings.positive is not None or settings.min_class_size):
@@ -70,7 +64,9 @@ def target_of(table: AnyTable, settings: Settings, notes: list[str]) -> Target:
         raise TableError(f"{option} is for classes, the target {quoted(name)} is a number to be predicted")
     if task == "regression":
         y = _number(column, model, settings, table.lines[rows], rows, notes)
-        return Target(y, rows, task, model, rival, log=settings.log_target)
+        whole = column.kind == "numeric" and len(np.unique(y)) > 2 and bool((y == np.round(y)).all())
+        counts = settings.model == "auto" and not settings.log_target and whole and 0.0 <= y.min() <= 1.0
+        return Target(y, rows, task, model, counts, log=settings.log_target)
     y, rows = _rare(_labels(column, rows), rows, settings, notes)
     labels = None
     if settings.positive is not None:
@@ -154,15 +150,6 @@ def _task_of(target: Summary, wish: TargetSettings, notes: list[str]) -> Task:
 def _skewness(values: Array) -> float:
     spread = float(np.std(values))
     return float(np.mean(((values - np.mean(values)) / spread) ** 3)) if spread > 0.0 else 0.0
-
-
-def _regression(target: Column, rows: Array) -> tuple[str, str | None]:
-    """Counts are for Poisson regression, other numbers for squares; and what it may be as well."""
-    values, usual = target.values[rows], USUAL["regression"]
-    whole = target.kind == "numeric" and bool((values == np.round(values)).all())
-    if not whole or not 0 <= values.min() <= 1 or len(np.unique(values)) <= 2:
-        return usual, None
-    return ("poisson", usual) if values.min() == 0 and _skewness(values) > TAILED else (usual, "poisson")
 
 
 def _check_range(name: str, low: float, model: str, line: int) -> None:
