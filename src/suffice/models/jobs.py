@@ -73,7 +73,7 @@ class At(Job):
         with np.errstate(over="ignore", invalid="ignore"):
             if slopes is None and (self.pull or self.off is not None):
                 slopes = self.loss.derivative(m, y)
-            value = float((a @ self.loss.value(m, y)).sum()) if self.value else 0.0
+            value = float(namespace(m).sum(a @ self.loss.value(m, y))) if self.value else 0.0
             if self.pull:
                 gradient = block.pull(beside(a, m) * slopes)
             bounds = (Length(0.0), Length(0.0), Most(0.0)) if self.off is None else self._bounds(block, m, slopes)
@@ -107,7 +107,7 @@ class Along(Job):
         m, n = block.margins
         c = self.loss.curvature_between(m + self.shift, n + self.shift, block["y"])
         change = n - m
-        return float((block["a"] @ (c * change * change)).sum())
+        return float(namespace(c).sum(block["a"] @ (c * change * change)))
 
 
 @dataclass(frozen=True)
