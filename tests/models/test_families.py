@@ -152,7 +152,7 @@ def test_a_verified_solution_bounds_the_held_out_deviance_closely(name):
     X, y, offset, weights = draw(name, rows=200)
     train = problems.ElasticNetModel(X[:100], y[:100], FAMILIES[name], offset=offset[:100])
     loss = losses.Deviance(X[100:], y[100:], FAMILIES[name], sample_weight=weights[100:], offset=offset[100:])
-    problem = train.at(l1=0.01, l2=1e-9)
+    problem = train.at(l1=0.01, l2=1e-11)
     rough, fine = (suffice.solve(problem, within=within, solver="newton") for within in (1e-3, 1e-11))
     at, best = loss.at(rough.x), loss.at(fine.x).residual
     assert rough.certificate.verification is not None

@@ -48,7 +48,7 @@ from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.signals import undisturbed
 
-FORMAT = "suffice journal 2"
+FORMAT = "suffice journal 3"
 FILE, LOCK = "journal.jsonl", "lock"
 OLD_STARTS = "starts.json"  # what the folder of a run from many starts had before they shared a file
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
