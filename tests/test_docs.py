@@ -157,7 +157,6 @@ PUBLIC = (
         "suffice.datasets",
     ),
     *("suffice.sklearn", "suffice.sklearn.report", "suffice.tabular", "suffice.executors"),
-    *("suffice.bridges.optuna", "suffice.bridges.mlflow"),
 )
 INTERNAL = {"suffice.executors.find", "suffice.losses.norm_rounding"}
 

@@ -35,7 +35,7 @@ ORDER = [
     {"globally"},
     {"search.run"},
     {"search.tune"},
-    {"report", "bridges"},
+    {"report"},
     {"plots"},
     {"sklearn"},
     {"testing"},

@@ -8,7 +8,7 @@ solvers, prove, certifying              f + g to a proven distance; proofs beyon
 problems, losses, autodiff              ready-made lower and upper levels; those from functions of torch and JAX
 cuda, kernels, imaging                  many models on a device; kernel machines; images by total variation
 search, globally                        from an evaluation to the next theta; proofs about a whole box
-report, plots, bridges                  figures and pages; those of a run; callbacks for other tools
+report, plots                           figures and pages; those of a run
 sklearn, tabular, cli                   front ends: estimators, tables, the command line
 testing, datasets                       checks of what users bring, data to try it on
 """

@@ -1,1 +1,0 @@
-"""Callbacks that report a run to other tools: `suffice.bridges.optuna`, `suffice.bridges.mlflow`."""
