@@ -299,7 +299,7 @@ NONSENSE = [
     (5, (*ANSWER, "record", "class"), "os.system", "os.system"),
     (5, (*ANSWER, "answer", "fields", "theta"), {"array": "", "dtype": "|O", "shape": [0]}, "type of numbers"),
     (5, (*ANSWER, "answer", "fields", "theta"), {"array": "AAAA", "dtype": "<f8", "shape": [10**12]}, "shape"),
-    (5, (*ANSWER, "answer", "fields", "residuals"), {"tuple": [1.0, 2.0]}, "Evaluation.residuals cannot be tuple"),
+    (5, (*ANSWER, "answer", "fields", "residuals"), {"tuple": ["a", 2.0]}, "could not convert"),
     (5, (*ANSWER, "answer", "fields", "work"), -1, "work must be finite and non-negative"),
     (5, (*ANSWER, "answer"), {"tuple": []}, "Evaluation"),
 ]
@@ -816,11 +816,6 @@ def test_a_journal_of_an_earlier_format_is_refused_with_the_version_that_reads_i
     for read in (journals.read, lambda folder: resume(folder, problem=exact(rosenbrock))):
         with pytest.raises(JournalError, match=message):
             read(tmp_path / "run")
-    (tmp_path / "run" / "journal.jsonl").rename(tmp_path / "run" / "starts.json")  # of a run from many starts
-    with pytest.raises(JournalError, match=r"starts.json is of format 'suffice starts 2'.*suffice that wrote it goes"):
-        resume(tmp_path / "run", problem=exact(rosenbrock))
-    with pytest.raises(JournalError, match="holds a run"):
-        tune(exact(rosenbrock), [-1.2, 1.0], journal=tmp_path / "run")
 
 
 MADE_FROM = {"X": "digest"}

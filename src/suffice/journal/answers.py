@@ -50,7 +50,6 @@ from suffice.signals import undisturbed
 
 FORMAT = "suffice journal 3"
 FILE, LOCK = "journal.jsonl", "lock"
-OLD_STARTS = "starts.json"  # what the folder of a run from many starts had before they shared a file
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 
 
@@ -166,7 +165,7 @@ class Journal(Closing):
     def create(self, fingerprint: Mapping[str, str], arguments: Any = None) -> Journal:
         """Begin the journal of a new run. A folder that holds one already is refused."""
         with self._locked() as lock:
-            if files.present(self.path) or files.present(self.path.with_name(OLD_STARTS)):
+            if files.present(self.path):
                 raise JournalError(
                     f"{os.fspath(self.folder)} holds a run: suffice.resume continues it, a new one needs another folder"
                 )
@@ -309,8 +308,6 @@ class Journal(Closing):
 
     def _refuse_nothing(self) -> None:
         if not files.present(self.path):
-            if files.present(self.path.with_name(OLD_STARTS)):
-                _refuse_format(self.path.with_name(OLD_STARTS), "suffice starts 2", None)
             raise JournalError(f"{os.fspath(self.folder)} holds no journal ({FILE} is missing)")
 
 

@@ -11,16 +11,12 @@ from __future__ import annotations
 import base64
 import math
 import re
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from suffice.arrays import Array
 from suffice.cuda.mixed import MixedState
 from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
@@ -120,7 +116,6 @@ def decode(data: Any) -> Any:
     if "class" in data:
         cls = _CLASSES[data["class"]]
         values = {name: decode(item) for name, item in _expect(data["fields"], dict).items()}
-        _check_fields(cls, values)
         return cls(**values)
     raise ValueError(f"not plain data of this package: {sorted(data)[:5]}")
 
@@ -144,51 +139,3 @@ def _expect(value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{kind.__name__} was expected, got {type(value).__name__}")
     return value
-
-
-def _check_fields(cls: type, values: Mapping[str, Any]) -> None:
-    """Whether values from outside are of the types that the fields of one of this package's classes declare."""
-    hints = _hints(cls)
-    for name, value in values.items():
-        if name not in hints:
-            raise ValueError(f"{cls.__name__} has no field {name!r}")
-        if not _fits(value, hints[name]):
-            raise TypeError(f"{cls.__name__}.{name} cannot be {type(value).__name__}")
-
-
-@cache
-def _hints(cls: type) -> dict[str, Any]:
-    hints = get_type_hints(cls)
-    hints = {item.name: hints[item.name] for item in fields(cls) if item.init}
-    if cls is Evaluation:  # which takes anything like an array from a user, but a file holds arrays
-        hints |= dict.fromkeys(("theta", "residuals", "errors"), Array)
-        hints |= dict.fromkeys(("jacobian", "gradient"), Array | None)
-    if cls is Solution:
-        hints |= {"solver": str, "state": SolverState | None}
-    if cls is Options:  # which checks itself, and takes whole numbers for real ones
-        hints = dict.fromkeys(hints, Any)
-    return hints
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, one) for one in arguments)
-    if origin is Literal:
-        return value in arguments
-    if origin in (np.ndarray, npt.NDArray):  # the latter from NumPy 2.5 on, where it is an alias that stays one
-        scalar = arguments[0] if origin is npt.NDArray else get_args(arguments[1])[0]
-        return isinstance(value, np.ndarray) and value.dtype == scalar
-    if origin is tuple and arguments[-1] is not ...:
-        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_fits, value, arguments))
-    if origin in (tuple, Sequence):
-        return isinstance(value, tuple if origin is tuple else tuple | list) and all(
-            _fits(item, arguments[0]) for item in value
-        )
-    if hint is float:
-        return isinstance(value, float | int) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint or type(None))
