@@ -1,9 +1,9 @@
 """Plain data: answers as nested dictionaries, lists, strings and numbers that any JSON writer takes, and back, bit
 for bit.
 
-Arrays become their raw bytes in base64 with dtype and shape; the package's own immutable classes become their fields
-under their name, without those that are declared as left out (`solvers.certificate`). Nothing is ever executed on the
-way back: only the classes listed here are built.
+Arrays become their bytes, compressed (weights are mostly zeros), in base64 with dtype and shape; the package's own
+immutable classes become their fields under their name, without those that are declared as left out
+(`solvers.certificate`). Nothing is ever executed on the way back: only the classes listed here are built.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args
@@ -45,7 +46,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             raise TypeError("arrays of objects cannot be turned into plain data")
-        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode("ascii")
+        data = base64.b64encode(zlib.compress(np.ascontiguousarray(value).tobytes(), 1)).decode("ascii")
         return {"array": data, "dtype": value.dtype.str, "shape": list(value.shape)}
     if isinstance(value, Outcome):
         return {"enum": "Outcome", "name": value.name}
@@ -126,8 +127,12 @@ def _decode_array(data: Mapping[str, Any]) -> Any:
     dtype, shape = np.dtype(data["dtype"]), _expect(data["shape"], list)
     if not all(isinstance(side, int) and not isinstance(side, bool) and side >= 0 for side in shape):
         raise ValueError(f"the shape of an array must be non-negative integers, got {shape[:5]}")
-    raw = base64.b64decode(_expect(data["array"], str), validate=True)
-    if len(raw) != dtype.itemsize * math.prod(shape):
+    size = dtype.itemsize * math.prod(shape)
+    try:
+        raw = zlib.decompressobj().decompress(base64.b64decode(_expect(data["array"], str), validate=True), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"not a compressed array: {error}") from error
+    if len(raw) != size:
         raise ValueError(f"an array of {len(raw)} bytes cannot have type {dtype.str} and shape {shape[:5]}")
     array = np.frombuffer(raw, dtype=dtype).copy() if raw else np.empty(0, dtype=dtype)
     array = array.reshape(shape)
