@@ -28,7 +28,6 @@ ORDER = [
     {"search"},
     {"search.objective"},
     {"journal", "search.derivatives"},
-    {"prove.stationarity"},
     {"search.solves"},
     {"search.bilevel"},
     {"search.tuner"},

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, frozen, host, norm, positive, vector
+from suffice.arrays import Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
 from suffice.models.labels import signs
 from suffice.models.linear import offsets
@@ -43,9 +43,8 @@ from suffice.prove.scores import (
     SquaredScores,
 )
 from suffice.rows.design import Design
-from suffice.rows.rounding import TINY, norm_rounding
+from suffice.rows.rounding import norm_rounding
 from suffice.rows.sums import Chosen, Even
-from suffice.solvers.doubt import Doubt, Steep
 
 __all__ = [
     "Brier",
@@ -86,14 +85,7 @@ class SquaredDistance:
     def at(self, w: Array) -> LossAt:
         residuals = _weights(w, len(self.target)) - self.target
         rounding = norm_rounding(residuals)
-
-        def steep(doubt: Doubt) -> Steep:
-            value, up = 2.0 * residuals, 2.0 + 8.0 * EPS
-            rounding = 4.0 * EPS * np.abs(value) + TINY
-            return Steep(value, up * doubt.each + rounding, up * doubt.size + 2.0 * norm(rounding))
-
-        linear = Linear(lambda V: V, lambda u: u)
-        return LossAt(residuals, lambda radius: radius + rounding, linear=linear, steep=steep)
+        return LossAt(residuals, lambda radius: radius + rounding, linear=Linear(lambda V: V, lambda u: u))
 
 
 class Lipschitz:

@@ -192,10 +192,6 @@ class Result:
         The space of the objective, if it has one.
     policy : str, default "residual"
         What `within` of the records bounds, see Options.policy.
-    stationarity : float | None, default None
-        A proven bound on the norm of the gradient of F at theta, with respect to theta, without what bounds hold back
-        (`prove.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without proven
-        constants, with noise, or where a run was interrupted.
     """
 
     theta: Array
@@ -211,7 +207,6 @@ class Result:
     starts: tuple[Result, ...] = field(default=(), repr=False)
     space: Space | None = field(default=None, repr=False)
     policy: str = "residual"
-    stationarity: float | None = None
 
     @property
     def success(self) -> bool:

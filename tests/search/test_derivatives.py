@@ -465,17 +465,6 @@ def test_a_singular_hessian_at_a_worker_leaves_an_evaluation_as_it_is(monkeypatc
     assert problem.differentiate(evaluation).J is None
 
 
-def test_workers_prove_how_flat_their_losses_are_with_the_same_bits() -> None:
-    there = Counting()
-    here, spread = two(None), two(there)
-    theta = PENALTIES.theta(AT)
-    bound = here.stationarity(here.evaluate(theta, within=1e-6))
-    assert bound is not None and spread.stationarity(spread.evaluate(theta, within=1e-6)) == bound
-    assert [type(task).__name__ for task in there.asked[2:]] == ["GradientTask", "GradientTask"]
-    task = there.asked[-1]
-    assert "an enclosed gradient was expected" in (spread._share.complaint(task, 3.0) or "")
-
-
 def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives(monkeypatch: Any) -> None:
     made = []
 

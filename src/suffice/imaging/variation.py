@@ -20,25 +20,6 @@ components of alpha D x / eta at most 8 u (two axes, complex). They are at most 
 them, that makes 11 u alpha ||D|| sqrt(number of pixels); D^T (D x / eta) is also at most ||D||^2 ||x|| / eps_tv. The
 other terms are sums of three and contribute their sizes times u each. A product with A errs by at most `rounding` ||A||
 times the size of what it is applied to.
-
-How far derivatives can move with the image (`hessian_doubt`, `cross_doubt`): let x move by no more than R, and eps be
-eps_tv. Then differences at a pixel move by no more than delta = ||D|| R.
-
-- phi'' = (1 - d d^T / eta^2) / eta. Its derivative is a symmetric form of three directions, which is largest where all
-  are the same one (Banach): 3 (t - t^3) / eta^2 for t = d.u / eta, at most 2 / (3^(1/2) eta^2). With |t| <= |d| / eta
-  it is at most 48 / (25 5^(1/2) eps^2) < 0.8588 / eps^2. So phi'' moves by at most delta times the lesser of the two,
-  eta being at least eta(x) - delta on the way, and
-
-      ||(H(x^) - H(x)) q||  <=  alpha ||D|| ( sum_i (change of phi''_i)^2 |(D q)_i|^2 )^(1/2).
-
-- d/dalpha:  D^T (d / eta)  moves by at most  ||D||^2 R / eps.
-- d/deps_tv: -alpha eps D^T (d / eta^3)  moves by at most  alpha ||D||^2 R / eps^2, as the derivative of d / eta^3 has
-  the eigenvalues 1 / eta^3 and (1 - 3 |d|^2 / eta^2) / eta^3, none larger than 1 / eps^3.
-- d/deps_l2: x moves by R.
-
-Their rounding, with u as above: components of phi'' D q err by at most 35 u |D q| / eta, as differences err by u, eta
-by 4.5 u, and nothing of what is summed is larger than |D q|; D^T adds up four of them. Those of d / eta err by 8 u,
-those of d / eta^3 by 24 u. The constants below are larger than that.
 """
 
 from __future__ import annotations
@@ -59,9 +40,6 @@ Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of t
 Boundary = Literal["free", "zero"]
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
 NO_IMAGE: Array = np.empty(0)
-LARGEST_THIRD = 0.8588  # times 1 / eps^2
-THIRD = 1.1548  # times 1 / eta^2
-ROUNDING = 64.0 * EPS
 
 
 class Measurement(Protocol):
@@ -345,28 +323,3 @@ class Variation:
         change = differences(self.pixels(x - z), self.axes, self.boundary)
         steep = sum(float(np.vdot(squares(change[k]), 1.0 / eta)) for k in range(self.axes))
         return self._data_curvature + self.alpha * steep / moved**2 + self.eps_l2
-
-    def hessian_doubt(self, x: Array, q: Array, radius: float) -> float:
-        """A bound on ||H(x^) q - fl(H(x) q)|| for any x^ within `radius` of x, for products of `hessian_at`."""
-        _, eta = self.slopes(self.pixels(x))
-        along, _ = self.slopes(self.pixels(q))
-        e = np.sqrt(sum(squares(part) for part in along))
-        moved = self.spread * radius * (1.0 + 8.0 * EPS)
-        least = np.maximum(eta * (1.0 - 8.0 * EPS) - moved, self.eps_tv)
-        change = np.minimum(LARGEST_THIRD / self.eps_tv**2, THIRD / least**2) * moved
-        product = 0.0 if self.operator is None else 2.0 * self.operator.rounding
-        rest = ((product + ROUNDING) * self._data_curvature + ROUNDING * self.eps_l2) * norm(q)
-        bent = self.alpha * self.spread * norm(((change + ROUNDING / eta) * e).ravel())
-        return (bent + rest) * (1.0 + (x.size + 32) * EPS)
-
-    def cross_doubt(self, x: Array, name: str, radius: float) -> tuple[float, float]:
-        """Bounds on ||K(x)|| and ||K(x^) - fl(K(x))|| of the parameter's column of `cross`."""
-        K = norm(self.cross(x, name)) * (1.0 + (x.size + 32) * EPS)
-        if name == "eps_l2":
-            return K, radius
-        d, eta = self.slopes(self.pixels(x))
-        weight = self.alpha * self.eps_tv / eta**3 if name == "eps_tv" else 1.0 / eta
-        steep = self.alpha / self.eps_tv**2 if name == "eps_tv" else 1.0 / self.eps_tv
-        change = self.spread**2 * radius * steep
-        rounding = ROUNDING * self.spread * norm(flat(d * weight))
-        return K, (change + rounding) * (1.0 + (x.size + 32) * EPS)

@@ -19,12 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, frozen, norm, positive
+from suffice.arrays import Array, frozen, positive
 from suffice.imaging.measurement import Fourier, General
 from suffice.imaging.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
 from suffice.penalties.prox import Zero
-from suffice.rows.rounding import gamma
-from suffice.solvers.doubt import Doubt
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import matrix_of
 from suffice.solvers.solution import Solution
@@ -90,12 +88,6 @@ class _Image:
         f = self.at(**params).smooth
         assert isinstance(f, Variation)
         return np.column_stack([f.cross(x, name) for name in params])
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        f = self.at(**params).smooth
-        assert isinstance(f, Variation)
-        return np.array([_column_doubt(*f.cross_doubt(x, name, of_x.size), q, of_q) for name in params])
 
     def at(self, *, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None) -> Composite:
         """The problem at fixed parameters: alpha >= 0, eps_tv > 0, and eps_l2 >= 0, positive where A alone does not
@@ -207,30 +199,6 @@ class SampledFourier(_Image):
 
         return matrix_of(product, adjoint, fixed.shape) if samples else fixed
 
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: Any) -> Array | None:
-        f = self.at(**params).smooth
-        assert isinstance(f, Variation) and f.weights is not None
-        A, steep, number = self.operator, (1.0 + f.weights) ** 2, {name: i for i, name in enumerate(self.names)}
-        there = A.apply(f.pixels(x))
-        pull = np.abs(there - self.y) * steep
-        moved = of_x.size + A.rounding * norm(x) + 8.0 * EPS * (np.abs(there) + np.abs(self.y))
-        of_pull = steep * moved * (1.0 + 16.0 * EPS) + 16.0 * EPS * pull
-        data, of_data = np.abs(A.apply(f.pixels(q))), of_q.size + A.rounding * norm(q)
-        each = ((of_pull * (data + of_data) + pull * of_data + 16.0 * EPS * pull * data) * (1.0 + 32.0 * EPS)).reshape(
-            -1
-        )
-        up, bounds = 1.0 + (x.size + 32) * EPS, []
-        for name in params:
-            if name in number:
-                bounds.append(float(each[number[name]]))
-            elif name == "c":
-                size = norm(pull.ravel())
-                off = norm(of_pull.ravel()) + (A.rounding + 8.0 * EPS) * size
-                bounds.append(_column_doubt(size * up, off * up, q, of_q))
-            else:
-                bounds.append(_column_doubt(*f.cross_doubt(x, name, of_x.size), q, of_q))
-        return np.array(bounds)
-
     def _real(self, image: Pixels) -> Pixels:
         """The image, or its real part where pixels are real."""
         return image if self.dtype.kind == "c" else np.ascontiguousarray(image.real)
@@ -286,12 +254,6 @@ class Reconstruction(_Image):
         self.operator = A if isinstance(A, General) else General(A, self.shape, self.dtype, norm=norm, least=least)
         self.y = frozen(data.reshape(-1))
         self.weights = None if weights is None else _weights(weights, data)
-
-
-def _column_doubt(size: float, off: float, q: Array, of_q: Doubt) -> float:
-    """A bound on |k^ . q^ - fl(k . q)| for columns with ||k|| <= size and ||k^ - k|| <= off."""
-    rounding = gamma(len(q) + 8)
-    return (off * norm(q) + (size + off) * of_q.size + rounding * size * norm(q)) * (1.0 + 4.0 * rounding)
 
 
 def _weights(weights: Any, data: Pixels) -> Array:

@@ -44,7 +44,6 @@ from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
 from suffice.rows.sums import Chosen, Even
-from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 
 PENALTIES = ("l1", "l2")
@@ -95,10 +94,6 @@ class ElasticNetProblem(LinearProblem):
         """K for these signs and values of the weights."""
         parts = {"l1": signs, "l2": x}
         return np.column_stack([parts[name] for name in names])
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        return penalties_doubt(lambda signs, sizes: self.columns(signs, sizes, params), x, q, of_x, of_q)
 
 
 class GroupedPenalties(ElasticNetProblem):

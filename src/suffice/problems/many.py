@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, like, positive
+from suffice.arrays import Array, host, like, positive
 from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import Squared, slope_size
+from suffice.models.margin_losses import Squared
 from suffice.penalties.fused import Fused
 from suffice.penalties.prox import L1
 from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
 from suffice.rows.design import Design
-from suffice.rows.rounding import TINY, gamma
-from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import matrix_of
 
@@ -148,33 +146,6 @@ class SampleWeights(LinearProblem):
             return result
 
         return matrix_of(product, adjoint, (len(x), len(params)))
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`): for s_i, psi' and x_i . q may."""
-        model, design = self.model, self.model.design
-        if not design.rows.at_hand:
-            return None
-        s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
-        m, total = design.margins(x), float(s.sum())
-        off = design.absolute_margins(of_x.each + gamma(len(x) + 4) * np.abs(x)) * up + TINY * len(x)
-        bend = model.loss.curvature_between(m - off, m + off, model.y)
-        slope = np.abs(model.loss.derivative(m, model.y))
-        of_slope = bend * off + 4.0 * EPS * slope_size(model.loss, slope, bend, m, model.y)
-        along, of_along = np.abs(design.margins(q)), design.absolute_margins(of_q.each + gamma(len(q) + 4) * np.abs(q))
-        doubt = (of_slope * along + (slope + of_slope) * of_along * up + gamma(len(s) + 8) * slope * along) / total
-        place = {name: k for k, name in enumerate(params)}
-        bound = np.zeros(len(params))
-        bound[[place[name] for name in self.names]] = doubt * up
-        kinds = [kind for kind in PENALTIES if kind in place]
-        if kinds:
-
-            def columns(signs: Array, sizes: Array) -> Any:
-                return model.columns(signs, sizes, kinds) * (len(s) / total)
-
-            rest = penalties_doubt(columns, x, q, of_x, of_q) * (1.0 + gamma(len(s) + 8))
-            own = gamma(len(s) + 8) * np.abs(columns(np.sign(x), x)).T @ np.abs(q)  # of the sum of weights
-            bound[[place[kind] for kind in kinds]] = rest + own * up
-        return bound
 
     def _taken(self, params: Mapping[str, float]) -> tuple[Array, float, float]:
         both = {**params, **self._fixed}

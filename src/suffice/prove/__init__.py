@@ -1,8 +1,7 @@
-"""Proofs beyond strong convexity: verified minimisers, held-out losses, stationarity.
+"""Proofs beyond strong convexity: verified minimisers, held-out losses.
 
 - `verified`: the exact minimiser near w, exhibited on its signed support; `verified_rows` asks rows what that takes
 - `factor`: the factor of a Hessian that is good for proofs; `outputs`: rows with one output, or several
 - `held_out`: held-out losses, and how far the error of weights, or a verification, can move them; `scores`: their phi
 - `loss_at`: what any upper-level loss is at one w
-- `stationarity`: a proven bound on the gradient of the upper level
 """

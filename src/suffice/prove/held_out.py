@@ -49,10 +49,8 @@ from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import Design
-from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
 from suffice.rows.sums import Block, Job, Length, Most
-from suffice.solvers.doubt import Doubt, Steep
 
 
 def ranges(
@@ -190,13 +188,6 @@ class HeldRows:
             high,
             second,
         )
-
-    def uncertain(self, each: Array, even: Array) -> tuple[Length, float]:
-        """||v^(1/2) off|| and sum v off, off what slopes may be off by for weights that are by no more than `each`."""
-        move = absolute_product(self.block.X, each) * (1.0 + gamma(len(each) + 16)) + even + 4.0 * EPS * np.abs(self.m)
-        h = self.masked(lengths(move) + self.blur)
-        off = self.score.slope_error(self.m, self.y, self.slopes, h)
-        return Length(norm(np.sqrt(self.v) * off)), float(self.v @ off)
 
     def pushed(self, V: Array, b: Array) -> list[Array]:
         """sum_i v_i phi'_i . (dm_i), for weights that move by the columns of V, and b by those of `b`."""
@@ -339,7 +330,7 @@ class _At:
 
     def loss_at(self) -> LossAt:
         linear = self._linear() if self.held.score.smooth else None
-        return LossAt(self.sums.residuals, self.error, self.verified, linear, self.steep)
+        return LossAt(self.sums.residuals, self.error, self.verified, linear)
 
     def _bound(self, first: float, second: float, ends: tuple[float, float], far: float) -> float:
         held, sums = self.held, self.sums
@@ -374,25 +365,6 @@ class _At:
         along, sizes, rounded, far, low, high, second = found
         first += abs(along) + (gamma(self.rows * K + K + 16) * sizes + rounded) * self.up
         return self._bound(first, second * self.up, (low * (2.0 - self.up), high * self.up), float(far) * self.up)
-
-    def steep(self, doubt: Doubt) -> Steep:
-        """The gradient of the loss. Slopes err by phi'' times what margins move, and by their own rounding."""
-        design, share, K, up, sums = self.held.design, self.held.share, self.K, self.up, self.sums
-        even = np.zeros(K) + sums.even
-        if self.held.train is not None:
-            even = even + doubt.intercept + 4.0 * EPS * np.abs(self.b)
-        even = even if doubt.b is None else even + np.abs(self.b - doubt.b)
-        each = doubt.each if K == 1 else doubt.each.reshape(K, -1).T
-        of_slopes, summed = self.ask("uncertain", each, even if K > 1 else float(even[0]))
-        columns = self.root * float(of_slopes) + entry_gammas(design, K) * sums.weighted[:, None]
-        columns = columns * design.column_norms + self.root**2 * design.underflow
-        value, total = share * sums.adjoint.ravel(), share * sums.total
-        of_value = share * columns.ravel() * up + 4.0 * EPS * np.abs(value)
-        size = norm(of_value) * up
-        if self.held.train is None:
-            return Steep(value, of_value, size)
-        of_b = share * (summed + gamma(self.rows + K + 16) * sums.absolute) * up + 4.0 * EPS * np.abs(total)
-        return Steep(value, of_value, size, total, of_b)
 
     def _follow(self, V: Array) -> Array:
         """How b moves with weights that move by the columns of V."""

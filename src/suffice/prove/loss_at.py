@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from suffice.arrays import Array, norm
 from suffice.prove.verified import Verification
-from suffice.solvers.doubt import Doubt, Steep
 
 MOST_GUESSES = 12  # of a radius, before bisection takes over
 
@@ -31,7 +30,6 @@ class LossAt:
     error: Callable[[float], float]
     verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
     linear: Linear | None = None  #: how the residuals move with w, where that is known
-    steep: Callable[[Doubt], Steep] | None = None  #: the gradient of the loss, with what is proven of it
 
     @property
     def residual(self) -> float:

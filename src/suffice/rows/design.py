@@ -16,7 +16,7 @@ from suffice.rows.blocks import Blocked
 from suffice.rows.given import _in_blocks, as_dask, is_dask
 from suffice.rows.gram import arrays_of, gram
 from suffice.rows.margins import Known
-from suffice.rows.memory import Adjoint, InMemory, absolute_product, adjoint
+from suffice.rows.memory import Adjoint, InMemory, adjoint
 from suffice.rows.norms import (
     DENSE_GRAM_SIZE,
     Surveyed,
@@ -204,11 +204,6 @@ class Design:
     def row_norms_there(self) -> Any:
         """Norms of rows where weights are."""
         return like(self.row_norms, self.weights)
-
-    def absolute_margins(self, w: Array) -> Array:
-        """|X| |w|, for an X in main memory or on a device: x_i . w is rounded by at most gamma times it, whatever the
-        units of columns."""
-        return absolute_product(self.X, w)
 
     def spread(self, w: Array) -> float:
         """A bound on ||diag(a)^(1/2) (fl(X w) - X w)||, but for underflow."""

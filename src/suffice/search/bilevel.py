@@ -9,7 +9,7 @@ both agree. J is known exactly: it enters as residuals without error.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,6 @@ from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
-from suffice.prove.stationarity import stationarity
 from suffice.rows.margins import together, together_if_dear
 from suffice.search.derivatives import Penalty, ahead, differentiated, with_known
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
@@ -122,22 +121,12 @@ class BilevelProblem(Closing):
         if evaluation.slope is not None:
             return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        executor, share = self.executor, self._share
+        elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known, self._each, self._elsewhere())
+            return differentiated(evaluation, *known, self._each, elsewhere)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
-
-    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
-        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
-        of the space, unless others are given) hold back; None where nothing is proven (`prove.stationarity`). It
-        takes a few Newton steps from the evaluation's solutions and one system for each, where solutions come from."""
-        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds, self._elsewhere())
-
-    def _elsewhere(self) -> Callable[[Sequence[Any]], list[Any]] | None:
-        """What workers say to tasks, if there are any."""
-        executor, share = self.executor, self._share
-        return None if executor is None else lambda tasks: executor.map(share, tasks)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

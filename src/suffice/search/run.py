@@ -31,7 +31,6 @@ from suffice.search.objective import (
     offered,
     oracle,
     space_of,
-    stationarity_of,
 )
 from suffice.search.starts import overtaken
 from suffice.search.tuner import Request, Tuner, evaluations_of
@@ -121,21 +120,12 @@ class Run:
 
     def result(self) -> Result:
         """Of the start with the least proven upper bound; with those of all, if they were given as a list."""
-        i, best, results = self._best()
-        if best.evaluation is not None and best.status.leaves_time and self.tuners[i].options.noise is None:
-            scaling = self.tuners[i].search.setting.scaling
-            proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
-            best = replace(best, stationarity=proven)
-        return replace(best, starts=results) if self.listed else best
-
-    def _best(self) -> tuple[int, Result, tuple[Result, ...]]:
-        """The results of all starts, and the best one with its number."""
         results = tuple(tuner.result() for tuner in self.tuners)
         space = space_of(self.objective)
         if space is not None:
             results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
-        i, best = min(enumerate(results), key=lambda one: (one[1].interval[1], one[1].cost))
-        return i, best, results
+        best = min(results, key=lambda one: (one.interval[1], one.cost))
+        return replace(best, starts=results) if self.listed else best
 
     def _apply_budgets(self, seconds: float) -> None:
         """All starts, if what they share is spent or one is on target. Those that have ended by now have, whatever they
@@ -242,7 +232,7 @@ class Run:
 
     def _close(self, message: str = "") -> None:
         if self.journal is not None:
-            found = self._best()[1]
+            found = self.result()
             with suppress(JournalError), undisturbed():  # it is for readers only, and the result says it, too
                 self.journal.end(found.status.name, message or found.message, self._evaluations)
 

@@ -20,7 +20,6 @@ from suffice.arrays import norm
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.problems import LowerLevel
-from suffice.prove.stationarity import GradientTask, gradient_of
 from suffice.search.derivatives import TangentTask, tangent_of
 from suffice.solvers.many import solve_each
 from suffice.solvers.problem import Composite
@@ -56,10 +55,8 @@ class Share:
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task | TangentTask | GradientTask) -> Any:
+    def solve(self, task: Task | TangentTask) -> Any:
         """The solution of one problem, fit for travelling, or how it moves."""
-        if isinstance(task, GradientTask):
-            return gradient_of(self.lower[task.j], self.losses[task.j], task)
         if isinstance(task, TangentTask):
             return tangent_of(self.lower[task.j], task)
         problem = self.lower[task.j].at(**task.params)
@@ -80,11 +77,8 @@ class Share:
         start = _at_home(task, solution.problem)
         return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
-    def complaint(self, task: Task | TangentTask | GradientTask, answer: Any) -> str | None:
+    def complaint(self, task: Task | TangentTask, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
-        if isinstance(task, GradientTask):
-            pair = isinstance(answer, tuple) and [np.shape(one) for one in answer] == [task.slopes.shape] * 2
-            return None if answer is None or pair else f"an enclosed gradient was expected, got {type(answer).__name__}"
         if isinstance(task, TangentTask):
             shape = (len(task.x), len(task.slopes))
             fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)

@@ -25,7 +25,6 @@ from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn._words import ends, in_penalties, strength, without_step
 from suffice.sklearn.adapters import Adapter, Fold
 from suffice.sklearn.folds import FLOOR, LinearFold
-from suffice.solvers.doubt import Doubt, penalties_doubt
 from suffice.solvers.problem import Composite
 from suffice.space import Space
 
@@ -85,12 +84,6 @@ class Penalised:
         if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
             return None
         return self._columns(np.sign(x), x, params)
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Doubt, of_q: Doubt, **params: float) -> Array | None:
-        """How far K^T q may be off (`suffice.solvers.doubt`)."""
-        if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
-            return None
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Array:
         assert isinstance(self.fold, LinearFold)

@@ -5,6 +5,6 @@
 - `newton`: prox-Newton; its Hessians (`hessian`, `softmax_product`) in their forms (`quadratic`), the minimiser of a
   step's model (`minimise`), and the `line_search`
 - `fista`: FISTA and gradient descent, with the formulas that batches share (`momentum`); `screening`: proven zeros
-- `sensitivity`, `doubt`: how minimisers move with parameters, and how far that may be off
+- `sensitivity`: how minimisers move with parameters
 - `unproven`: minimisers for many penalties in a row, without proofs
 """
