@@ -26,9 +26,8 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
-from suffice.models.labels import signs
 from suffice.models.linear import offsets
-from suffice.models.margin_losses import Real
+from suffice.models.margin_losses import Real, signs
 from suffice.models.targets import rows_of_targets
 from suffice.prove.held_out import HeldOut
 from suffice.prove.loss_at import Linear, LossAt, root_error

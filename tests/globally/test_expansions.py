@@ -13,7 +13,8 @@ from suffice.globally.expansions import (
     third,
 )
 from suffice.globally.quadratics import BoxQuadratic
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
+from suffice.models.families import POISSON
+from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.prove.scores import BrierScore, DevianceScore, LogScore, SquaredScore
 
 M = np.linspace(-6.0, 6.0, 61)[:, None]

@@ -8,7 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 import suffice
 from suffice import problems
-from suffice.models.quantile import Quantile
+from suffice.models.margin_losses import Quantile
 from suffice.prove.held_out import HeldOut
 from suffice.prove.scores import PinballScore
 from suffice.rows.design import Design

@@ -17,7 +17,7 @@ from suffice import (
     terms,
     tune,
 )
-from suffice.models.quantile import Quantile
+from suffice.models.margin_losses import Quantile
 from suffice.rows import blocks
 from suffice.rows import dask as cluster
 from suffice.rows.blocks import RowBlocks

@@ -7,7 +7,8 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet
 
 import suffice
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
+from suffice.models.families import POISSON
+from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.folds import Concomitant, LinearFold, Softmax

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
+from suffice.models.families import POISSON
+from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.solvers.unproven import MarginProblem
 
 LOSSES = {"squares": SQUARED, "logistic": LOGISTIC, "poisson": POISSON}

@@ -22,7 +22,8 @@ import numpy as np
 from scipy.special import expit
 
 from suffice.arrays import Array
-from suffice.models.margin_losses import Logistic, Poisson, Squared
+from suffice.models.families import Poisson
+from suffice.models.margin_losses import Logistic, Squared
 from suffice.prove.scores import BrierScore, DevianceScore, LogScore, SquaredScore
 
 LOSSES = (Squared, Logistic, Poisson)

@@ -1,18 +1,20 @@
 r"""Losses psi(m, y) of generalised linear models: half their unit deviances, up to terms without m.
 
-    Gamma              mean mu = exp(m),          y > 0         psi = y exp(-m) + m
+    Poisson            mean mu = exp(m),          y >= 0        psi = exp(m) - y m
     Tweedie(p)         mu = exp(m), 1 < p < 2,    y >= 0        psi = exp((2-p) m)/(2-p) + y exp(-(p-1) m)/(p-1)
+    Gamma              mu = exp(m),               y > 0         psi = y exp(-m) + m
     NegativeBinomial   mu = exp(m), k = 1/theta,  y >= 0        psi = (y + k) log(1 + exp(m)/k) - y m
     Binomial           mu = sigm(m),              0 <= y <= 1   psi = log(1 + exp(m)) - y m     (y: a share of trials)
 
-The variance of y is proportional to mu^2, mu^p, mu + theta mu^2 and mu (1 - mu). All are convex, and what a verified
-solution needs, |psi'''| <= M psi'', holds with M = 1 for all but Tweedie's, which is a sum of exponentials:
+The first three are one: Poisson's and Gamma's are the limits of Tweedie's for p = 1 and 2, but for constants. So are
+the last two. The variance of y is proportional to mu, mu^p, mu^2, mu + theta mu^2 and mu (1 - mu). All are convex, and
+what a verified solution needs, |psi'''| <= M psi'', holds with M = 1:
 
-    psi''' = (2-p)^2 e^((2-p) m) - (p-1)^2 y e^(-(p-1) m),    |psi'''| <= max(2-p, p-1) psi''  <=  psi''.
+    psi''' = (2-p)^2 e^((2-p) m) - (p-1)^2 y e^(-(p-1) m),    |psi'''| <= max(2-p, p-1) psi''  <=  psi'';
 
-Gamma: psi''' = -psi''. Negative binomial and binomial, with s = exp(m)/(k + exp(m)) or sigm(m): psi'' = c s (1 - s),
-psi''' = (1 - 2 s) psi''. The inverse Gaussian with a log link, psi = y exp(-2m)/2 - exp(-m), is not among them: psi'' =
-2 y exp(-2m) - exp(-m) is negative where mu > 2 y, so that it may have several minimisers, and none is proven.
+with s = exp(m)/(k + exp(m)) or sigm(m), psi'' = c s (1 - s) and psi''' = (1 - 2 s) psi''. The inverse Gaussian with a
+log link, psi = y exp(-2m)/2 - exp(-m), is not among them: psi'' = 2 y exp(-2m) - exp(-m) is negative where mu > 2 y, so
+that it may have several minimisers, and none is proven.
 
 A difference of exponentials is rounded relative to its parts, not to itself. `slope_size` is no less than
 |psi'|, and psi' as computed errs by no more than four units of rounding, 4 u, times it.
@@ -34,19 +36,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from suffice.arrays import Array, namespace, positive
-from suffice.models.margin_losses import (
-    NEAR,
-    NODES,
-    POISSON,
-    SQUARED,
-    WEIGHTS,
-    LogMean,
-    MarginLoss,
-    Real,
-    bent,
-    rate,
-    sigmoid,
-)
+from suffice.models.margin_losses import SQUARED, MarginLoss, Real, rate, sigmoid
+
+NEAR = 0.5  # of 0: within it, `bent` is an integral
+_nodes, _weights = np.polynomial.legendre.leggauss(8)
+NODES = 0.5 * (_nodes + 1.0)
+WEIGHTS = 0.5 * _weights * (1.0 - NODES)
+
+
+def bent(t: Array) -> Array:
+    """exp(t) - 1 - t, to nearly full relative accuracy: t^2 int_0^1 (1 - s) exp(s t) ds near 0."""
+    with np.errstate(over="ignore"):
+        near = np.abs(t) < NEAR
+        u = np.where(near, t, 0.0)
+        inside = u * u * sum(w * np.exp(node * u) for node, w in zip(NODES, WEIGHTS, strict=True))
+        result: Array = np.where(near, inside, np.expm1(t) - t)
+    return result
 
 
 def bernoulli_bent(s: Array, q: Array, u: Array) -> Array:
@@ -68,189 +73,190 @@ def bernoulli_bent(s: Array, q: Array, u: Array) -> Array:
     return result
 
 
-@dataclass(frozen=True)
-class Gamma(LogMean):
-    """psi = y exp(-m) + m for y > 0: the mean of row i is exp(m_i), its standard deviation proportional to that."""
+class Exponentials(Real):
+    """A sum of two exponentials: the margin is the logarithm of a mean, and variances are like mean^power."""
 
     curvature: float = math.inf
     third: ClassVar[float] = 1.0
+    power: float  # 1 <= power <= 2; 2 - power and power - 1 are exact
 
     def targets(self, y: Any) -> Array:
         targets = super().targets(y)
-        if not (targets > 0.0).all():
+        if (targets < 0.0).any():
+            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
+        if self.power == 2.0 and not (targets > 0.0).all():
             raise ValueError(f"y must be positive, got {float(targets.min())!r}")
         return targets
 
-    def value(self, m: Array, y: Array) -> Array:
-        return rate(-m, y) + m
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return 1.0 - rate(-m, y)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return rate(-namespace(m).minimum(m, n), y)
-
-    def second(self, m: Array, y: Array) -> Array:
-        return rate(-m, y)
-
-    def excess(self, m: Array, y: Array) -> Array:
-        return bent(np.log(y) - m)
-
-
-@dataclass(frozen=True)
-class Tweedie(LogMean):
-    """psi = exp((2-p) m)/(2-p) + y exp(-(p-1) m)/(p-1), 1 < p < 2, for y >= 0 with a share of zeros, such as the
-    cost of claims: the mean of row i is exp(m_i), its variance proportional to mean^p. `tweedie` has powers 0, 1
-    and 2."""
-
-    power: float = 1.5
-    curvature: float = math.inf
-    third: ClassVar[float] = 1.0
-
-    def __post_init__(self) -> None:
-        if not 1.0 < self.power < 2.0:
-            raise ValueError(f"power must lie between 1 and 2, got {self.power!r}")
-
     def _parts(self, m: Array, y: Array) -> tuple[Array, Array]:
-        """exp((2-p) m) and y exp(-(p-1) m); 2 - p and p - 1 are exact."""
-        xp = namespace(m)
-        falling = xp.where(y > 0.0, rate(-(self.power - 1.0) * m, xp.where(y > 0.0, y, xp.ones_like(y))), 0.0 * m)
-        return rate((2.0 - self.power) * m), falling
+        """exp((2-p) m) and y exp(-(p-1) m)."""
+        xp, c, d = namespace(m), 2.0 - self.power, self.power - 1.0
+        rising = rate(c * m) if c else xp.ones_like(m)
+        if d == 0.0:
+            return rising, y
+        return rising, xp.where(y > 0.0, rate(-d * m, xp.where(y > 0.0, y, xp.ones_like(y))), 0.0 * m)
 
     def value(self, m: Array, y: Array) -> Array:
-        rising, falling = self._parts(m, y)
-        return rising / (2.0 - self.power) + falling / (self.power - 1.0)
+        (rising, falling), c, d = self._parts(m, y), 2.0 - self.power, self.power - 1.0
+        return (rising / c if c else m) + (falling / d if d else -y * m)
 
     def derivative(self, m: Array, y: Array) -> Array:
         rising, falling = self._parts(m, y)
         return rising - falling
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        xp = namespace(m)  # a convex psi'' is largest at an end
-        result: Array = xp.maximum(self.second(m, y), self.second(n, y))
-        return result
+        if m is n:
+            return self.second(m, y)
+        ends: Array = namespace(m).maximum(self.second(m, y), self.second(n, y))  # of a convex psi''
+        return ends
 
     def second(self, m: Array, y: Array) -> Array:
-        rising, falling = self._parts(m, y)
-        return (2.0 - self.power) * rising + (self.power - 1.0) * falling
+        (rising, falling), c, d = self._parts(m, y), 2.0 - self.power, self.power - 1.0
+        if c == 0.0 or d == 0.0:
+            return rising if c else falling
+        return c * rising + d * falling
+
+    def best(self, y: Array) -> Array:
+        """The minimiser of psi over m; -infinity for y = 0."""
+        with np.errstate(divide="ignore"):
+            result: Array = np.log(y)
+        return result
+
+    def excess(self, m: Array, y: Array) -> Array:
+        """psi less its infimum over m, half the unit deviance: y^(2-p) (bent((2-p) t)/(2-p) + bent(-(p-1) t)/(p-1)),
+        t = m - log(y), and exp((2-p) m)/(2-p) for y = 0."""
+        c, d = 2.0 - self.power, self.power - 1.0
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            t = np.where(y > 0.0, m - np.log(y), 0.0)
+            some: Any = (bent(c * t) / c if c else 0.0) + (bent(-d * t) / d if d else 0.0)
+            result: Array = np.where(y > 0.0, y**c * some, np.exp(c * m) / c) if c else some
+        return result
+
+
+@dataclass(frozen=True)
+class Poisson(Exponentials):
+    """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
+
+    power = 1.0
+
+
+@dataclass(frozen=True)
+class Gamma(Exponentials):
+    """psi = y exp(-m) + m for y > 0: the mean of row i is exp(m_i), its standard deviation proportional to that."""
+
+    power = 2.0
+
+
+@dataclass(frozen=True)
+class Tweedie(Exponentials):
+    """psi = exp((2-p) m)/(2-p) + y exp(-(p-1) m)/(p-1), 1 < p < 2, for y >= 0 with a share of zeros, such as the
+    cost of claims: the mean of row i is exp(m_i), its variance proportional to mean^p. `tweedie` has powers 0, 1
+    and 2."""
+
+    power: float = 1.5
+
+    def __post_init__(self) -> None:
+        if not 1.0 < self.power < 2.0:
+            raise ValueError(f"power must lie between 1 and 2, got {self.power!r}")
 
     def slope_size(self, m: Array, y: Array) -> Array:
         rising, falling = self._parts(m, y)
         with np.errstate(over="ignore"):
             return (rising + falling) * (1.0 + 0.25 * abs(m))  # exponents are products, rounded relative to m
 
+
+class Shares(Real):
+    """psi = (y + r) log(1 + exp(m)/k) - y m, with r = `fails(y)` >= 0."""
+
+    third: ClassVar[float] = 1.0
+    shift = 0.0  # log k
+
+    def fails(self, y: Array) -> float | Array:
+        raise NotImplementedError
+
+    def value(self, m: Array, y: Array) -> Array:
+        n = m - self.shift
+        xp, size = namespace(n), abs(n)
+        result: Array = (y + self.fails(y)) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        n = m - self.shift
+        return self.fails(y) * sigmoid(n) - y * sigmoid(-n)
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        xp, m, n = namespace(m), m - self.shift, n - self.shift
+        nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
+        return (y + self.fails(y)) * sigmoid(nearest) * sigmoid(-nearest)
+
+    def second(self, m: Array, y: Array) -> Array:
+        n = m - self.shift
+        return (y + self.fails(y)) * sigmoid(n) * sigmoid(-n)
+
+    def slope_size(self, m: Array, y: Array) -> Array:
+        n = m - self.shift
+        size = self.fails(y) * sigmoid(n) + y * sigmoid(-n)
+        return (
+            size + (0.25 * abs(n) + 0.5 * abs(self.shift)) * self.second(m, y) if self.shift else size
+        )  # n is rounded
+
+    def best(self, y: Array) -> Array:
+        """The minimiser of psi over m, which may be infinite."""
+        with np.errstate(divide="ignore"):
+            result: Array = np.log(y / self.fails(y)) + self.shift
+        return result
+
     def excess(self, m: Array, y: Array) -> Array:
-        return tweedie_excess(self.power, m, y)
-
-
-def tweedie_excess(p: float, m: Array, y: Array) -> Array:
-    """Half the unit deviance of y and exp(m), 1 <= p < 2: y^(2-p) (bent((2-p) t)/(2-p) + bent(-(p-1) t)/(p-1)),
-    t = m - log(y), and exp((2-p) m)/(2-p) for y = 0."""
-    c, d = 2.0 - p, p - 1.0
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        t = np.where(y > 0.0, m - np.log(y), 0.0)
-        some = bent(c * t) / c + (bent(-d * t) / d if d > 0.0 else 0.0)
-        result: Array = np.where(y > 0.0, y**c * some, np.exp(c * m) / c)
-    return result
+        r = self.fails(y)
+        inside = (y > 0.0) & (r > 0.0)
+        s, q = (np.where(inside, part, 0.5 * (y + r)) / (y + r) for part in (y, r))
+        with np.errstate(invalid="ignore"):
+            t = np.where(inside, m - self.best(y), 0.0)
+            end = np.logaddexp(0.0, np.where(r > 0.0, m - self.shift, self.shift - m))
+            result: Array = (y + r) * np.where(inside, bernoulli_bent(s, q, t), end)
+        return result
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(LogMean):
+class NegativeBinomial(Shares):
     """psi = (y + k) log(1 + exp(m)/k) - y m, k = 1/theta, for counts y >= 0: the mean of row i is mu = exp(m_i), its
     variance mu + theta mu^2."""
 
     theta: float = 1.0
     curvature: float = math.inf  # it is (y + k)/4, whatever y is
-    third: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         positive(self.theta, "theta")
 
     @property
-    def _k(self) -> float:
+    def shift(self) -> float:  # type: ignore[override]
+        return math.log(1.0 / self.theta)
+
+    def fails(self, y: Array) -> float | Array:
         return 1.0 / self.theta
 
-    def _shifted(self, m: Array) -> Array:
-        return m - math.log(self._k)
+    def targets(self, y: Any) -> Array:
+        return POISSON.targets(y)
 
-    def value(self, m: Array, y: Array) -> Array:
-        xp, n = namespace(m), self._shifted(m)
-        size = xp.abs(n)
-        result: Array = (y + self._k) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
-        return result
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        n = self._shifted(m)
-        return self._k * sigmoid(n) - y * sigmoid(-n)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        xp, m, n = namespace(m), self._shifted(m), self._shifted(n)
-        nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
-        return (y + self._k) * sigmoid(nearest) * sigmoid(-nearest)
-
-    def second(self, m: Array, y: Array) -> Array:
-        n = self._shifted(m)
-        return (y + self._k) * sigmoid(n) * sigmoid(-n)
-
-    def slope_size(self, m: Array, y: Array) -> Array:
-        n = self._shifted(m)
-        of_shift = 0.25 * abs(n) + 0.5 * abs(math.log(self._k))  # n is a rounded sum
-        return self._k * sigmoid(n) + y * sigmoid(-n) + of_shift * self.second(m, y)
-
-    def excess(self, m: Array, y: Array) -> Array:
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            t = np.where(y > 0.0, m - np.log(y), 0.0)
-            s = np.where(y > 0.0, y, self._k) / (y + self._k)
-            some = (y + self._k) * bernoulli_bent(s, self._k / (y + self._k), t)
-            none = self._k * np.logaddexp(0.0, self._shifted(m))
-            result: Array = np.where(y > 0.0, some, none)
-        return result
+    def best(self, y: Array) -> Array:
+        return POISSON.best(y)
 
 
 @dataclass(frozen=True)
-class Binomial(Real):
+class Binomial(Shares):
     """psi = log(1 + exp(m)) - y m for shares 0 <= y <= 1 of trials that succeed: their probability is sigm(m_i). A row
     of n trials has n times the weight."""
 
     curvature: float = 0.25
-    third: ClassVar[float] = 1.0
+
+    def fails(self, y: Array) -> float | Array:
+        return 1.0 - y
 
     def targets(self, y: Any) -> Array:
         targets = super().targets(y)
         if not ((targets >= 0.0) & (targets <= 1.0)).all():
             raise ValueError("y must lie between 0 and 1: shares of trials that succeed")
         return targets
-
-    def value(self, m: Array, y: Array) -> Array:
-        xp, size = namespace(m), abs(m)
-        result: Array = 0.5 * (size + m) - y * m + xp.log1p(xp.exp(-size))
-        return result
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return (1.0 - y) * sigmoid(m) - y * sigmoid(-m)
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        xp = namespace(m)
-        nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
-        return sigmoid(nearest) * sigmoid(-nearest)
-
-    def second(self, m: Array, y: Array) -> Array:
-        return sigmoid(m) * sigmoid(-m)
-
-    def slope_size(self, m: Array, y: Array) -> Array:
-        return (1.0 - y) * sigmoid(m) + y * sigmoid(-m)
-
-    def best(self, y: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            result: Array = np.log(y / (1.0 - y))
-        return result
-
-    def excess(self, m: Array, y: Array) -> Array:
-        inside = (y > 0.0) & (y < 1.0)
-        s = np.where(inside, y, 0.5)
-        some = bernoulli_bent(s, 1.0 - s, np.where(inside, m - np.log(s / (1.0 - s)), 0.0))
-        result: Array = np.where(inside, some, np.logaddexp(0.0, np.where(y > 0.5, -m, m)))
-        return result
 
 
 def tweedie(power: float) -> MarginLoss:
@@ -266,4 +272,4 @@ def tweedie(power: float) -> MarginLoss:
     )
 
 
-GAMMA, BINOMIAL = Gamma(), Binomial()
+POISSON, GAMMA, BINOMIAL = Poisson(), Gamma(), Binomial()

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.special import expit
 
 from suffice.arrays import EPS, Array, namespace, positive
-from suffice.models.labels import signs
 
 LARGEST_EXPONENT = 709.0  # exp of it is nearly the largest float
 LARGEST = math.exp(LARGEST_EXPONENT) * (1.0 - 8.0 * EPS)  # no more than any library makes of it
@@ -65,6 +64,18 @@ class Kinked(Protocol):
         ...
 
 
+def signs(y: Any) -> tuple[Array, Any]:
+    """Two-valued labels of any kind as -1 and 1, and the two labels in sorted order."""
+    y = np.asarray(y)
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        raise ValueError("y must hold two distinct labels, got NaN")
+    classes = np.unique(y)
+    if len(classes) != 2:
+        shown = ", ".join(repr(label) for label in classes[:5].tolist())
+        raise ValueError(f"y must hold exactly two distinct labels, got {len(classes)}: {shown}")
+    return np.where(y == classes[1], 1.0, -1.0), classes
+
+
 class Real:
     """A loss whose targets are numbers."""
 
@@ -109,20 +120,18 @@ def slope_size(loss: MarginLoss, slope: Array, bend: Array, m: Array, y: Array) 
 
 
 BLOCK = 8192  # rows
-NEAR = 0.5  # of 0: within it, `bent` is an integral
-_nodes, _weights = np.polynomial.legendre.leggauss(8)
-NODES = 0.5 * (_nodes + 1.0)
-WEIGHTS = 0.5 * _weights * (1.0 - NODES)
 
 
-def bent(t: Array) -> Array:
-    """exp(t) - 1 - t, to nearly full relative accuracy: t^2 int_0^1 (1 - s) exp(s t) ds near 0, by eight nodes of Gauss
-    and Legendre, a sum of positive parts in which nothing cancels."""
-    with np.errstate(over="ignore"):
-        near = np.abs(t) < NEAR
-        u = np.where(near, t, 0.0)
-        inside = u * u * sum(w * np.exp(node * u) for node, w in zip(NODES, WEIGHTS, strict=True))
-        result: Array = np.where(near, inside, np.expm1(t) - t)
+def rate(t: Array, times: Array | None = None) -> Array:
+    """exp(t), or `times` > 0 that, cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0
+    times infinity would be NaN."""
+    xp = namespace(t)
+    top = xp.full_like(t, LARGEST_EXPONENT)
+    if times is None:
+        result: Array = xp.exp(xp.minimum(t, top))
+        return result
+    top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
+    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
     return result
 
 
@@ -237,6 +246,64 @@ class Huber(Real):
 
 
 @dataclass(frozen=True)
+class Quantile(Real):
+    """psi for the quantile 0 < q < 1: the pinball loss rho(t) = max(q t, (q - 1) t) of t = y - m, smoothed by its
+    Moreau envelope of width h > 0,
+
+        psi = q t - h q^2/2  for t >= h q,   (q - 1) t - h (1 - q)^2/2  for t <= -h (1 - q),   t^2/(2 h)  in between.
+
+    It is a proven distance away from rho: 0 <= rho - psi <= bias = h max(q, 1 - q)^2 / 2. So the minimum of any
+    objective with psi in place of rho is less by at most the bias, and weights that minimise it minimise the objective
+    with rho itself up to the bias. Weights of the two may be far from each other: rho alone has no curvature at all.
+    """
+
+    q: float = 0.5
+    h: float = 1e-2
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.q < 1.0:
+            raise ValueError(f"q must lie between 0 and 1, got {self.q!r}")
+        positive(self.h, "h")
+
+    @property
+    def curvature(self) -> float:
+        return 1.0 / self.h
+
+    @property
+    def bias(self) -> float:
+        """The most by which psi is less than the pinball loss."""
+        return 0.5 * self.h * max(self.q, 1.0 - self.q) ** 2
+
+    def value(self, m: Array, y: Array) -> Array:
+        xp, t = namespace(m), y - m
+        slope = xp.clip(t / self.h, self.q - 1.0, self.q)
+        result: Array = slope * (t - 0.5 * self.h * slope)
+        return result
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        result: Array = -namespace(m).clip((y - m) / self.h, self.q - 1.0, self.q)
+        return result
+
+    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
+        xp = namespace(m)
+        low, high = y - xp.maximum(m, n), y - xp.minimum(m, n)
+        bent = (low <= self.h * self.q) & (high >= -self.h * (1.0 - self.q))
+        result: Array = xp.astype(bent, m.dtype) / self.h
+        return result
+
+    def slope_size(self, m: Array, y: Array) -> Array:
+        """What psi' is rounded relative to: (y - m)/h is that of a difference."""
+        xp = namespace(m)
+        result: Array = (xp.abs(y) + xp.abs(m)) / self.h + 1.0
+        return result
+
+    def kink_distance(self, m: Array, y: Array) -> Array:
+        t = y - m
+        result: Array = namespace(m).minimum(abs(t - self.h * self.q), abs(t + self.h * (1.0 - self.q)))
+        return result
+
+
+@dataclass(frozen=True)
 class SquaredHinge(Labelled):
     """psi = max(0, 1 - y m)^2 for labels y in {-1, 1}."""
 
@@ -263,60 +330,4 @@ class SquaredHinge(Labelled):
         return result
 
 
-class LogMean(Real):
-    """A loss whose margin is the logarithm of a mean that is not negative."""
-
-    def targets(self, y: Any) -> Array:
-        targets = super().targets(y)
-        if (targets < 0.0).any():
-            raise ValueError(f"y must not be negative, got {float(targets.min())!r}")
-        return targets
-
-    def best(self, y: Array) -> Array:
-        """The minimiser of psi over m; -infinity for y = 0."""
-        with np.errstate(divide="ignore"):
-            result: Array = np.log(y)
-        return result
-
-
-@dataclass(frozen=True)
-class Poisson(LogMean):
-    """psi = exp(m) - y m for counts y >= 0: the rate of row i is exp(m_i)."""
-
-    curvature: float = math.inf
-    third: ClassVar[float] = 1.0
-
-    def value(self, m: Array, y: Array) -> Array:
-        return rate(m) - y * m
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return rate(m) - y
-
-    def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        return rate(namespace(m).maximum(m, n))
-
-    def second(self, m: Array, y: Array) -> Array:
-        return rate(m)
-
-    def excess(self, m: Array, y: Array) -> Array:
-        """psi less its infimum over m, half the unit deviance: y (exp(t) - 1 - t), t = m - log(y)."""
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            some = y * bent(np.where(y > 0.0, m - np.log(y), 0.0))
-            result: Array = np.where(y > 0.0, some, np.exp(m))
-        return result
-
-
-def rate(t: Array, times: Array | None = None) -> Array:
-    """exp(t), or `times` > 0 that, cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0
-    times infinity would be NaN."""
-    xp = namespace(t)
-    top = xp.full_like(t, LARGEST_EXPONENT)
-    if times is None:
-        result: Array = xp.exp(xp.minimum(t, top))
-        return result
-    top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
-    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
-    return result
-
-
-SQUARED, LOGISTIC, HUBER, POISSON, SQUARED_HINGE = Squared(), Logistic(), Huber(), Poisson(), SquaredHinge()
+SQUARED, LOGISTIC, HUBER, SQUARED_HINGE = Squared(), Logistic(), Huber(), SquaredHinge()

@@ -6,7 +6,7 @@ many      penalties of groups of columns, fused ones, weights of samples
 imaging   images by smoothed total variation
 """
 
-from suffice.models.labels import signs
+from suffice.models.margin_losses import signs
 from suffice.problems.imaging import Denoising, Reconstruction, SampledFourier
 from suffice.problems.linear import (
     ElasticNet,

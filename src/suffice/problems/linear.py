@@ -36,10 +36,9 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, host, positive
 from suffice.lazy import cached_property
 from suffice.models.cox import CoxModel
-from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, Tweedie
-from suffice.models.labels import signs
+from suffice.models.families import BINOMIAL, GAMMA, POISSON, NegativeBinomial, Tweedie
 from suffice.models.linear import LinearModel, LossModel, exposures, offsets
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, Huber, Labelled, MarginLoss, Real
+from suffice.models.margin_losses import LOGISTIC, SQUARED, Huber, Labelled, MarginLoss, Real, signs
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design

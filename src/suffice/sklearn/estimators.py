@@ -23,8 +23,8 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 
 from suffice.arrays import Array
-from suffice.models.families import Gamma
-from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Poisson, Squared
+from suffice.models.families import Gamma, Poisson
+from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Squared
 from suffice.rows.gram import as_array
 from suffice.sklearn import adapters, objectives
 from suffice.sklearn._structure import Structure

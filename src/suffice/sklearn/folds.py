@@ -42,9 +42,8 @@ from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.cox import CoxModel
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Squared
+from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Quantile, Squared
 from suffice.models.multinomial import Multinomial
-from suffice.models.quantile import Quantile
 from suffice.models.targets import Targets, of_zero
 from suffice.problems.outputs import with_targets
 from suffice.protocols import conforms

@@ -25,8 +25,8 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.models.cox import signed_times
-from suffice.models.families import BINOMIAL, GAMMA, NegativeBinomial, tweedie
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
+from suffice.models.families import BINOMIAL, GAMMA, POISSON, NegativeBinomial, tweedie
+from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.estimators import SUM, C, Classification, Leaves, Regression, Strength, make_known
 from suffice.sklearn.folds import Hazards, Intercept

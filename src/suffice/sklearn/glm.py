@@ -26,8 +26,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.losses import PartialLikelihood
 from suffice.models.cox import signed_times
-from suffice.models.families import GAMMA, NegativeBinomial, Tweedie
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED
+from suffice.models.families import GAMMA, POISSON, NegativeBinomial, Tweedie
+from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.adapters import Fold

@@ -19,8 +19,7 @@ from sklearn.pipeline import Pipeline
 from suffice.arrays import Array
 from suffice.losses import PartialLikelihood
 from suffice.models.cox import signed_times
-from suffice.models.families import GAMMA
-from suffice.models.margin_losses import POISSON
+from suffice.models.families import GAMMA, POISSON
 from suffice.prove.scores import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
 
 Scorer = Callable[..., float]

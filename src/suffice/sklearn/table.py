@@ -18,7 +18,7 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
 
 Those that choose their penalty themselves (LassoCV) are certified only.
 
-The pinball loss is replaced by its envelope psi of width h (`models.quantile`), chosen so that the two differ by at
+The pinball loss is replaced by its envelope psi of width h (`Quantile`), chosen so that the two differ by at
 most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
 objective is within that bias of the least one there is (`smoothing_bias_` of the final model). Held-out rows count by
 the pinball loss itself. The intercept is a column of ones without a penalty.
@@ -33,9 +33,8 @@ import numpy as np
 from sklearn.preprocessing import LabelBinarizer
 
 from suffice.arrays import Array
-from suffice.models.families import GAMMA, tweedie
-from suffice.models.margin_losses import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
-from suffice.models.quantile import Quantile
+from suffice.models.families import GAMMA, POISSON, tweedie
+from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE, Quantile
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.estimators import (
     ONE_EACH,

@@ -33,7 +33,7 @@ from typing import Any, cast
 import numpy as np
 
 from suffice.arrays import Array, norm
-from suffice.models.quantile import Quantile
+from suffice.models.margin_losses import Quantile
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import Indices, Lasso, Structured
 from suffice.protocols import conforms
@@ -141,17 +141,17 @@ class Newton:
 class NewtonNarrowing(Newton):
     """Newton's method for quantile regression: the smoothed pinball loss, narrowed step by step.
 
-    psi'' of the smoothed loss (`suffice.models.quantile`) is 1/h within a band of width h around a row's target and 0
-    elsewhere. Far from the solution no row may lie in its band, and Newton's method has no curvature to go by. So the
-    first widths are those of the residuals themselves, each minimiser is the start for a width NARROWER times as large,
-    and the last width is that of the problem."""
+    psi'' of the smoothed loss is 1/h within a band of width h around a row's target and 0 elsewhere. Far from the
+    solution no row may lie in its band, and Newton's method has no curvature to go by. So the first widths are those of
+    the residuals themselves, each minimiser is the start for a width NARROWER times as large, and the last width is
+    that of the problem."""
 
     name: str = "newton_narrowing"
 
     def takes(self, problem: Canonical) -> str | None:
         parts = LinearParts.of(problem)
         if parts is None or not isinstance(parts.model.loss, Quantile):
-            return "is for the smoothed pinball loss (suffice.models.quantile.Quantile): use 'auto'"
+            return "is for the smoothed pinball loss (suffice.models.margin_losses.Quantile): use 'auto'"
         return None
 
     def start(self, problem: Canonical, x: Array) -> NewtonState:

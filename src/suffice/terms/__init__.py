@@ -1,17 +1,25 @@
 """The two halves of a lower-level problem: smooth terms f and terms g with a cheap prox."""
 
-from suffice.models.families import BINOMIAL, GAMMA, Binomial, Gamma, NegativeBinomial, Tweedie, tweedie
+from suffice.models.families import (
+    BINOMIAL,
+    GAMMA,
+    POISSON,
+    Binomial,
+    Gamma,
+    NegativeBinomial,
+    Poisson,
+    Tweedie,
+    tweedie,
+)
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import (
     HUBER,
     LOGISTIC,
-    POISSON,
     SQUARED,
     SQUARED_HINGE,
     Huber,
     Logistic,
     MarginLoss,
-    Poisson,
     Squared,
     SquaredHinge,
 )
