@@ -35,7 +35,7 @@ coverage: $(INSTALLED)  ## run the tests and report which lines they reach; buil
 
 test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
 	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax" \
-		tests/test_backends.py tests/cuda/test_batched_columns.py tests/suffice_paper/test_study.py
+		tests/test_backends.py tests/suffice_paper/test_study.py
 
 install-extras: $(EXTRAS_INSTALLED)
 

@@ -2,7 +2,7 @@
 
 Every target is a lower-level problem whose minimiser is enclosed to forty digits (`tests/reference_exact.py`, needs
 python-flint). It is solved in every way there is: all solvers, all rules, from zero, from the rounded minimiser and its
-neighbours, from afar, continued, in batches; the claimed radius of every iterate is held against its true distance.
+neighbours, from afar, continued; the claimed radius of every iterate is held against its true distance.
 A violation is a radius below the distance, or one that is not a number. An error message is no claim and is counted as
 a refusal; an infinite radius claims nothing and is not counted. What is attacked is in `tests/attack_targets.py`.
 

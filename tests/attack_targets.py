@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -151,7 +151,7 @@ def penalties(rng: np.random.Generator, X: Any, weights: Any, loss: str, l1_max:
 
 
 def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: Any) -> Target:
-    """The model in some type and layout, with a few siblings where a batch is possible."""
+    """The model in some type and layout."""
     X, dtype = typed(rng, X)
     given, layout = laid_out(rng, X)
     as_floats = np.asarray(X, dtype=np.float64)
@@ -172,12 +172,7 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
 
     l1, l2 = penalties(rng, as_floats, weights, loss, l1_max)
     solvers: tuple[str, ...] = LINEAR if loss != "poisson" else ("newton", "auto")
-    if layout == "RowBlocks":
-        solvers = tuple(name for name in solvers if name != "fista_mixed")
-    siblings: Sequence[suffice.Composite] = ()
-    if loss != "poisson" and rng.random() < 0.5:
-        siblings = [at(l1 * float(rng.uniform(0, 1)), l2 * 10.0 ** rng.uniform(-2, 2)) for _ in range(2)]
-    return Target(f"linear, {loss}", at(l1, l2), dtype, layout, solvers, siblings=tuple(siblings))
+    return Target(f"linear, {loss}", at(l1, l2), dtype, layout, solvers)
 
 
 def linear(rng: np.random.Generator) -> Target:
@@ -288,7 +283,7 @@ def intercept(rng: np.random.Generator) -> Target:
     l1_max = float(np.max(np.abs(model.gradient(np.zeros(X.shape[1])))))
     l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, loss, l1_max)
     problem = penalised_by_column(rng, lambda l2: Intercepted(design, y, PSI[loss], l2), l1, l2, X.shape[1])
-    solvers = tuple(name for name in LINEAR if name != "fista_mixed") if loss != "poisson" else ("newton", "auto")
+    solvers = LINEAR if loss != "poisson" else ("newton", "auto")
     return Target(f"intercept, {loss}", problem, dtype, layout, solvers)
 
 
@@ -384,8 +379,7 @@ def other_terms(rng: np.random.Generator) -> Target:
     problem = suffice.Composite(smooth, prox, mu=smooth.l2, L=smooth.L, size=size)
     stated = suffice.Composite(smooth, prox._term, mu=smooth.l2, L=smooth.L, size=size) if "own" in name else problem
     newton = ("newton",) if name in ("l1", "weighted l1", "elastic net", "zero") else ()
-    mixed = () if layout == "RowBlocks" else ("fista_mixed",)
-    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", *mixed, *newton)
+    solvers = ("fista", "fista_adaptive", "gradient_descent", "auto", *newton)
     return Target(f"linear with {name}", problem, dtype, layout, solvers, exactly=lambda: truth(stated))
 
 

@@ -20,11 +20,10 @@ from flint import arb
 import suffice
 from suffice.solvers.certificate import RULES
 from suffice.solvers.solver import iterate
-from tests.batches import solve_together
 from tests.reference_exact import Enclosure, truth
 
 REFUSALS = (ValueError, ArithmeticError, TypeError, np.linalg.LinAlgError)
-FIRST_ORDER = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent")
+FIRST_ORDER = ("fista", "fista_adaptive", "gradient_descent")
 LINEAR = (*FIRST_ORDER, "newton", "auto")
 
 
@@ -38,7 +37,6 @@ class Target:
     layout: str = "C"
     solvers: tuple[Any, ...] = LINEAR
     exactly: Callable[[], Enclosure] | None = None
-    siblings: tuple[suffice.Composite, ...] = ()  # of one design: columns of a batch
     start: tuple[float, ...] = ()  # one more point to start from, and to be certified
     effort: float = 1.0  # share of the usual number of certificates, for large ones
 
@@ -103,8 +101,6 @@ def certificates(target: Target, rng: np.random.Generator, *, steps: int = 24, w
         yield from _told(_path, target, *combinations[number], points, steps, rng)
     for solver in target.solvers:
         yield from _told(_solves, target, solver, math.ceil(200 * min(target.effort, 1.0)), rng)
-    if target.siblings:
-        yield from _told(_batches, target, rng)
 
 
 def _told(make: Callable[..., Iterator[Claim]], *arguments: Any) -> list[Claim | str]:
@@ -147,19 +143,3 @@ def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) ->
     yield claim(target, solver, "tightest", "continued", solution.x, solution.certificate.radius)
     solution = suffice.solve(target.problem, steps=int(rng.integers(1, 30)), solver=solver)
     yield claim(target, solver, "tightest", "fixed steps", solution.x, solution.certificate.radius)
-
-
-def _batches(target: Target, rng: np.random.Generator) -> Iterator[Claim]:
-    columns = [target.problem, *target.siblings]
-    minimisers = [target.minimiser, *(truth(problem) for problem in target.siblings)]
-    for solver in ("fista", "fista_adaptive", "fista", "fista_adaptive"):
-        steps = int(rng.integers(1, 30))
-        warm = [exact.rounded() if rng.random() < 0.3 else None for exact in minimisers]
-        within = [(exact.size() or 1.0) * 10.0 ** rng.uniform(-14, -1) for exact in minimisers]
-        for how, solutions in (
-            ("fixed steps", solve_together(columns, steps=steps, solver=solver, warm=warm)),
-            ("solved", solve_together(columns, within=within, solver=solver, max_steps=200)),
-        ):
-            for exact, solution in zip(minimisers, solutions, strict=True):
-                radius = solution.certificate.radius
-                yield Claim(f"{solver}, batch", "tightest", how, radius, exact.distance(solution.x))

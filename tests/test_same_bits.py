@@ -28,7 +28,7 @@ class Own:
         self.inner, self.x, self.image, self.evidence = inner, inner.x, inner.image, inner.evidence
 
 
-NAMES = ("fista", "fista_adaptive", "fista_mixed", "gradient_descent", "newton", "auto")
+NAMES = ("fista", "fista_adaptive", "gradient_descent", "newton", "auto")
 SOLVERS = {**{name: name for name in NAMES}, "a user's own": Momentum("own")}
 
 

@@ -274,7 +274,7 @@ def _exact(preset: Preset, thetas: list[list[float]], place: Place) -> dict[str,
 
 def _precise(place: Place) -> str:
     """The fastest way to a precise solution: on a device that of many columns at once."""
-    return "newton" if place.device is None else "fista_adaptive"
+    return "newton" if place.device is None else "auto"
 
 
 def validate(preset: Preset, runs: list[dict[str, Any]], place: Place, jobs: int, show: Show) -> list[dict[str, Any]]:

@@ -55,11 +55,6 @@ def like(x: Any, model: Any) -> Any:
     return namespace(model).asarray(np.array(x), device=_compat().device(model))
 
 
-def cast_like(x: Any, model: Any) -> Any:
-    """x in `model`'s precision; both of one kind."""
-    return namespace(x).astype(x, model.dtype)
-
-
 def _compat() -> Any:
     try:
         import array_api_compat

@@ -123,7 +123,7 @@ def test_more_columns_than_rows_are_verified_on_a_small_support_only():
     assert not verified(dense, np.linalg.lstsq(X, y, rcond=None)[0])
 
 
-@pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "fista_mixed"])
+@pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent"])
 def test_methods_that_need_an_l2_say_so(solver):
     X, y = data("squared")
     with pytest.raises(ValueError, match="needs mu > 0"):

@@ -40,9 +40,7 @@ def rules_for(case, solver):
     """All rules that the term and the solver support: a user's own g has no shortest subgradient, Newton's steps are
     not prox-gradient steps."""
     without = "minimum_norm" if isinstance(case.problem.prox, OwnProx) else ""
-    return [
-        rule for rule in RULES if rule != without and (rule != "subgradient" or solver not in ("newton", "fista_mixed"))
-    ]
+    return [rule for rule in RULES if rule != without and (rule != "subgradient" or solver != "newton")]
 
 
 def solutions(case, start, solver, count=ITERATES, **options):

@@ -7,7 +7,7 @@ import pytest
 
 from suffice import solve
 from suffice.problems import Denoising, ElasticNet, ElasticNetPoisson
-from suffice.solvers.fista import AdaptiveFista, Fista
+from suffice.solvers.fista import Fista
 from suffice.solvers.many import solve_each
 from suffice.solvers.solution import Ask, Batching
 from tests.batches import solve_together
@@ -38,7 +38,7 @@ class Own(Fista):
     batches = Fista.batches
 
     def step(self, problem, state):
-        raise AssertionError("problems that share X go together")
+        raise AssertionError("images of one size go together")
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "newton", Fista()])
@@ -53,25 +53,17 @@ def test_answers_come_in_the_order_of_the_asks_whatever_goes_together(solver):
         assert solve(problem, within=1e-6, solver=solver, warm=found) is not None
 
 
-def test_a_batch_takes_the_steps_of_the_solver_it_was_given():
-    bold = AdaptiveFista(grow=2.0, shrink=0.7)
-    for found, problem in zip(solve_together(COLUMNS, steps=25, solver=bold), COLUMNS, strict=True):
-        alone, usual = (solve(problem, steps=25, solver=one) for one in (bold, "fista_adaptive"))
-        assert found.x == pytest.approx(alone.x, rel=1e-12, abs=1e-12)
-        assert found.state.tau == pytest.approx(alone.state.tau) and found.state.tau != usual.state.tau
-
-
 def test_a_solver_with_steps_of_its_own_is_not_batched_because_its_base_can_be():
     MADE.clear()
-    solve_each([Ask(problem, steps=3) for problem in COLUMNS], Counting())
+    solve_each([Ask(problem, steps=3) for problem in IMAGES], Counting())
     assert MADE == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_solver_of_ones_own_may_offer_batches():
     assert isinstance(Own(), Batching)
-    found = solve_each([Ask(problem, steps=3) for problem in COLUMNS], Own())
+    found = solve_each([Ask(problem, steps=3) for problem in IMAGES], Own())
     assert [one.x.tolist() for one in found] == [
-        one.x.tolist() for one in solve_together(COLUMNS, steps=3, solver="fista")
+        one.x.tolist() for one in solve_together(IMAGES, steps=3, solver="fista")
     ]
 
 

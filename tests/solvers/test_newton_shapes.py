@@ -14,10 +14,11 @@ from suffice.penalties.prox import L1, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
 from suffice.solvers import auto, minimise, newton, quadratic
+from suffice.solvers.many import solve_each
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
+from suffice.solvers.solution import Ask
 from suffice.terms import LOGISTIC
-from tests.batches import solve_together
 
 SHAPES = {"wide": (40, 150), "tall": (150, 40), "wide, columns twice": (30, 100), "tall, columns twice": (100, 40)}
 PENALTIES = [(1e-2, 1e-3), (1e-4, 1e-4), (1e-8, 1e-3), (0.0, 1e-3), (1e-3, 1e-6)]
@@ -218,8 +219,9 @@ def test_a_step_out_of_the_range_of_floats_is_not_made(solver):
 def test_neither_is_one_of_many_together(solver):
     X, y = data("tall")
     family = ElasticNet(1e150 * X, 1e200 * y)
-    for asked in ({"within": [1e-6, 1e-6]}, {"steps": 10}):
-        for solution in solve_together([family.at(l1=1e-3, l2=l2) for l2 in (1e-3, 1e-2)], solver=solver, **asked):
+    for asked in ({"within": 1e-6}, {"steps": 10}):
+        asks = [Ask(family.at(l1=1e-3, l2=l2), **asked) for l2 in (1e-3, 1e-2)]
+        for solution in solve_each(asks, solver):
             assert np.isfinite(solution.x).all() and solution.certificate.radius == math.inf
 
 

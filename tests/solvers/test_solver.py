@@ -76,7 +76,6 @@ COUNTS = ElasticNetPoisson(X, np.round(np.abs(y))).at(l1=0.1, l2=0.1)  # no Lips
         ("fista", set(PROBLEMS), False),
         ("fista_adaptive", set(PROBLEMS), False),
         ("gradient_descent", set(PROBLEMS), False),
-        ("fista_mixed", LINEAR | OTHER_G, False),
         ("newton_tv", set(), False),
     ],
     ids=lambda value: getattr(value, "name", value) if not isinstance(value, set | bool) else "",
@@ -181,8 +180,8 @@ ENDS = [
     for term, solver in sorted({(term, solver) for _, term, solver in SOLVABLE})
     for rule in RULES
     if not (rule == "minimum_norm" and term.startswith("own"))
-    and not (rule == "rate" and solver in ("fista_adaptive", "fista_mixed", "newton"))
-    and not (rule == "subgradient" and solver in ("fista_mixed", "newton"))
+    and not (rule == "rate" and solver in ("fista_adaptive", "newton"))
+    and not (rule == "subgradient" and solver == "newton")
 ]
 
 

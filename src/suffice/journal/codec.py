@@ -18,7 +18,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from suffice.cuda.mixed import MixedState
 from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
@@ -28,7 +27,7 @@ from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.solution import Outcome, Solution
 
-SolverState = FistaState | NewtonState | MixedState | VariationState
+SolverState = FistaState | NewtonState | VariationState
 
 _CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Solution, Options, Record, Evaluation)
@@ -88,10 +87,7 @@ def _light(state: Any) -> Any:
     # from which searches go on, never has any, whether it goes through a file or not. Nor a state of the user's own.
     if type(state) not in get_args(SolverState):
         return None
-    again: dict[str, Any] = dict.fromkeys(left_out(type(state)))
-    if isinstance(state, MixedState):
-        again["path"] = _light(state.path)
-    return replace(state, **again)
+    return replace(state, **dict.fromkeys(left_out(type(state))))
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.

@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, cast_like, frozen, host, namespace, norm
+from suffice.arrays import EPS, Array, frozen, host, norm
 from suffice.lazy import cached_property
 from suffice.models.jobs import Along, At, Curvature, Slack, Slope, SlopeAtZero
 from suffice.models.margin_losses import MarginLoss, Squared
@@ -384,14 +384,6 @@ class LinearModel(LossModel):
         derivative = self._derivative_at_zero + curvature * (spectral * size + of_margins)
         rounding = curvature * spectral * of_margins + design.pull_rounding * derivative
         return rounding + 2.0 * EPS * self.l2 * size + design.underflow
-
-    @cached_property
-    def in_float32(self) -> LinearModel | None:
-        """The same model, without its ridge, with X, weights and targets in float32, where there is room for them."""
-        design = self.design.in_float32
-        if design is None or not float(namespace(self.y).max(abs(self.y))) < 1e15:
-            return None
-        return LinearModel(design, cast_like(self.y, design.weights), self.loss)
 
     @cached_property
     def _derivative_at_zero(self) -> float:

@@ -155,19 +155,6 @@ class Design:
             known[key] = self.weights, Surveyed.of(self, next((found for _, found in known.values()), None))
         return known[key][1]
 
-    @cached_property
-    def in_float32(self) -> Design | None:
-        """The same matrix, rounded, for products that need not be accurate; None where float32 has no room for it."""
-        if isinstance(self.X, Blocked):
-            raise TypeError("X is read in blocks, which have no float32 copy: use another solver")
-        if not 1e-15 < self.frobenius_norm < 1e15:
-            return None
-        single = np.float32 if namespace(self.weights) is np else namespace(self.weights).float32
-        if sp.issparse(self.X):
-            return Design(self.X.astype(single), self.weights.astype(single))
-        xp = namespace(self.X)
-        return Design(xp.astype(self.X, single), xp.astype(self.weights, single))
-
     @property
     def shape(self) -> tuple[int, int]:
         rows, columns = self.X.shape

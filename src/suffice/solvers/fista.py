@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from suffice.arrays import EPS, Array, norm
-from suffice.cuda.batched_columns import ColumnBatch
 from suffice.imaging.batched_images import ImageStack
 from suffice.models.linear import CARRIED
 from suffice.solvers.certificate import Evidence
@@ -55,7 +54,7 @@ class Fista:
     name: str = "fista"
     adaptive: ClassVar[bool] = False
     accelerated: ClassVar[bool] = True
-    batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch, ImageStack)
+    batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
 
     def takes(self, problem: Canonical) -> str | None:
         return lacks_constants(problem)
@@ -116,7 +115,6 @@ class AdaptiveFista:
     grow: float = 1.08
     shrink: float = 0.5
     adaptive: ClassVar[bool] = True
-    batches: ClassVar[tuple[type[Batch], ...]] = (ColumnBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
         return lacks_constants(problem)

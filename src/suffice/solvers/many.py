@@ -108,8 +108,7 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
     left = [j for j in range(len(asks)) if j not in solutions]  # the numbers of the problems in the batch
     batch, taken = kind.of(method, [starts[j] for j in left]) if left else None, 0
     while batch is not None:
-        count = 1 if taken == 0 else int(min(batch.look, min(limits[j] for j in left if j not in solutions) - taken))
-        batch, taken = batch.advanced(count), taken + count
+        batch, taken = batch.advanced(1), taken + 1
         if taken == 1:
             starts = list(starts)
             for j, start in zip(left, _with_radii(batch, [starts[j] for j in left]), strict=True):
@@ -124,8 +123,6 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
         ripe = (estimate <= goal[left]) | stuck | spent
         for i in np.flatnonzero(ripe):
             j = left[i]
-            if j in solutions:
-                continue
             solution = batch.solution(int(i), replace(starts[j], steps=starts[j].steps + taken))
             proof = solution.certificate
             outcome = _ended(proof, asked[j], bool(spent[i]), bool(stuck[i]))
@@ -137,7 +134,7 @@ def _proven(asks: Sequence[Ask], starts: list[Solution], method: Any, kind: type
                 least = asked[j] - proof.rounding if asked[j] > proof.rounding else proof.rounding
                 goal[j] = min(least, batch.again * estimate[i])
         kept = [i for i, j in enumerate(left) if j not in solutions]
-        if not kept or len(kept) < batch.crowd * len(left):
+        if len(kept) < len(left):
             left = [left[i] for i in kept]
             batch = batch.only(kept) if left else None
     return [solutions[j] for j in range(len(asks))]

@@ -107,8 +107,6 @@ class Batch:
     """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
 
     alone = False  #: whether a single problem goes this way, too
-    look = 1  #: the steps between two looks at the radii
-    crowd = 1.0  #: problems that are proven leave when those that are not make up less than this share
     again = 0.9  #: the share of an estimated radius whose proof rounding has spoilt, at which the next proof is tried
 
     @classmethod

@@ -17,7 +17,6 @@ from typing import Any, cast
 import numpy as np
 
 from suffice.arrays import Array, frozen, positive, vector, whole_number
-from suffice.cuda.mixed import MixedFista
 from suffice.imaging.newton_tv import NewtonTV
 from suffice.penalties.prox import check_size
 from suffice.protocols import conforms
@@ -30,7 +29,7 @@ from suffice.solvers.quadratic import NoFactorError
 from suffice.solvers.solution import Batch, Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 
 SOLVERS: dict[str, Solver] = {
-    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), MixedFista(), GradientDescent(), Newton())
+    solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
 }
 # For problems of one kind only; and former names of `newton`.
 SPECIAL: dict[str, Solver] = {
@@ -53,8 +52,8 @@ def solve(
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
-    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "fista_mixed", "gradient_descent", "newton_tv",
-    "newton_softmax", "newton_prox") or a solver of your own. `certificate` is the rule that proves the distance;
+    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "gradient_descent", "newton_tv", "newton_softmax",
+    "newton_prox") or a solver of your own. `certificate` is the rule that proves the distance;
     "tightest" is the best of those that are free of charge and of a verification of the signed support.
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
