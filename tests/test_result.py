@@ -20,7 +20,6 @@ def test_only_convergence_to_within_noise_or_not_a_proof_and_the_target_are_succ
         Status.CONVERGED,
         Status.SUFFICES,
         Status.NOISE,
-        Status.GLOBAL,
         Status.TARGET,
     }
 

@@ -37,10 +37,6 @@ class Options:
     enough : float, default 0.0
         A decrease of F that is worth no evaluation: the search ends when two models in a row promise no more than that
         within the trust region, or one whose best step is too short to be made.
-    global_gap : float, default 0.0
-        With many starts of a problem that `certify_global` takes: end them all once no parameters in the space are
-        proven to be better than the best known ones by more than this share of F, and end starts that look where
-        nothing is. It takes as many evaluations again, which max_evaluations and max_work do not count. 0: never.
     initial_radius : float, default 0.1
         The first trust radius (Ehrhardt and Roberts 2021: a tenth of the box).
     final_radius : float, default 1e-5
@@ -85,7 +81,6 @@ class Options:
     max_seconds: float = math.inf
     target_cost: float = 0.0
     enough: float = 0.0
-    global_gap: float = 0.0
 
     initial_radius: float = 0.1
     final_radius: float = 1e-5
@@ -110,7 +105,7 @@ class Options:
         whole_number(self.max_evaluations, "max_evaluations", least=1)
         for name in ("max_work", "max_seconds"):
             positive(getattr(self, name), name, infinite=True)
-        for name in ("target_cost", "enough", "global_gap"):
+        for name in ("target_cost", "enough"):
             positive(getattr(self, name), name, zero=True)
         for name in ("initial_radius", "final_radius", "accuracy_factor", *STEP_RULES):
             positive(getattr(self, name), name)

@@ -23,7 +23,6 @@ class Status(Enum):
     CONVERGED = ("the trust radius reached final_radius", True)
     SUFFICES = ("what the model promises is not worth another evaluation", True)
     NOISE = ("what is left to gain cannot be distinguished from the noise of the objective", True)
-    GLOBAL = ("it is proven that no parameters in the space are better by more than global_gap", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations was reached", False)
     MAX_WORK = ("max_work was reached", False)

@@ -19,7 +19,6 @@ import numpy as np
 
 from suffice.evaluation import Evaluation
 from suffice.files import JournalError
-from suffice.globally.beside import Beside
 from suffice.journal.answers import Journal, request_key
 from suffice.journal.codec import decode, encode
 from suffice.options import Options
@@ -56,7 +55,6 @@ class Run:
     journal: Journal | None = None
     listed: bool = False  # a list of starts, be it of one: the result has them all
     seconds_before: float = 0.0
-    beside: Beside | None = None
     unwritten: Sequence[Start] = ()  # whose latest evaluation is not on disk
 
     @property
@@ -148,32 +146,8 @@ class Run:
         """The starts that others have overtaken."""
         if self._behind:
             return
-        tuners = self.tuners
-        found = overtaken([one.search for one in tuners])
-        if self.beside is not None and any(tuner.search.status is Status.RUNNING for tuner in tuners):
-            found |= self._looking_where_nothing_is(self.beside)
-        for i, reason in found.items():
-            tuners[i].stop(Status.OVERTAKEN, reason)
-
-    def _looking_where_nothing_is(self, beside: Beside) -> dict[int, str]:
-        """The starts that need not go on for what is proven of the whole space, with the reason; all are ended here if
-        that suffices."""
-        known = {i: tuner.search.best for i, tuner in enumerate(self.tuners) if tuner.search.best is not None}
-        beside.advance(self._evaluations)
-        upper, best = min((point.evaluation.interval[1], i) for i, point in known.items())
-        if beside.suffices(upper):
-            self._stop(Status.GLOBAL, f"F is nowhere less than {beside.search.lower!r}")
-            return {}
-        found = {}
-        for i, point in known.items():
-            tuner = self.tuners[i]
-            if i == best or tuner.search.status is not Status.RUNNING:
-                continue
-            scaling, delta = tuner.search.setting.scaling, tuner.search.strategy.delta
-            low, high = (scaling.to_theta(point.u + way * delta) for way in (-1.0, 1.0))
-            if beside.ruled_out(low, high, upper):
-                found[i] = f"nothing in its trust region is proven to be better than F at start {best}"
-        return found
+        for i, reason in overtaken([one.search for one in self.tuners]).items():
+            self.tuners[i].stop(Status.OVERTAKEN, reason)
 
     @property
     def _evaluations(self) -> int:

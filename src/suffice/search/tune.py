@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any
 
 from suffice.arrays import vector
 from suffice.evaluation import Evaluation
 from suffice.files import JournalError
-from suffice.globally.beside import Beside
 from suffice.journal.answers import Contents, Journal
 from suffice.journal.fingerprint import Fingerprint, differences, versions
 from suffice.journal.lines import NONSENSE, shortened
@@ -89,12 +87,11 @@ def tune(
     box = space.bounds if space is not None and bounds is None else bounds
     given: dict[str, Any] = {"bounds": box, "scale": scale, "options": options, "seen": seen, "strategy": strategy}
     tuners = [Start(theta, lower_bound=lower_bound_of(objective), **given) for theta in _starts(theta0, starts, space)]
-    run = _run(tuners, objective, callback, tuners[0].options, bounds is None, starts is not None)
+    run = _run(tuners, objective, callback, tuners[0].options, starts is not None)
     with nullcontext() if journal is None else _book(journal) as run.journal:
         if run.journal is not None:
             run.journal.create(_fingerprint(objective, strategy), run.arguments)
-        with _proving(run):
-            return run.go()
+        return run.go()
 
 
 def resume(
@@ -124,17 +121,16 @@ def resume(
             contents, cause = book.look(), error  # a finished run may be looked at where nobody may write
         tuners, listed, before = _taken_up(contents, options, problem, strategy)
         options = before if options is None else options
-        run = _run(tuners, problem, callback, options, True, listed)
+        run = _run(tuners, problem, callback, options, listed)
         run.journal, run.seconds_before = book, contents.seconds
-        with _proving(run):
-            run.replay(options)
-            if all(tuner.done for tuner in run.tuners):
-                return run.result()
-            if cause is not None:
-                raise cause
-            contents.warn_of_versions()
-            book.event(what="resumed", evaluations=contents.answers, dropped_bytes=contents.torn, versions=versions())
-            return run.go()
+        run.replay(options)
+        if all(tuner.done for tuner in run.tuners):
+            return run.result()
+        if cause is not None:
+            raise cause
+        contents.warn_of_versions()
+        book.event(what="resumed", evaluations=contents.answers, dropped_bytes=contents.torn, versions=versions())
+        return run.go()
 
 
 def _taken_up(
@@ -159,18 +155,13 @@ def _taken_up(
     return tuners, listed, before
 
 
-def _run(tuners: list[Start], objective: Objective, callback: Any, options: Options, whole: bool, listed: bool) -> Run:
-    """A run, whose arguments are refused before a journal is made; `whole`: it is over the whole space."""
+def _run(tuners: list[Start], objective: Objective, callback: Any, options: Options, listed: bool) -> Run:
+    """A run, whose arguments are refused before a journal is made."""
     oracle(objective, options.policy)
     derivatives_of(objective, options)
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be callable, got {callback!r}")
-    beside = None
-    if options.global_gap > 0.0:
-        if not (listed and whole):
-            raise ValueError("global_gap needs `starts`, and no other bounds than those of the problem's space")
-        beside = Beside(objective, options.global_gap)  # type: ignore[arg-type]
-    return Run(tuners, objective, callback, listed=listed, beside=beside)
+    return Run(tuners, objective, callback, listed=listed)
 
 
 def _starts(theta0: Any, starts: Any, space: Any) -> list[Any]:
@@ -225,9 +216,3 @@ def _fingerprint(objective: object, strategy: Begin | None) -> dict[str, str]:
     for name, value in {**({} if space is None else {"space": space.ranges}), **parts}.items():
         found.add(str(name), value)
     return found.parts
-
-
-def _proving(run: Run) -> AbstractContextManager[None]:
-    """Where what bounds F in the whole space goes on, if that is asked for."""
-    folder = None if run.journal is None else Path(run.journal.folder)
-    return nullcontext() if run.beside is None else run.beside.kept_in(folder)

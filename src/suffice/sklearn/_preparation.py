@@ -290,8 +290,6 @@ def _options(search: Any, parameters: int) -> Options:
         options = Options(max_evaluations=max(60, 30 + 15 * parameters), final_radius=1e-3, seed=seed)
     if not isinstance(options, Options):
         raise TypeError(f"options must be suffice.Options or None, got {search.options!r}")
-    if options.global_gap > 0.0:
-        raise ValueError(f"certify_global takes the place of options.global_gap, got {options.global_gap!r}")
     return options
 
 
